@@ -134,7 +134,6 @@ static const pj_alg_t algs[] = {
     {
         .name = "RS256",
         .type = "RSA", /* not RSA-PSS: such keys cannot sign so */
-        .nid = NID_rsaEncryption,
         .members = {{.name = "kty", .value = "RSA"},
                     {.name = "n",
                      .param = OSSL_PKEY_PARAM_RSA_N,
@@ -154,15 +153,25 @@ static const pj_alg_t algs[] = {
     },
 };
 
-#define ALGS (sizeof(algs) / sizeof(algs[0]))
-
-const pj_alg_t *pj_alg_find(pj_str_t name)
+/* The first row that fits what. */
+static const pj_alg_t *look_up(bool (*fits)(const pj_alg_t *, const void *),
+                               const void *what)
 {
-    for (size_t i = 0; i < ALGS; i++) {
-        if (pj_str_eq(pj_str(algs[i].name), name))
+    for (size_t i = 0; i < sizeof(algs) / sizeof(algs[0]); i++) {
+        if (fits(&algs[i], what))
             return &algs[i];
     }
     return NULL;
+}
+
+static bool is_called(const pj_alg_t *alg, const void *name)
+{
+    return pj_str_eq(pj_str(alg->name), *(const pj_str_t *) name);
+}
+
+const pj_alg_t *pj_alg_find(pj_str_t name)
+{
+    return look_up(is_called, &name);
 }
 
 const char *pj_alg_name(const pj_alg_t *alg)
@@ -170,33 +179,23 @@ const char *pj_alg_name(const pj_alg_t *alg)
     return alg->name;
 }
 
-const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey)
+static bool is_of_key(const pj_alg_t *alg, const void *pkey)
 {
-    for (size_t i = 0; i < ALGS; i++) {
-        if (EVP_PKEY_is_a(pkey, algs[i].type) == 1)
-            return &algs[i];
-    }
-    return NULL;
+    return EVP_PKEY_is_a(pkey, alg->type) == 1;
 }
 
-const pj_alg_t *pj_alg_of_nid(int nid)
+const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey)
 {
-    for (size_t i = 0; i < ALGS; i++) {
-        if (algs[i].nid == nid)
-            return &algs[i];
-    }
-    return NULL;
+    return look_up(is_of_key, pkey);
 }
 
 /* "alg" may be absent (RFC 7517 section 4.4). */
-static bool is_for(const pj_json_t *jwk, const pj_alg_t *alg)
+static bool is_for(const pj_alg_t *alg, const void *jwk)
 {
-    const pj_member_t *m;
-
     if (pj_json_member(jwk, "alg") != NULL &&
         !pj_json_member_is(jwk, "alg", pj_str(alg->name)))
         return false;
-    for (m = alg->members; m->name != NULL; m++) {
+    for (const pj_member_t *m = alg->members; m->name != NULL; m++) {
         if (m->value != NULL &&
             !pj_json_member_is(jwk, m->name, pj_str(m->value)))
             return false;
@@ -206,9 +205,5 @@ static bool is_for(const pj_json_t *jwk, const pj_alg_t *alg)
 
 const pj_alg_t *pj_alg_of_jwk(const pj_json_t *jwk)
 {
-    for (size_t i = 0; i < ALGS; i++) {
-        if (is_for(jwk, &algs[i]))
-            return &algs[i];
-    }
-    return NULL;
+    return look_up(is_for, jwk);
 }

@@ -56,6 +56,15 @@ pj_err_t pj_b64url_encode(char *dst, size_t cap, size_t *out_len, pj_str_t src)
     return PJ_OK;
 }
 
+void pj_out_b64url(pj_out_t *out, pj_str_t bytes)
+{
+    size_t len = pj_b64url_encoded_len(bytes.len);
+    char *at = pj_out_take(out, len);
+
+    if (at != NULL)
+        out->err = pj_b64url_encode(at, len, &len, bytes);
+}
+
 /* The last two or three characters; unused bits must be zero. */
 static pj_err_t decode_tail(unsigned char *d, const unsigned char *s,
                             size_t left)

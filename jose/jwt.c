@@ -59,6 +59,16 @@ static const struct {
 
 #define KIND_COUNT (sizeof(kind_table) / sizeof(kind_table[0]))
 
+pj_str_t pj_token_type(pj_token_kind_t kind)
+{
+    return kind_table[kind].type;
+}
+
+pj_str_t pj_token_scope(pj_token_kind_t kind)
+{
+    return kind_table[kind].scope;
+}
+
 static bool is_string(const pj_json_t *node)
 {
     return node != NULL && node->type == PJ_JSON_STRING && node->text.len > 0;

@@ -370,16 +370,14 @@ static bool is_one_sequence(const unsigned char *der, size_t len)
 static EVP_PKEY *pkcs8_key(const decoded_t *in)
 {
     const unsigned char *p = in->der, *inner;
-    const ASN1_OBJECT *oid;
     PKCS8_PRIV_KEY_INFO *info;
     EVP_PKEY *pkey = NULL;
-    int inner_len;
+    int len;
 
     info = d2i_PKCS8_PRIV_KEY_INFO(NULL, &p, (long) in->len);
     if (info != NULL && p == in->der + in->len &&
-        PKCS8_pkey_get0(&oid, &inner, &inner_len, NULL, info) == 1 &&
-        pj_alg_of_nid(OBJ_obj2nid(oid)) != NULL && inner_len > 0 &&
-        is_one_sequence(inner, (size_t) inner_len))
+        PKCS8_pkey_get0(NULL, &inner, &len, NULL, info) == 1 && len > 0 &&
+        is_one_sequence(inner, (size_t) len))
         pkey = EVP_PKCS82PKEY(info);
     PKCS8_PRIV_KEY_INFO_free(info);
     return pkey;

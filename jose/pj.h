@@ -341,13 +341,17 @@ PJ_MUST_CHECK pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ,
 
 /* -- JWT claims (RFC 7519) ------------------------------------------------ */
 
-/* The kinds of token, each of one token_type and token_scope. */
+/* The kinds of token, each of one token_type and token_scope (empty for
+ * refresh tokens). */
 typedef enum {
     PJ_TOKEN_ACCOUNT,
     PJ_TOKEN_BRANCH,
     PJ_TOKEN_SYSTEM,
     PJ_TOKEN_REFRESH
 } pj_token_kind_t;
+
+pj_str_t pj_token_type(pj_token_kind_t kind);
+pj_str_t pj_token_scope(pj_token_kind_t kind);
 
 /* Verified or not, the claims of a payload in their types.  A string that the
  * kind does not carry has len 0; an array that it does not carry is NULL. */

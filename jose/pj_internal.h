@@ -26,8 +26,7 @@ typedef struct {
 /* All that differs from one algorithm to another. */
 struct pj_alg_s {
     const char *name; /* "alg" (RFC 7518 section 3.1) */
-    const char *type; /* of its keys, as OpenSSL names it, ... */
-    int nid;          /* ... and in PKCS#8 */
+    const char *type; /* of its keys, as OpenSSL names it */
 
     /* A JWK has them in this order; "kty" is the first, the last has no
      * name. */
@@ -57,10 +56,8 @@ struct pj_alg_s {
     EVP_PKEY *(*generate)(void);
 };
 
-/* The row that keys of this type are for, by OpenSSL's name or in PKCS#8;
- * NULL: there is none. */
+/* The row that keys of this type are for; NULL: there is none. */
 const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey);
-const pj_alg_t *pj_alg_of_nid(int nid);
 
 /* The row that a JWK is for; NULL: there is none. */
 const pj_alg_t *pj_alg_of_jwk(const pj_json_t *jwk);
@@ -117,6 +114,8 @@ typedef struct {
 } pj_out_t;
 
 void pj_out_init(pj_out_t *out, char *dst, size_t cap);
+/* Room for len characters, or NULL. */
+char *pj_out_take(pj_out_t *out, size_t len);
 void pj_out_text(pj_out_t *out, pj_str_t text);
 void pj_out_b64url(pj_out_t *out, pj_str_t bytes);
 

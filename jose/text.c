@@ -267,8 +267,7 @@ void pj_out_init(pj_out_t *out, char *dst, size_t cap)
     *out = (pj_out_t){dst, 0, cap, PJ_OK};
 }
 
-/* Room for len characters, or NULL. */
-static char *out_take(pj_out_t *out, size_t len)
+char *pj_out_take(pj_out_t *out, size_t len)
 {
     if (len > out->cap - out->len)
         out->err = PJ_ERR_NO_SPACE;
@@ -280,25 +279,16 @@ static char *out_take(pj_out_t *out, size_t len)
 
 void pj_out_text(pj_out_t *out, pj_str_t text)
 {
-    char *at = out_take(out, text.len);
+    char *at = pj_out_take(out, text.len);
 
     if (at != NULL)
         memcpy(at, text.data, text.len);
 }
 
-void pj_out_b64url(pj_out_t *out, pj_str_t bytes)
-{
-    size_t len = pj_b64url_encoded_len(bytes.len);
-    char *at = out_take(out, len);
-
-    if (at != NULL)
-        out->err = pj_b64url_encode(at, len, &len, bytes);
-}
-
 void pj_out_json_string(pj_out_t *out, pj_str_t s)
 {
     size_t len = pj_json_escape(NULL, s) + 2;
-    char *at = out_take(out, len);
+    char *at = pj_out_take(out, len);
 
     if (at != NULL) {
         pj_json_escape(at + 1, s);

@@ -33,12 +33,14 @@
 #define NGX_HTTP_PGW_LEEWAY_MAX  300  /* s, of all locations */
 
 
-typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
+typedef struct ngx_http_pgw_issuer_s ngx_http_pgw_issuer_t;
 typedef struct ngx_http_pgw_loc_conf_s ngx_http_pgw_loc_conf_t;
 typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 typedef struct ngx_http_pgw_revocations_s ngx_http_pgw_revocations_t;
 typedef struct ngx_http_pgw_shared_s ngx_http_pgw_shared_t;
+typedef struct ngx_http_pgw_zone_s ngx_http_pgw_zone_t;
+typedef struct ngx_http_pgw_source_s ngx_http_pgw_source_t;
 
 
 /* A header name of ours, and the claim that becomes its value. */
@@ -78,31 +80,41 @@ enum {
 };
 
 
-/* Context: http.  One key set serves the whole nginx. */
+/* When keys are fetched, how long a request waits for them. */
 
 typedef struct {
-    ngx_http_pgw_keys_t            *keys;        /* these two never NULL */
-    ngx_http_pgw_cache_t           *cache;
-    ngx_http_pgw_route_t           *routes;
-    ngx_http_pgw_revocations_t     *revocations;  /* NULL: none are asked for */
-    ngx_array_t                     names;       /* ngx_http_pgw_name_t: of all
-                                                    policies */
+    ngx_msec_t                   ages[NGX_HTTP_PGW_AGES];
+    ngx_http_pgw_place_t         places[NGX_HTTP_PGW_AGES];
+                                               /* of their directives */
+    ngx_msec_t                   wait;         /* of one request */
+    ngx_int_t                    waiters;      /* per worker */
+    ngx_str_t                    cache_file;
+} ngx_http_pgw_limits_t;
+
+
+/* Context: http. */
+
+typedef struct {
+    ngx_http_pgw_issuer_t          *issuers;     /* a list; the first is that of
+                                                    the directives outside of a
+                                                    block, and never NULL */
+    ngx_http_pgw_source_t          *sources;     /* a list: all that is fetched
+                                                    for them */
+    ngx_http_pgw_limits_t           limits;      /* of the first */
     ngx_msec_t                      revocations_after;  /* 0: not said */
     ngx_uint_t                      revocations_refuse;
-    ngx_str_t                       zone_name;   /* of keys; ... */
+
+    ngx_http_pgw_cache_t           *cache;       /* never NULL */
+    ngx_http_pgw_route_t           *routes;
+    ngx_str_t                       zone_name;
     size_t                          zone_size;
+    ngx_shm_zone_t                 *keys_zone;   /* NULL: there are no keys */
     ngx_http_pgw_place_t            metrics_place;  /* line 0: no counting */
     ngx_shm_zone_t                 *counters_zone;
     ngx_http_pgw_shared_t          *counters;    /* in it */
     const ngx_http_pgw_loc_conf_t  *guarded;     /* needs keys; or NULL */
     ngx_http_pgw_loc_conf_t        *policies;    /* one for each; or NULL */
     ngx_uint_t                      subject_read;  /* by some variable */
-
-    ngx_msec_t                      key_ages[NGX_HTTP_PGW_AGES];
-    ngx_http_pgw_place_t            key_places[NGX_HTTP_PGW_AGES];
-    ngx_msec_t                      key_wait;    /* of one request */
-    ngx_int_t                       key_waiters;  /* per worker */
-    ngx_str_t                       key_cache_file;
 } ngx_http_pgw_main_conf_t;
 
 
@@ -184,6 +196,16 @@ typedef struct {
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
 
 
+/* Whose a token is, and the keys that it was judged by. */
+
+typedef struct {
+    ngx_http_pgw_issuer_t  *issuer;
+    const pj_keyset_t      *set;       /* compared, never followed; NULL: it had
+                                          none */
+    ngx_uint_t              version;
+} ngx_http_pgw_judge_t;
+
+
 /* One pass through the phases; an internal redirect starts with a new one.
    ngx_http_pgw_request_t has what must outlive a redirect. */
 
@@ -196,15 +218,14 @@ typedef struct {
        "rewrite" changes the location and keeps the context. */
     pj_str_t              token;
     ngx_uint_t            policy;       /* 0: nothing is known */
-    ngx_uint_t            version;
-    const pj_keyset_t    *set;          /* compared, never followed */
+    ngx_http_pgw_judge_t  by;
     pj_err_t              err;
     int64_t               iat;          /* unverified: with KID_UNKNOWN */
     ngx_http_pgw_grant_t  grant;        /* with PJ_OK */
-    ngx_http_pgw_reason_e  reason;      /* of err, or SESSION_REVOKED by now */
+    ngx_http_pgw_reason_e  reason;      /* of err, or that there is no token, or
+                                           that it is revoked */
 
     unsigned              settled:1;    /* by the guard: the token is good */
-    unsigned              missing:1;    /* there is no bearer token */
     unsigned              looked_up:1;  /* unshared is decided */
     unsigned              unshared:1;   /* no cache answers it or keeps it */
 } ngx_http_pgw_ctx_t;

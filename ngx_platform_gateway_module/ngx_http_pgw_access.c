@@ -19,7 +19,6 @@
 #include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_problem.h"
 #include "ngx_http_pgw_request.h"
-#include "ngx_http_pgw_revocations.h"
 
 
 /* FastCGI and uwsgi: what a record holds, what of that is not the client's, and
@@ -123,19 +122,7 @@ ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
 }
 
 
-static ngx_uint_t
-ngx_http_pgw_access_source(const ngx_http_pgw_source_t *from,
-    const ngx_http_core_loc_conf_t *clcf)
-{
-    return from->clcf
-           && from->clcf->name.len == clcf->name.len
-           && ngx_memcmp(from->clcf->name.data, clcf->name.data,
-                         clcf->name.len)
-              == 0;
-}
-
-
-/* Whether r has come to a location that is there for fetches alone, in whatever
+/* Whether the internal location of r is there for fetches alone, in whatever
    server.  "internal" keeps clients out, but not those whom an upstream sends
    there by X-Accel-Redirect, or a page by SSI. */
 
@@ -143,19 +130,9 @@ static ngx_uint_t
 ngx_http_pgw_access_intrudes(ngx_http_request_t *r)
 {
     ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_core(r);
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
 
-    if (!clcf->internal) {
-        return 0;
-    }
-
-    mcf = ngx_http_pgw_main(r);
-
-    if ((!ngx_http_pgw_access_source(&mcf->keys->from, clcf)
-         && (mcf->revocations == NULL
-             || !ngx_http_pgw_access_source(&mcf->revocations->from, clcf)))
-        || ngx_http_pgw_fetch_owns(r))
-    {
+    if (!ngx_http_pgw_lease_fetches(mcf, clcf)) {
         return 0;
     }
 
@@ -177,11 +154,18 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    if (ngx_http_pgw_access_intrudes(r)) {
-        return NGX_HTTP_NOT_FOUND;
+    if (ngx_http_pgw_core(r)->internal) {
+
+        if (ngx_http_pgw_fetch_owns(r)) {
+            return NGX_DECLINED;
+        }
+
+        if (ngx_http_pgw_access_intrudes(r)) {
+            return NGX_HTTP_NOT_FOUND;
+        }
     }
 
-    if (!ngx_http_pgw_srv(r)->any_enabled || ngx_http_pgw_fetch_owns(r)) {
+    if (!ngx_http_pgw_srv(r)->any_enabled) {
         return NGX_DECLINED;
     }
 
@@ -225,7 +209,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 
     return (ctx
             && ctx->err == PJ_ERR_KID_UNKNOWN
-            && ngx_http_pgw_keys_wait(r, mcf->keys) == NGX_AGAIN)
+            && ngx_http_pgw_keys_wait(r, ctx->by.issuer) == NGX_AGAIN)
            ? NGX_DONE : NGX_DECLINED;
 }
 

@@ -29,7 +29,8 @@ typedef struct {
     ngx_str_node_t          node;       /* the token */
     ngx_queue_t             queue;      /* by last use */
     size_t                  size;       /* of the allocation */
-    ngx_uint_t              version;    /* of the key set */
+    ngx_http_pgw_issuer_t  *issuer;
+    ngx_uint_t              version;    /* of its key set */
     ngx_uint_t              policy;
     int64_t                 exp;
     int64_t                 not_before; /* the later of iat and nbf */
@@ -195,32 +196,51 @@ ngx_http_pgw_cache_key(ngx_uint_t policy, const ngx_str_t *token)
 }
 
 
-/* Checks the times in the order in which a new token's are checked. */
+/* The entry of a token; one that has had its day is removed. */
 
-ngx_int_t
-ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
-    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
+static ngx_http_pgw_entry_t *
+ngx_http_pgw_cache_entry(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
+    ngx_http_pgw_ctx_t *ctx)
 {
     ngx_str_t              token;
     ngx_http_pgw_entry_t  *entry;
-
-    if (cache->max_entries == 0) {
-        return NGX_DECLINED;
-    }
 
     token.data = (u_char *) ctx->token.data;
     token.len = ctx->token.len;
 
     entry = (ngx_http_pgw_entry_t *)
             ngx_str_rbtree_lookup(&cache->tree, &token,
-                                  ngx_http_pgw_cache_key(conf->policy, &token));
-
-    if (entry
-        && (entry->policy != conf->policy || entry->version != ctx->version))
-    {
-        ngx_http_pgw_cache_remove(cache, entry);
-        entry = NULL;
+                                  ngx_http_pgw_cache_key(policy, &token));
+    if (entry == NULL) {
+        return NULL;
     }
+
+    ngx_http_pgw_keys_judge(entry->issuer, &ctx->by);
+
+    if (entry->policy != policy || entry->version != ctx->by.version) {
+        ngx_http_pgw_cache_remove(cache, entry);
+        return NULL;
+    }
+
+    /* without a usable key set not even a cached token is accepted */
+
+    return ctx->by.set ? entry : NULL;
+}
+
+
+/* Checks the times in the order in which a new token's are checked. */
+
+ngx_int_t
+ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
+{
+    ngx_http_pgw_entry_t  *entry;
+
+    if (cache->max_entries == 0) {
+        return NGX_DECLINED;
+    }
+
+    entry = ngx_http_pgw_cache_entry(cache, conf->policy, ctx);
 
     if (entry == NULL) {
         ngx_http_pgw_counters_of(cache, NGX_HTTP_PGW_CACHE_MISS);
@@ -280,7 +300,8 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     }
 
     entry->size = size;
-    entry->version = ctx->version;
+    entry->issuer = ctx->by.issuer;
+    entry->version = ctx->by.version;
     entry->policy = conf->policy;
     entry->exp = claims->exp;
     entry->not_before = ngx_max(claims->iat, claims->nbf);

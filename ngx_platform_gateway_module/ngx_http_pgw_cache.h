@@ -18,7 +18,7 @@ ngx_http_pgw_set_t  ngx_http_pgw_cache_directive;
 
 /*
  * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, by
- * the policy of conf and the key set of ctx->version (with PJ_OK, ctx->grant is
+ * the policy of conf and its issuer's keys, ctx->by (with PJ_OK, ctx->grant is
  * filled from pool), or PJ_ERR_NO_SPACE.  NGX_DECLINED: not in the cache.
  */
 ngx_int_t ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache,

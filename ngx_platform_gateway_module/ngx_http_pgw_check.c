@@ -7,10 +7,8 @@
 
 #include "ngx_http_pgw_check.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_peek.h"
-#include "ngx_http_pgw_revocations.h"
 
 
 /* What a client may send where its headers go on in one record of 64 KiB: the
@@ -135,15 +133,6 @@ ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-static ngx_uint_t
-ngx_http_pgw_check_fetched(const ngx_http_pgw_source_t *from,
-    const ngx_http_core_loc_conf_t *clcf)
-{
-    return from->location.len
-           && ngx_strcmp(clcf->name.data, from->location.data) == 0;
-}
-
-
 char *
 ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
@@ -166,11 +155,7 @@ ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
     /* no token is checked in a location that is fetched */
 
     guarded = guarded && clcf->handler
-              && !(clcf->internal
-                   && (ngx_http_pgw_check_fetched(&mcf->keys->from, clcf)
-                       || (mcf->revocations
-                           && ngx_http_pgw_check_fetched(
-                                              &mcf->revocations->from, clcf))));
+              && !(clcf->internal && ngx_http_pgw_lease_fetches(mcf, clcf));
 
     passer = NULL;
 

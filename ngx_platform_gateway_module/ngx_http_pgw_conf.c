@@ -476,6 +476,26 @@ ngx_http_pgw_conf_strip(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+/* Members are found by their whole name; a URI has dots of its own. */
+
+char *
+ngx_http_pgw_conf_path(ngx_conf_t *cf, const ngx_str_t *claim)
+{
+    if (ngx_strchr(claim->data, '.') == NULL
+        || ngx_strchr(claim->data, ':') || ngx_strchr(claim->data, '/'))
+    {
+        return NGX_CONF_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "claim \"%V\" reads as a path into an object, and only "
+                       "claims at the top level of a token can be used: have "
+                       "the issuer put it there", claim);
+
+    return NGX_CONF_ERROR;
+}
+
+
 char *
 ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
@@ -486,20 +506,9 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
-    if (ngx_http_pgw_conf_check_name(cf, &value[2]) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    /* members are found by their whole name; a URI has dots of its own */
-
-    if (ngx_strchr(value[1].data, '.')
-        && ngx_strchr(value[1].data, ':') == NULL
-        && ngx_strchr(value[1].data, '/') == NULL)
+    if (ngx_http_pgw_conf_check_name(cf, &value[2]) != NGX_OK
+        || ngx_http_pgw_conf_path(cf, &value[1]) != NGX_CONF_OK)
     {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "claim \"%V\" reads as a path into an object, and "
-                           "only claims at the top level of a token can be "
-                           "sent: have the issuer put it there", &value[1]);
         return NGX_CONF_ERROR;
     }
 

@@ -20,6 +20,9 @@ ngx_http_pgw_set_t  ngx_http_pgw_conf_route;
 ngx_http_pgw_set_t  ngx_http_pgw_conf_claim;
 ngx_http_pgw_set_t  ngx_http_pgw_conf_strip;
 
+/* Refuses the name of a claim that is a path. */
+char *ngx_http_pgw_conf_path(ngx_conf_t *cf, const ngx_str_t *claim);
+
 /* NAME:SIZE, of at least min bytes. */
 char *ngx_http_pgw_conf_zone(ngx_conf_t *cf, const ngx_str_t *value,
     const char *example, ssize_t min, ngx_str_t *name, size_t *zone_size);

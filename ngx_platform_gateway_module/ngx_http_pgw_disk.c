@@ -29,13 +29,13 @@ static ngx_http_pgw_disk_t  ngx_http_pgw_disk;
 /* Writes what stands before the document. */
 
 static ngx_int_t
-ngx_http_pgw_disk_head(const ngx_http_pgw_keys_t *keys,
+ngx_http_pgw_disk_head(const ngx_http_pgw_issuer_t *issuer,
     const ngx_str_t *document, time_t fetched, void *head)
 {
     size_t  n = NGX_HTTP_PGW_DIGEST;
     u_char  digest[NGX_HTTP_PGW_DIGEST];
 
-    ngx_memcpy(digest, keys->from.source, n);
+    ngx_memcpy(digest, issuer->from.source, n);
 
     if (ngx_http_pgw_lease_digest(digest, document->data, document->len)
         != NGX_OK)
@@ -44,7 +44,7 @@ ngx_http_pgw_disk_head(const ngx_http_pgw_keys_t *keys,
     }
 
     ngx_sprintf(head, "platform-gateway-keys 1\nfetched %020T\nsource %*s\n"
-                "digest %*s\n\n", fetched, n, keys->from.source, n, digest);
+                "digest %*s\n\n", fetched, n, issuer->from.source, n, digest);
 
     return NGX_OK;
 }
@@ -53,7 +53,7 @@ ngx_http_pgw_disk_head(const ngx_http_pgw_keys_t *keys,
 /* Reads the set that was kept; else why it is of no use. */
 
 static const char *
-ngx_http_pgw_disk_read(const ngx_http_pgw_keys_t *keys, ngx_str_t *document,
+ngx_http_pgw_disk_read(const ngx_http_pgw_issuer_t *issuer, ngx_str_t *document,
     time_t *fetched)
 {
     size_t                len;
@@ -64,7 +64,7 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_keys_t *keys, ngx_str_t *document,
 
     disk = &ngx_http_pgw_disk;
 
-    err = ngx_http_pgw_keys_read(&keys->conf->key_cache_file, disk,
+    err = ngx_http_pgw_keys_read(&issuer->limits.cache_file, disk,
                                  sizeof(ngx_http_pgw_disk_t), &len);
     if (err) {
         return err;
@@ -79,12 +79,12 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_keys_t *keys, ngx_str_t *document,
     *fetched = ngx_atotm(disk->fetched, sizeof(disk->fetched));
 
     if (*fetched == (time_t) NGX_ERROR
-        || ngx_http_pgw_disk_head(keys, document, *fetched, head) != NGX_OK)
+        || ngx_http_pgw_disk_head(issuer, document, *fetched, head) != NGX_OK)
     {
         return "it is damaged";
     }
 
-    if (ngx_memcmp(disk->source, keys->from.source, NGX_HTTP_PGW_DIGEST) != 0)
+    if (ngx_memcmp(disk->source, issuer->from.source, NGX_HTTP_PGW_DIGEST) != 0)
     {
         return "it was written for another issuer";
     }
@@ -98,7 +98,7 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_keys_t *keys, ngx_str_t *document,
     }
 
     if (ngx_time() - *fetched
-        >= (time_t) (keys->conf->key_ages[NGX_HTTP_PGW_AGE_HARD] / 1000))
+        >= (time_t) (issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD] / 1000))
     {
         return "it is past the hard age";
     }
@@ -111,23 +111,23 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_keys_t *keys, ngx_str_t *document,
 
 
 void
-ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_disk_load(ngx_http_pgw_issuer_t *issuer)
 {
     time_t            age, fetched;
     ngx_str_t         document;
     const char       *err;
     const ngx_str_t  *name;
 
-    name = &keys->conf->key_cache_file;
+    name = &issuer->limits.cache_file;
 
     if (access((char *) name->data, F_OK) == -1 && ngx_errno == NGX_ENOENT) {
         return;
     }
 
-    err = ngx_http_pgw_disk_read(keys, &document, &fetched);
+    err = ngx_http_pgw_disk_read(issuer, &document, &fetched);
 
     if (err) {
-        ngx_log_error(NGX_LOG_WARN, keys->from.log, 0,
+        ngx_log_error(NGX_LOG_WARN, issuer->from.log, 0,
                       "platform gateway: key cache file \"%V\" ignored: %s",
                       name, err);
         return;
@@ -135,12 +135,12 @@ ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
 
     age = ngx_max(ngx_time() - fetched, 0);
 
-    (void) ngx_http_pgw_keys_put(keys->zone, &document,
+    (void) ngx_http_pgw_keys_put(issuer->zone, &document,
                                  ngx_current_msec - (ngx_msec_t) age * 1000,
                                  ngx_time() - age);
 
     if (!ngx_test_config) {
-        ngx_log_error(NGX_LOG_NOTICE, keys->from.log, 0,
+        ngx_log_error(NGX_LOG_NOTICE, issuer->from.log, 0,
                       "platform gateway: key set fetched %T s ago loaded "
                       "from \"%V\"", age, name);
     }
@@ -148,7 +148,7 @@ ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
 
 
 void
-ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
 {
     size_t                len;
     u_char                tmp[NGX_MAX_PATH];
@@ -158,18 +158,18 @@ ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys)
     const ngx_str_t      *name;
     ngx_http_pgw_copy_t  *copy;
 
-    copy = ngx_http_pgw_keys_copy(keys);
+    copy = ngx_http_pgw_keys_copy(issuer);
     len = NGX_HTTP_PGW_DISK_HEAD + copy->document.len;
 
     if (copy->document.len == 0
-        || ngx_http_pgw_disk_head(keys, &copy->document, copy->fetched_at,
+        || ngx_http_pgw_disk_head(issuer, &copy->document, copy->fetched_at,
                                   &copy->disk)
            != NGX_OK)
     {
         return;
     }
 
-    name = &keys->conf->key_cache_file;
+    name = &issuer->limits.cache_file;
     what = "opening a temporary file";
     *ngx_snprintf(tmp, sizeof(tmp) - 1, "%V.%P.tmp", name, ngx_pid) = '\0';
 
@@ -195,29 +195,27 @@ ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys)
         (void) ngx_close_file(fd);
     }
 
-    if (what) {
-        (void) ngx_delete_file(tmp);
-    }
+    (void) (what && ngx_delete_file(tmp));
 
     /* once, and not at every soft age */
 
-    if (err != keys->disk_err && what) {
-        ngx_log_error(NGX_LOG_ERR, keys->from.log, err,
+    if (what && err != issuer->disk_err) {
+        ngx_log_error(NGX_LOG_ERR, issuer->from.log, err,
                       "platform gateway: key cache file \"%V\" not written: "
                       "%s failed", name, what);
     }
 
-    keys->disk_err = err;
+    issuer->disk_err = err;
 }
 
 
 void
-ngx_http_pgw_disk_test(const ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_disk_test(const ngx_http_pgw_issuer_t *issuer)
 {
     u_char            dir[NGX_MAX_PATH], *last;
     const ngx_str_t  *name;
 
-    name = &keys->conf->key_cache_file;
+    name = &issuer->limits.cache_file;
     last = ngx_cpystrn(dir, name->data, sizeof(dir));
 
     while (last[-1] != '/') {
@@ -225,7 +223,7 @@ ngx_http_pgw_disk_test(const ngx_http_pgw_keys_t *keys)
     }
 
     if (access((const char *) dir, W_OK|X_OK) == -1) {
-        ngx_log_error(NGX_LOG_ERR, keys->from.log, ngx_errno,
+        ngx_log_error(NGX_LOG_ERR, issuer->from.log, ngx_errno,
                       "platform gateway: key cache file \"%V\" cannot be "
                       "written: give \"%s\" to the user of the worker "
                       "processes", name, dir);

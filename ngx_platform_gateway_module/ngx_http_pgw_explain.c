@@ -60,8 +60,8 @@ static const struct {
 
 typedef struct {
     ngx_http_request_t             *request;   /* that asks */
-    ngx_http_pgw_keys_t            *keys;
-    ngx_http_pgw_revocations_t     *revocations;
+    ngx_http_pgw_judge_t            by;        /* the token's issuer, if there
+                                                  is one */
     const ngx_http_pgw_question_t  *asked;
 
     ngx_http_core_loc_conf_t       *clcf;      /* that would serve it, or ... */
@@ -201,7 +201,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 
 static void
 ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
-    const ngx_http_pgw_steps_t *steps, const pj_keyset_t *set)
+    const ngx_http_pgw_steps_t *steps)
 {
     pj_err_t    err;
     uint64_t    found, named[NGX_HTTP_PGW_STAGES + 1] = { 0 };
@@ -232,7 +232,7 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
 
         reason = !err ? 0
                  : err != PJ_ERR_KID_UNKNOWN ? ngx_http_pgw_reason_of_token(err)
-                 : ngx_http_pgw_token_no_key(e->keys, set, e->claims.iat);
+                 : ngx_http_pgw_token_no_key(&e->by, e->claims.iat);
 
         ngx_http_pgw_explain_note(e, ngx_http_pgw_explain_checks[i].name,
                  reason,
@@ -258,7 +258,6 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     pj_str_t              token;
     ngx_int_t             rc;
     const ngx_str_t      *value = &e->asked->token;
-    const pj_keyset_t    *set;
     ngx_http_pgw_steps_t  steps = { .at = e->asked->at };
 
     rc = ngx_http_pgw_token_find(value, &token);
@@ -282,9 +281,7 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 
     /* no fetch is asked for */
 
-    set = ngx_http_pgw_keys_get(e->keys);
-
-    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, set,
+    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, &e->by,
                                     &e->claims, &steps);
 
     if (ngx_http_pgw_reason_of_token(err) == NGX_HTTP_PGW_REASON_TOKEN_INVALID)
@@ -293,13 +290,13 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     }
 
     e->header = steps.header;
-    ngx_http_pgw_explain_steps(e, &steps, set);
+    ngx_http_pgw_explain_steps(e, &steps);
 
     if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
-        if (e->revocations) {
+        if (e->by.issuer->revocations) {
             ngx_http_pgw_explain_note(e, "session",
-                  ngx_http_pgw_revocations_ask(e->revocations, &e->claims),
-                  NULL);
+                  ngx_http_pgw_revocations_ask(e->by.issuer->revocations,
+                                               &e->claims), NULL);
         }
 
         ngx_http_pgw_explain_note(e, "context",
@@ -470,7 +467,9 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
         name = ngx_http_pgw_explain_checks[i].name;
         reason = e->check[i].reason;
 
-        if (e->revocations == NULL && ngx_strcmp(name, "session") == 0) {
+        if (e->by.issuer->revocations == NULL
+            && ngx_strcmp(name, "session") == 0)
+        {
             continue;
         }
 
@@ -533,9 +532,9 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_str_t                  name, headers;
     ngx_http_pgw_text_t        text = { .request = r };
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
-    ngx_http_pgw_explain_t     e = { .request = r, .asked = question,
-                                     .keys = mcf->keys,
-                                     .revocations = mcf->revocations };
+    ngx_http_pgw_explain_t     e = { .request = r, .asked = question };
+
+    ngx_http_pgw_keys_judge(mcf->issuers, &e.by);
 
     if (ngx_http_pgw_explain_route(&e) != NGX_OK
         || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
@@ -547,8 +546,8 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_explain_verdict(&text, &e);
     ngx_http_pgw_explain_location(&text, &e);
     ngx_http_pgw_explain_token(&text, &e);
-    ngx_http_pgw_keys_explain(&text, e.keys);
-    ngx_http_pgw_revocations_explain(&text, mcf->revocations);
+    ngx_http_pgw_keys_explain(&text, e.by.issuer);
+    ngx_http_pgw_revocations_explain(&text, e.by.issuer->revocations);
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
 

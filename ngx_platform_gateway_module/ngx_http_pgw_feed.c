@@ -241,7 +241,7 @@ ngx_http_pgw_feed_list(const ngx_http_pgw_page_t *page)
 }
 
 
-/* Before the first entry: whose they are, if the page says so. */
+/* The list begins: whose its entries are, if the page says so. */
 
 static void
 ngx_http_pgw_feed_owner(ngx_http_pgw_page_t *page)
@@ -249,6 +249,7 @@ ngx_http_pgw_feed_owner(ngx_http_pgw_page_t *page)
     ngx_uint_t        i;
     const pj_json_t  *root, *m;
 
+    page->listed = 1;
     ngx_memcpy(&page->text[page->len], "[]}", 3);
 
     root = ngx_http_pgw_feed_parse(page, page->text, page->len + 3);
@@ -303,7 +304,6 @@ ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, u_char *end)
                 page->entry = page->entry ? page->entry : p;
 
             } else if (c == '[' && ngx_http_pgw_feed_list(page)) {
-                page->listed = 1;
                 ngx_http_pgw_feed_owner(page);
             }
 
@@ -346,11 +346,35 @@ ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, u_char *end)
 }
 
 
+/* Whether it has the characters of a cursor, which goes into a query. */
+
+static ngx_uint_t
+ngx_http_pgw_feed_cursor(const pj_json_t *m)
+{
+    size_t  i;
+
+    if (m == NULL || m->type != PJ_JSON_STRING
+        || m->text.len == 0 || m->text.len > NGX_HTTP_PGW_CURSOR_MAX)
+    {
+        return 0;
+    }
+
+    for (i = 0; i < m->text.len; i++) {
+        if (ngx_http_pgw_names_fold(m->text.data[i]) == '-'
+            && ngx_strchr("-._:,", m->text.data[i]) == NULL)
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
 void
 ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
     int64_t *now, pj_str_t *cursor)
 {
-    size_t            i;
     const pj_json_t  *root, *m;
 
     root = page->err ? NULL
@@ -384,22 +408,12 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
 
     m = pj_json_member(root, "cursor");
 
-    if (m == NULL || m->type != PJ_JSON_STRING
-        || m->text.len == 0 || m->text.len > NGX_HTTP_PGW_CURSOR_MAX)
-    {
+    if (!ngx_http_pgw_feed_cursor(m)) {
         ngx_http_pgw_feed_fault(page, "it has no cursor");
         return;
     }
 
     *cursor = m->text;
-
-    for (i = 0; i < cursor->len; i++) {
-        if (ngx_http_pgw_names_fold(cursor->data[i]) == '-'
-            && ngx_strchr("-._:,", cursor->data[i]) == NULL)
-        {
-            ngx_http_pgw_feed_fault(page, "it has no cursor");
-        }
-    }
 
     if (*more && cursor->len == page->zone->cursor_len
         && ngx_memcmp(cursor->data, page->zone->cursor, cursor->len) == 0)

@@ -16,8 +16,8 @@
 #define NGX_HTTP_PGW_AIO_RETRY  100  /* ms */
 
 
-typedef struct {
-    const ngx_http_pgw_source_t  *from;  /* NULL: there is no fetch */
+struct ngx_http_pgw_fetch_s {
+    ngx_http_pgw_source_t      *from;      /* NULL: there is no fetch */
     ngx_http_request_t         *request;   /* the main request */
     ngx_event_t                 event;     /* deadline, then the end */
 
@@ -35,22 +35,39 @@ typedef struct {
     ngx_http_connection_t       http_connection;
     ngx_http_post_subrequest_t  post;
     struct sockaddr             sockaddr;
-} ngx_http_pgw_fetch_t;
+};
 
 
-/* A worker has at most one fetch of each kind at a time. */
+static u_char *ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len);
 
-static ngx_http_pgw_fetch_t  ngx_http_pgw_fetches[NGX_HTTP_PGW_SOURCES];
 
-/*
- * What a fetch needs and clients could take all of, held while there is no
- * fetch: one of worker_connections, and a descriptor.
- */
+/* By what it logs with; NULL: r is a client's. */
 
-static struct {
-    ngx_connection_t  *connection;
-    ngx_fd_t           fd;
-} ngx_http_pgw_fetch_spares[NGX_HTTP_PGW_SOURCES];
+static ngx_inline ngx_http_pgw_fetch_t *
+ngx_http_pgw_fetch_get(const ngx_log_t *log)
+{
+    return log->handler != ngx_http_pgw_fetch_log ? NULL
+           : (ngx_http_pgw_fetch_t *) (void *)
+             ((u_char *) log->data - offsetof(ngx_http_pgw_fetch_t, log_ctx));
+}
+
+
+static u_char *
+ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len)
+{
+    u_char              *p;
+    ngx_http_log_ctx_t  *ctx = log->data;
+
+    p = ngx_snprintf(buf, len, "%s%s, platform gateway %s",
+                     log->action ? " while " : "",
+                     log->action ? log->action : "",
+                     ngx_http_pgw_fetch_get(log)->from->name);
+
+    return ctx->request
+           ? ctx->request->log_handler(ctx->request, ctx->current_request, p,
+                                       len - (size_t) (p - buf))
+           : p;
+}
 
 
 /* False where the issuer's X-Accel-Redirect, or a rewrite, has led r. */
@@ -58,33 +75,30 @@ static struct {
 ngx_uint_t
 ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
 {
-    ngx_uint_t                 i;
     ngx_http_pgw_fetch_t      *fetch;
     ngx_http_core_loc_conf_t  *clcf;
 
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+    fetch = ngx_http_pgw_fetch_get(r->connection->log);
 
-    for (i = 0; i < NGX_HTTP_PGW_SOURCES; i++) {
-        fetch = &ngx_http_pgw_fetches[i];
-
-        /* by address: the location's "if"s share its name, no other one does */
-
-        if (fetch->from && fetch->request == r->main) {
-            return fetch->from->clcf->name.data == clcf->name.data;
-        }
+    if (fetch == NULL) {
+        return 0;
     }
 
-    return 0;
+    /* by address: the location's "if"s share its name, no other one does */
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    return fetch->from->clcf->name.data == clcf->name.data;
 }
 
 
 void
-ngx_http_pgw_fetch_reserve(const ngx_http_pgw_source_t *from)
+ngx_http_pgw_fetch_reserve(ngx_http_pgw_source_t *from)
 {
     ngx_fd_t           fd;
     ngx_connection_t  *c;
 
-    if (ngx_http_pgw_fetch_spares[from->place_of].connection
+    if (from->spare
         || (ngx_cycle->free_connection_n == 0
             && ngx_cycle->reusable_connections_n == 0))
     {
@@ -106,30 +120,26 @@ ngx_http_pgw_fetch_reserve(const ngx_http_pgw_source_t *from)
 
     c->fd = (ngx_socket_t) -1;
 
-    ngx_http_pgw_fetch_spares[from->place_of].connection = c;
-    ngx_http_pgw_fetch_spares[from->place_of].fd = fd;
+    from->spare = c;
+    from->spare_fd = fd;
 }
 
 
 /* Gives it up: what a fetch begins next finds it. */
 
 static void
-ngx_http_pgw_fetch_spend(const ngx_http_pgw_source_t *from)
+ngx_http_pgw_fetch_spend(ngx_http_pgw_source_t *from)
 {
-    ngx_fd_t           fd;
-    ngx_connection_t  *c;
-
-    c = ngx_http_pgw_fetch_spares[from->place_of].connection;
-    fd = ngx_http_pgw_fetch_spares[from->place_of].fd;
+    ngx_connection_t  *c = from->spare;
 
     if (c) {
-        ngx_http_pgw_fetch_spares[from->place_of].connection = NULL;
+        from->spare = NULL;
 
-        c->fd = fd;
+        c->fd = from->spare_fd;
         ngx_free_connection(c);
 
         c->fd = (ngx_socket_t) -1;
-        (void) ngx_close_file(fd);
+        (void) ngx_close_file(from->spare_fd);
     }
 }
 
@@ -316,7 +326,7 @@ ngx_http_pgw_fetch_end(ngx_event_t *ev)
 {
     ngx_http_pgw_fetch_t  *fetch = ev->data;
 
-    const ngx_http_pgw_source_t  *from;
+    ngx_http_pgw_source_t  *from;
 
     fetch->finished = 1;
 
@@ -339,11 +349,9 @@ ngx_http_pgw_fetch_end(ngx_event_t *ev)
 void
 ngx_http_pgw_fetch_abort(const ngx_http_pgw_source_t *from)
 {
-    ngx_http_pgw_fetch_t  *fetch;
+    ngx_http_pgw_fetch_t  *fetch = from->fetch;
 
-    fetch = &ngx_http_pgw_fetches[from->place_of];
-
-    if (fetch->from) {
+    if (fetch && fetch->from) {
 
         if (!fetch->finished) {
             fetch->err = "the worker process is exiting";
@@ -351,28 +359,6 @@ ngx_http_pgw_fetch_abort(const ngx_http_pgw_source_t *from)
 
         ngx_http_pgw_fetch_end(&fetch->event);
     }
-}
-
-
-static u_char *
-ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len)
-{
-    u_char                      *p;
-    ngx_http_log_ctx_t          *ctx;
-    const ngx_http_pgw_fetch_t  *fetch;
-
-    ctx = log->data;
-    fetch = (ngx_http_pgw_fetch_t *) (void *)
-            ((u_char *) ctx - offsetof(ngx_http_pgw_fetch_t, log_ctx));
-
-    p = ngx_snprintf(buf, len, "%s%s, platform gateway %s",
-                     log->action ? " while " : "",
-                     log->action ? log->action : "", fetch->from->name);
-
-    return ctx->request
-           ? ctx->request->log_handler(ctx->request, ctx->current_request, p,
-                                       len - (size_t) (p - buf))
-           : p;
 }
 
 
@@ -502,13 +488,17 @@ ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch, ngx_str_t *args)
 
 
 ngx_int_t
-ngx_http_pgw_fetch_start(const ngx_http_pgw_source_t *from, ngx_str_t *args)
+ngx_http_pgw_fetch_start(ngx_http_pgw_source_t *from, ngx_str_t *args)
 {
     ngx_http_pgw_fetch_t  *fetch;
 
-    fetch = &ngx_http_pgw_fetches[from->place_of];
+    if (from->fetch == NULL) {
+        from->fetch = ngx_pcalloc(ngx_cycle->pool, sizeof(*from->fetch));
+    }
 
-    if (fetch->from) {
+    fetch = from->fetch;
+
+    if (fetch == NULL || fetch->from) {
         return NGX_ERROR;
     }
 

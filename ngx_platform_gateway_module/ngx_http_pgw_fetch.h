@@ -20,14 +20,14 @@ ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
  * result; an answer of any other location does not count.  args NULL: none.
  * NGX_ERROR: out of memory, or this worker fetches that already: no call.
  */
-ngx_int_t ngx_http_pgw_fetch_start(const ngx_http_pgw_source_t *from,
+ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_source_t *from,
     ngx_str_t *args);
 
 /* Ends the worker's fetch of it, if there is one. */
 void ngx_http_pgw_fetch_abort(const ngx_http_pgw_source_t *from);
 
 /* Reserves a connection for the next fetch of it, unless one is reserved. */
-void ngx_http_pgw_fetch_reserve(const ngx_http_pgw_source_t *from);
+void ngx_http_pgw_fetch_reserve(ngx_http_pgw_source_t *from);
 
 
 #endif /* _NGX_HTTP_PGW_FETCH_H_INCLUDED_ */

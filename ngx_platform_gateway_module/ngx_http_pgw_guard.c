@@ -118,7 +118,8 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
         return;
     }
 
-    ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, ctx->set,
+    ngx_http_pgw_keys_judge(mcf->issuers, &ctx->by);
+    ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, &ctx->by,
                                          &claims, NULL);
 
     if (ctx->err == PJ_ERR_KID_UNKNOWN) {
@@ -127,8 +128,8 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
 
     if (ctx->err == PJ_OK
         && (ngx_http_pgw_token_grant(pool, conf, &claims, &grant) != NGX_OK
-            || ngx_http_pgw_revocations_mark(mcf->revocations, &claims,
-                                             &grant.mark)
+            || ngx_http_pgw_revocations_mark(ctx->by.issuer->revocations,
+                                             &claims, &grant.mark)
                != NGX_OK
             || ngx_http_pgw_token_grant_copy(&ctx->grant, &grant,
                                              ngx_palloc(r->pool, grant.size))
@@ -157,7 +158,6 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
     pj_str_t                   token;
     ngx_int_t                  rc;
     ngx_table_elt_t           *h;
-    const pj_keyset_t         *set;
     ngx_http_pgw_ctx_t        *ctx;
     ngx_http_pgw_main_conf_t  *mcf;
 
@@ -169,82 +169,63 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
     h = r->headers_in.authorization;
     rc = ngx_http_pgw_token_find(h ? &h->value : NULL, &token);
 
-    ctx->missing = (rc == NGX_DECLINED);
-
     if (rc != NGX_OK) {
         ctx->policy = 0;
         ctx->err = PJ_ERR_TOKEN_SHAPE;
+        ctx->reason = (rc == NGX_DECLINED) ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
+                                           : NGX_HTTP_PGW_REASON_TOKEN_SHAPE;
         return ctx;
     }
 
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
-
-    set = ngx_http_pgw_keys_get(mcf->keys);
-
-    if (set
-        && ctx->policy == conf->policy
-        && ctx->version == mcf->keys->version
-        && ctx->token.data == token.data
-        && ctx->token.len == token.len)
+    if (ctx->policy != conf->policy
+        || ctx->token.data != token.data
+        || ctx->token.len != token.len
+        || ctx->by.set != ngx_http_pgw_keys_get(ctx->by.issuer)
+        || ctx->by.version != ctx->by.issuer->version)
     {
-        return ctx;
+        mcf = ngx_http_get_module_main_conf(r,
+                                            ngx_http_platform_gateway_module);
+        ctx->token = token;
+
+        rc = ngx_http_pgw_cache_find(mcf->cache, r->pool, conf, ctx);
+
+        if (rc == NGX_DECLINED) {
+            ngx_http_pgw_guard_verify(r, conf, ctx, mcf);
+        }
+
+        ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
+
+        ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                       "http platform gateway: token %s, key set %ui%s",
+                       pj_errname(ctx->err), ctx->by.version,
+                       rc == NGX_DECLINED ? "" : ", cached");
     }
 
-    ctx->set = set;
-    ctx->version = mcf->keys->version;
-    ctx->token = token;
+    /* it is asked each time whether a good token is revoked */
 
-    /* without a usable key set not even a cached token is accepted */
-
-    rc = set ? ngx_http_pgw_cache_find(mcf->cache, r->pool, conf, ctx)
-             : NGX_DECLINED;
-
-    if (rc == NGX_DECLINED) {
-        ngx_http_pgw_guard_verify(r, conf, ctx, mcf);
-    }
-
-    ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
-
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http platform gateway: token %s, key set %ui%s",
-                   pj_errname(ctx->err), ctx->version,
-                   rc == NGX_DECLINED ? "" : ", cached");
-
+    ctx->reason = (ctx->err == PJ_OK && ctx->by.issuer->revocations)
+                  ? ngx_http_pgw_revocations_check(ctx->by.issuer->revocations,
+                                                   &ctx->grant.mark)
+                  : ngx_http_pgw_reason_of_token(ctx->err);
     return ctx;
 }
 
 
 /*
  * Once the guard has found the token good, r keeps that identity to its end: a
- * key that goes or a token that expires meanwhile changes nothing.  Until then
- * it is asked each time whether a good token is revoked.
+ * key that goes, a token that expires or is revoked meanwhile changes nothing.
+ * (Nor does the location any more: whatever changes it clears the context.)
  */
 
 ngx_http_pgw_ctx_t *
 ngx_http_pgw_guard_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_http_pgw_ctx_t        *ctx;
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_http_pgw_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 
-    if (ctx && ctx->settled && ctx->policy == conf->policy) {
-        return ctx;
-    }
-
-    ctx = ngx_http_pgw_guard_token(r, conf);
-    if (ctx == NULL) {
-        return NULL;
-    }
-
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
-
-    ctx->reason = (ctx->err == PJ_OK && mcf->revocations)
-                  ? ngx_http_pgw_revocations_check(mcf->revocations,
-                                                   &ctx->grant.mark)
-                  : ngx_http_pgw_reason_of_token(ctx->err);
-    return ctx;
+    return (ctx && ctx->settled) ? ctx : ngx_http_pgw_guard_token(r, conf);
 }
 
 
@@ -252,10 +233,11 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx,
-    const ngx_http_pgw_main_conf_t *mcf)
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
-    if (mcf->revocations && ngx_http_pgw_revocations_stale(mcf->revocations)) {
+    const ngx_http_pgw_revocations_t  *rev = ctx->by.issuer->revocations;
+
+    if (rev && ngx_http_pgw_revocations_stale(rev)) {
         ngx_http_pgw_counters_of(unchecked, 0);
     }
 
@@ -278,23 +260,19 @@ static ngx_http_pgw_reason_e
 ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_int_t                  rc;
-    ngx_http_pgw_ctx_t        *ctx;
-    ngx_http_pgw_reason_e      reason;
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+    ngx_int_t              rc;
+    ngx_http_pgw_ctx_t    *ctx;
+    ngx_http_pgw_reason_e  reason;
 
     do {
         ctx = ngx_http_pgw_guard_look(r, conf);
 
-        if (ctx == NULL || ctx->missing) {
-            return ctx ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
-                       : NGX_HTTP_PGW_REASON_TOKEN_INVALID;
+        if (ctx == NULL || ctx->reason == NGX_HTTP_PGW_REASON_TOKEN_MISSING) {
+            return ctx ? ctx->reason : NGX_HTTP_PGW_REASON_TOKEN_INVALID;
         }
 
         rc = (ctx->err == PJ_ERR_KID_UNKNOWN)
-             ? ngx_http_pgw_keys_wait(r, mcf->keys) : NGX_OK;
+             ? ngx_http_pgw_keys_wait(r, ctx->by.issuer) : NGX_OK;
 
         if (rc == NGX_AGAIN) {
             ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -306,19 +284,19 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         /* a fetch of another worker may have ended since we looked */
 
     } while (ctx->err == PJ_ERR_KID_UNKNOWN
-             && ngx_http_pgw_keys_get(mcf->keys) != ctx->set);
+             && ngx_http_pgw_keys_get(ctx->by.issuer) != ctx->by.set);
 
     reason = ctx->reason;
 
     gr->retry_after = (reason == NGX_HTTP_PGW_REASON_REVOCATIONS_STALE);
 
     if (ctx->err == PJ_ERR_KID_UNKNOWN
-        && (ctx->set == NULL || rc == NGX_DECLINED))
+        && (ctx->by.set == NULL || rc == NGX_DECLINED))
     {
-        reason = ngx_http_pgw_token_no_key(mcf->keys, ctx->set, ctx->iat);
+        reason = ngx_http_pgw_token_no_key(&ctx->by, ctx->iat);
 
         if (reason != NGX_HTTP_PGW_REASON_KID_UNKNOWN) {
-            gr->retry_after = ngx_http_pgw_keys_retry_after(mcf->keys);
+            gr->retry_after = ngx_http_pgw_keys_retry_after(ctx->by.issuer);
         }
     }
 
@@ -327,7 +305,7 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                              ? reason : ngx_http_pgw_reason_of_token(ctx->err));
 
     return reason == NGX_HTTP_PGW_REASON_VERIFIED
-           ? ngx_http_pgw_guard_admit(gr, conf, ctx, mcf) : reason;
+           ? ngx_http_pgw_guard_admit(gr, conf, ctx) : reason;
 }
 
 

@@ -226,13 +226,14 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 
         h = part->elts;
 
-        for (i = 0, start = 0; i <= part->nelts; i++) {
+        for (start = 0; start <= part->nelts; start = i + 1) {
 
-            if (i < part->nelts
-                && &h[i] != pass->hide
-                && (added || !ngx_http_pgw_headers_look(pass, &h[i])))
-            {
-                continue;
+            for (i = start; i < part->nelts; i++) {
+                if (&h[i] == pass->hide
+                    || (!added && ngx_http_pgw_headers_look(pass, &h[i])))
+                {
+                    break;
+                }
             }
 
             if (ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
@@ -240,8 +241,6 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
             {
                 return NGX_ERROR;
             }
-
-            start = i + 1;
         }
     }
 

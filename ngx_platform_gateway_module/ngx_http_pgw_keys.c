@@ -14,7 +14,7 @@
 
 typedef struct {
     ngx_http_request_t   *request;
-    ngx_http_pgw_keys_t  *keys;
+    ngx_http_pgw_issuer_t  *issuer;
     ngx_event_t           timer;    /* set: parked */
     ngx_msec_t            until;
     ngx_uint_t            version;  /* of the set it saw */
@@ -137,22 +137,22 @@ ngx_http_pgw_keys_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
 
 
 void
-ngx_http_pgw_keys_activate(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_activate(ngx_http_pgw_issuer_t *issuer)
 {
     ngx_int_t             rc;
     ngx_http_pgw_zone_t  *zone;
 
-    zone = keys->zone;
+    zone = issuer->zone;
 
-    ngx_shmtx_lock(&keys->from.shpool->mutex);
+    ngx_shmtx_lock(&issuer->from.shpool->mutex);
 
-    rc = ngx_http_pgw_lease_activate(&keys->from);
+    rc = ngx_http_pgw_lease_activate(&issuer->from);
 
     /* the set of another source gives way to the key file's, or to none */
 
-    if (rc == NGX_DONE || (rc == NGX_OK && keys->document.len)) {
-        (void) ngx_http_pgw_keys_put(zone, &keys->document, ngx_current_msec,
-                                     keys->document.len ? ngx_time() : 0);
+    if (rc == NGX_DONE || (rc == NGX_OK && issuer->document.len)) {
+        (void) ngx_http_pgw_keys_put(zone, &issuer->document, ngx_current_msec,
+                                     issuer->document.len ? ngx_time() : 0);
     }
 
     if (rc != NGX_DECLINED) {
@@ -160,23 +160,23 @@ ngx_http_pgw_keys_activate(ngx_http_pgw_keys_t *keys)
         zone->complaint = 0;
     }
 
-    ngx_shmtx_unlock(&keys->from.shpool->mutex);
+    ngx_shmtx_unlock(&issuer->from.shpool->mutex);
 }
 
 
 ngx_http_pgw_copy_t *
-ngx_http_pgw_keys_copy(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_copy(ngx_http_pgw_issuer_t *issuer)
 {
     ngx_uint_t            slot;
     ngx_http_pgw_zone_t  *zone;
 
     static ngx_http_pgw_copy_t  copy;
 
-    zone = keys->zone;
+    zone = issuer->zone;
     copy.document.data = copy.disk.document;
     copy.document.len = 0;
 
-    ngx_shmtx_lock(&keys->from.shpool->mutex);
+    ngx_shmtx_lock(&issuer->from.shpool->mutex);
 
     copy.version = zone->version;
     copy.fetched = zone->fetched;
@@ -184,7 +184,7 @@ ngx_http_pgw_keys_copy(ngx_http_pgw_keys_t *keys)
 
     /* a worker of an older configuration gets none of another source either */
 
-    if (ngx_memcmp(zone->lease.source, keys->from.source, NGX_HTTP_PGW_DIGEST)
+    if (ngx_memcmp(zone->lease.source, issuer->from.source, NGX_HTTP_PGW_DIGEST)
         == 0)
     {
         slot = zone->version & 1;
@@ -193,39 +193,40 @@ ngx_http_pgw_keys_copy(ngx_http_pgw_keys_t *keys)
                    copy.document.len);
     }
 
-    ngx_shmtx_unlock(&keys->from.shpool->mutex);
+    ngx_shmtx_unlock(&issuer->from.shpool->mutex);
 
     return &copy;
 }
 
 
 ngx_int_t
-ngx_http_pgw_keys_fetch(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_fetch(ngx_http_pgw_issuer_t *issuer)
 {
     ngx_int_t  rc;
 
-    ngx_shmtx_lock(&keys->from.shpool->mutex);
+    ngx_shmtx_lock(&issuer->from.shpool->mutex);
 
-    rc = ngx_http_pgw_lease_take(&keys->from);
+    rc = ngx_http_pgw_lease_take(&issuer->from);
 
-    ngx_shmtx_unlock(&keys->from.shpool->mutex);
+    ngx_shmtx_unlock(&issuer->from.shpool->mutex);
 
     return rc;
 }
 
 
 ngx_http_pgw_fetch_e
-ngx_http_pgw_keys_release(ngx_http_pgw_keys_t *keys, const ngx_str_t *document)
+ngx_http_pgw_keys_release(ngx_http_pgw_issuer_t *issuer,
+    const ngx_str_t *document)
 {
     ngx_http_pgw_zone_t   *zone;
     ngx_http_pgw_fetch_e   outcome;
 
-    zone = keys->zone;
+    zone = issuer->zone;
     outcome = NGX_HTTP_PGW_FETCH_SUPERSEDED;
 
-    ngx_shmtx_lock(&keys->from.shpool->mutex);
+    ngx_shmtx_lock(&issuer->from.shpool->mutex);
 
-    if (ngx_http_pgw_lease_release(&keys->from) == NGX_OK) {
+    if (ngx_http_pgw_lease_release(&issuer->from) == NGX_OK) {
         outcome = NGX_HTTP_PGW_FETCH_FAILED;
 
         if (document) {
@@ -237,7 +238,7 @@ ngx_http_pgw_keys_release(ngx_http_pgw_keys_t *keys, const ngx_str_t *document)
         zone->ended++;
     }
 
-    ngx_shmtx_unlock(&keys->from.shpool->mutex);
+    ngx_shmtx_unlock(&issuer->from.shpool->mutex);
 
     return outcome;
 }
@@ -249,13 +250,13 @@ ngx_http_pgw_keys_release(ngx_http_pgw_keys_t *keys, const ngx_str_t *document)
  */
 
 static ngx_int_t
-ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_load(ngx_http_pgw_issuer_t *issuer)
 {
     const char           *err;
     pj_keyset_t          *set;
     ngx_http_pgw_copy_t  *copy;
 
-    copy = ngx_http_pgw_keys_copy(keys);
+    copy = ngx_http_pgw_keys_copy(issuer);
 
     set = NULL;
     err = copy->document.len ? ngx_http_pgw_keys_parse(&copy->document, &set)
@@ -265,59 +266,68 @@ ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
 
         /* It parsed once, so memory is short: the next request retries. */
 
-        ngx_log_error(NGX_LOG_ERR, keys->from.log, 0,
+        ngx_log_error(NGX_LOG_ERR, issuer->from.log, 0,
                       "platform gateway: key set not loaded: %s", err);
         return NGX_ERROR;
     }
 
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->from.log, 0,
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, issuer->from.log, 0,
                    "http platform gateway: key set version %ui adopted, "
                    "%uz keys", copy->version, set ? set->count : 0);
 
-    ngx_http_pgw_keys_free(keys->set);
+    ngx_http_pgw_keys_free(issuer->set);
 
-    keys->set = set;
-    keys->version = copy->version;
-    keys->fetched = copy->fetched;
+    issuer->set = set;
+    issuer->version = copy->version;
+    issuer->fetched = copy->fetched;
 
     return NGX_OK;
 }
 
 
 const pj_keyset_t *
-ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_get(ngx_http_pgw_issuer_t *issuer)
 {
     ngx_msec_t  fetched, hard;
 
-    if (!keys->working) {
+    if (!issuer->working) {
         return NULL;
     }
 
     /* read before the version: it must not be the time of a later set */
 
-    fetched = keys->zone->fetched;
+    fetched = issuer->zone->fetched;
     ngx_memory_barrier();
 
-    if (keys->version == keys->zone->version) {
-        keys->fetched = fetched;
+    if (issuer->version == issuer->zone->version) {
+        issuer->fetched = fetched;
 
-    } else if (ngx_http_pgw_keys_load(keys) != NGX_OK) {
+    } else if (ngx_http_pgw_keys_load(issuer) != NGX_OK) {
         return NULL;
     }
 
-    hard = keys->conf->key_ages[NGX_HTTP_PGW_AGE_HARD];
+    hard = issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD];
 
-    return ngx_http_pgw_lease_left(keys->fetched + hard) ? keys->set : NULL;
+    return ngx_http_pgw_lease_left(issuer->fetched + hard) ? issuer->set : NULL;
+}
+
+
+void
+ngx_http_pgw_keys_judge(ngx_http_pgw_issuer_t *issuer, ngx_http_pgw_judge_t *by)
+{
+    by->issuer = issuer;
+    by->set = ngx_http_pgw_keys_get(issuer);
+    by->version = issuer->version;
 }
 
 
 time_t
-ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_retry_after(const ngx_http_pgw_issuer_t *issuer)
 {
     ngx_msec_t                  left;
     const ngx_http_pgw_zone_t  *zone;
 
-    zone = keys->zone;
+    zone = issuer->zone;
     left = ngx_http_pgw_lease_left(zone->lease.until) == 0
            ? ngx_http_pgw_lease_left(zone->lease.next_try) : 0;
 
@@ -326,22 +336,23 @@ ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys)
 
 
 void
-ngx_http_pgw_keys_explain(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_explain(ngx_http_pgw_text_t *text,
+    ngx_http_pgw_issuer_t *issuer)
 {
     time_t              fetched;
     const pj_keyset_t  *set;
 
-    if (!ngx_http_pgw_keys_usable(keys)) {
+    if (!ngx_http_pgw_issuer_usable(issuer)) {
         ngx_http_pgw_text_format(text, ",\n\"keySet\":null");
         return;
     }
 
-    set = ngx_http_pgw_keys_get(keys);
-    fetched = keys->zone->fetched_at;
+    set = ngx_http_pgw_keys_get(issuer);
+    fetched = issuer->zone->fetched_at;
 
     ngx_http_pgw_text_format(text, ",\n\"keySet\":{\"version\":%ui,"
                              "\"keys\":%uz,\"ageSeconds\":",
-                             keys->version, set ? set->count : 0);
+                             issuer->version, set ? set->count : 0);
     ngx_http_pgw_text_format(text, fetched ? "%T}" : "null}",
                              ngx_max(ngx_time() - fetched, 0));
 }
@@ -354,7 +365,7 @@ ngx_http_pgw_wait_leave(void *data)
 
     if (wait->timer.timer_set) {
         ngx_del_timer(&wait->timer);
-        wait->keys->waiting--;
+        wait->issuer->waiting--;
     }
 }
 
@@ -369,7 +380,7 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
     ngx_http_pgw_zone_t  *zone;
 
     wait = ev->data;
-    zone = wait->keys->zone;
+    zone = wait->issuer->zone;
     left = ngx_http_pgw_lease_left(wait->until);
 
     if (left
@@ -379,7 +390,7 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
         return;
     }
 
-    wait->keys->waiting--;
+    wait->issuer->waiting--;
 
     r = wait->request;
     c = r->connection;
@@ -404,7 +415,7 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
 /* The wait of r, made at its first; subrequests share the parent's pool. */
 
 static ngx_http_pgw_wait_t *
-ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
 {
     ngx_pool_cleanup_t   *cln;
     ngx_http_pgw_wait_t  *wait;
@@ -428,9 +439,9 @@ ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
     ngx_memzero(wait, sizeof(ngx_http_pgw_wait_t));
 
     wait->request = r;
-    wait->keys = keys;
-    wait->lease = keys->zone->lease.number;
-    wait->until = ngx_current_msec + keys->conf->key_wait;
+    wait->issuer = issuer;
+    wait->lease = issuer->zone->lease.number;
+    wait->until = ngx_current_msec + issuer->limits.wait;
 
     wait->timer.handler = ngx_http_pgw_wait_poll;
     wait->timer.data = wait;
@@ -441,12 +452,12 @@ ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
 
 
 ngx_int_t
-ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
 {
     ngx_msec_t            left;
     ngx_http_pgw_wait_t  *wait;
 
-    wait = keys->working ? ngx_http_pgw_wait_get(r, keys) : NULL;
+    wait = issuer->working ? ngx_http_pgw_wait_get(r, issuer) : NULL;
 
     if (wait == NULL) {
         return NGX_DECLINED;
@@ -456,21 +467,21 @@ ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
         return NGX_AGAIN;
     }
 
-    if ((ngx_atomic_int_t) (keys->zone->brought - wait->lease) > 0) {
+    if ((ngx_atomic_int_t) (issuer->zone->brought - wait->lease) > 0) {
         return NGX_OK;
     }
 
     /* Noted before asking, or a fetch that ends in between would be missed. */
 
-    wait->version = keys->version;
-    wait->ended = keys->zone->ended;
+    wait->version = issuer->version;
+    wait->ended = issuer->zone->ended;
 
     left = ngx_http_pgw_lease_left(wait->until);
 
     /* Asked for even where there is no time or room to wait for it. */
 
-    if (ngx_http_pgw_keys_fetch(keys) == NGX_DECLINED || left == 0
-        || keys->waiting >= (ngx_uint_t) keys->conf->key_waiters)
+    if (ngx_http_pgw_keys_fetch(issuer) == NGX_DECLINED || left == 0
+        || issuer->waiting >= (ngx_uint_t) issuer->limits.waiters)
     {
         return NGX_DECLINED;
     }
@@ -492,7 +503,7 @@ ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
     /* Not cancelable: a worker must not exit while a request is parked. */
 
     ngx_add_timer(&wait->timer, ngx_min(left, NGX_HTTP_PGW_KEYS_POLL));
-    keys->waiting++;
+    issuer->waiting++;
 
     return NGX_AGAIN;
 }

@@ -10,7 +10,7 @@
 
 
 #include "ngx_http_pgw_counters.h"
-#include "ngx_http_pgw_lease.h"
+#include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_text.h"
 
 
@@ -21,8 +21,8 @@
  * at any point.
  */
 
-typedef struct {
-    ngx_http_pgw_zone_part_t  part;
+struct ngx_http_pgw_zone_s {
+    ngx_http_pgw_zone_part_t  part;  /* its name is the issuer's */
     ngx_http_pgw_lease_t  lease;  /* its source is that of the set */
 
     ngx_atomic_t    version;      /* of the set */
@@ -37,7 +37,7 @@ typedef struct {
 
     size_t          len[2];       /* slot: version & 1; 0: none */
     u_char          document[2][PJ_KEYSET_MAX_BYTES];
-} ngx_http_pgw_zone_t;
+};
 
 
 /* The set on disk. */
@@ -65,42 +65,8 @@ typedef struct {
 } ngx_http_pgw_copy_t;
 
 
-struct ngx_http_pgw_keys_s {
-    const ngx_http_pgw_main_conf_t  *conf;       /* ages and limits */
-
-    /* one of two sources: the URI of a location, or a file */
-    ngx_http_pgw_source_t            from;
-    ngx_str_t                        file;
-    ngx_str_t                        document;   /* of the file, at first */
-
-    ngx_shm_zone_t                  *shm_zone;   /* NULL: none is needed */
-    ngx_http_pgw_zone_t             *zone;
-
-    /* of one worker process */
-
-    ngx_uint_t                       working;    /* it is one */
-    pj_keyset_t                     *set;        /* NULL: none */
-    ngx_uint_t                       version;    /* of the zone, for set */
-    ngx_msec_t                       fetched;    /* likewise */
-
-    ngx_event_t                      timer;
-    ngx_msec_t                       due;        /* ms, a little below the soft
-                                                    age */
-    ngx_uint_t                       waiting;    /* parked requests */
-    ngx_err_t                        disk_err;   /* the last one said */
-    ngx_msec_t                       leave_at;   /* exiting, it fetches until
-                                                    then; 0: it does not exit */
-};
-
-
-/* Whether the configuration names a source of keys at all. */
-
-#define ngx_http_pgw_keys_usable(keys)                                        \
-    ((keys)->from.location.len || (keys)->file.len)
-
-
 /* A worker's configuration is in force now; a set of another source is gone. */
-void ngx_http_pgw_keys_activate(ngx_http_pgw_keys_t *keys);
+void ngx_http_pgw_keys_activate(ngx_http_pgw_issuer_t *issuer);
 
 /*
  * A document's age counts from the beginning of its fetch: it need not have
@@ -112,19 +78,19 @@ ngx_http_pgw_fetch_e ngx_http_pgw_keys_put(ngx_http_pgw_zone_t *zone,
 
 /* Document, version and times, taken under one lock; valid until the next
    call. */
-ngx_http_pgw_copy_t *ngx_http_pgw_keys_copy(ngx_http_pgw_keys_t *keys);
+ngx_http_pgw_copy_t *ngx_http_pgw_keys_copy(ngx_http_pgw_issuer_t *issuer);
 
 /*
  * Begins a fetch.  NGX_AGAIN: one is in progress; NGX_DECLINED: not before the
  * cooldown is over, or not by this worker.
  */
-ngx_int_t ngx_http_pgw_keys_fetch(ngx_http_pgw_keys_t *keys);
+ngx_int_t ngx_http_pgw_keys_fetch(ngx_http_pgw_issuer_t *issuer);
 
 /*
  * Ends it; document is NULL where it failed.  SUPERSEDED: the lease had passed
  * to others, or to a newer configuration, and nothing was changed.
  */
-ngx_http_pgw_fetch_e ngx_http_pgw_keys_release(ngx_http_pgw_keys_t *keys,
+ngx_http_pgw_fetch_e ngx_http_pgw_keys_release(ngx_http_pgw_issuer_t *issuer,
     const ngx_str_t *document);
 
 /*
@@ -143,9 +109,13 @@ void ngx_http_pgw_keys_free(pj_keyset_t *set);
  * Brings this worker's parsed set up to date with the zone (one atomic read
  * when nothing changed) and returns it, or NULL while there is no usable set
  * or the last good one is past the hard age.  Valid until the event loop is
- * returned to.  Then keys->version is that of the set.
+ * returned to.  Then issuer->version is that of the set.
  */
-const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys);
+const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_issuer_t *issuer);
+
+/* By that issuer, and the set that it has now. */
+void ngx_http_pgw_keys_judge(ngx_http_pgw_issuer_t *issuer,
+    ngx_http_pgw_judge_t *by);
 
 /*
  * Parks r until the key set changes, a fetch ends or the wait is over; then
@@ -155,14 +125,14 @@ const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys);
  * r has waited for as long as it may: decide now.
  */
 ngx_int_t ngx_http_pgw_keys_wait(ngx_http_request_t *r,
-    ngx_http_pgw_keys_t *keys);
+    ngx_http_pgw_issuer_t *issuer);
 
 /* The member "keySet" of an explanation. */
 void ngx_http_pgw_keys_explain(ngx_http_pgw_text_t *text,
-    ngx_http_pgw_keys_t *keys);
+    ngx_http_pgw_issuer_t *issuer);
 
 /* Seconds until a fetch is worth asking for again; at least 1. */
-time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys);
+time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_issuer_t *issuer);
 
 
 #endif /* _NGX_HTTP_PGW_KEYS_H_INCLUDED_ */

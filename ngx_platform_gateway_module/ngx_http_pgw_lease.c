@@ -31,23 +31,25 @@ ngx_http_pgw_lease_digest(u_char *hex, const u_char *data, size_t len)
 }
 
 
-ngx_int_t
-ngx_http_pgw_lease_names(u_char *hex, const ngx_array_t *names)
+ngx_uint_t
+ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
+    const ngx_http_core_loc_conf_t *clcf)
 {
-    ngx_uint_t                  i;
-    const ngx_http_pgw_name_t  *name;
+    const ngx_str_t              *name;
+    const ngx_http_pgw_source_t  *from;
 
-    name = names->elts;
+    for (from = mcf->sources; from; from = from->next) {
 
-    for (i = 0; i < names->nelts; i++) {
-        if (ngx_http_pgw_lease_digest(hex, name[i].iss.data, name[i].iss.len)
-            != NGX_OK)
+        name = from->clcf ? &from->clcf->name : &from->location;
+
+        if (name->len == clcf->name.len
+            && ngx_memcmp(name->data, clcf->name.data, name->len) == 0)
         {
-            return NGX_ERROR;
+            return 1;
         }
     }
 
-    return NGX_OK;
+    return 0;
 }
 
 

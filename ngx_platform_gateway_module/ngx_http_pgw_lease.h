@@ -20,15 +20,6 @@
 /* A fetch may take as long as the time between two, and at least this. */
 #define NGX_HTTP_PGW_TIMEOUT    5000  /* ms */
 
-/* A worker may have one fetch of each kind at the same time. */
-
-enum {
-    NGX_HTTP_PGW_SOURCE_KEYS = 0,
-    NGX_HTTP_PGW_SOURCE_REVOCATIONS,
-    NGX_HTTP_PGW_SOURCES
-};
-
-
 /*
  * In shared memory.  Written under the slab mutex only; the atomics are also
  * read without it.  Times in milliseconds are ngx_current_msec, a clock that
@@ -57,8 +48,10 @@ typedef void (*ngx_http_pgw_fetched_pt)(void *data, const ngx_str_t *document,
 
 /* What is fetched, and from where. */
 
-typedef struct {
-    ngx_uint_t                       place_of;   /* NGX_HTTP_PGW_SOURCE_... */
+typedef struct ngx_http_pgw_fetch_s  ngx_http_pgw_fetch_t;
+
+struct ngx_http_pgw_source_s {
+    ngx_http_pgw_source_t           *next;       /* in mcf->sources */
     const char                      *name;       /* in messages, ... */
     const char                      *directive;  /* ... of nginx -t */
     size_t                           max;        /* bytes of a document */
@@ -90,7 +83,13 @@ typedef struct {
     ngx_uint_t                       number;     /* of our own fetch */
     ngx_uint_t                       fetching;   /* it is in progress */
     ngx_uint_t                       quiet;      /* the failure was logged */
-} ngx_http_pgw_source_t;
+    ngx_http_pgw_fetch_t            *fetch;      /* made at its first */
+
+    /* what a fetch needs and clients could take all of, held while there is
+       none: one of worker_connections (NULL: it is not), and a descriptor */
+    ngx_connection_t                *spare;
+    ngx_fd_t                         spare_fd;
+};
 
 
 /* Milliseconds from now to then; 0 when then has passed. */
@@ -110,8 +109,9 @@ ngx_http_pgw_lease_left(ngx_msec_t then)
 ngx_int_t ngx_http_pgw_lease_digest(u_char *hex, const u_char *data,
     size_t len);
 
-/* The same for each of ngx_http_pgw_name_t. */
-ngx_int_t ngx_http_pgw_lease_names(u_char *hex, const ngx_array_t *names);
+/* Whether the location, of whatever server, is there for fetches alone. */
+ngx_uint_t ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
+    const ngx_http_core_loc_conf_t *clcf);
 
 /* Sets from->log. */
 void ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from);

@@ -59,23 +59,35 @@ ngx_http_pgw_local_health_handler(ngx_http_request_t *r)
 }
 
 
+/* Ready: the keys and revocations of every issuer are there. */
+
 static ngx_int_t
 ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
 {
+    ngx_http_pgw_issuer_t     *issuer;
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
 
-    return ngx_http_pgw_keys_usable(mcf->keys)
-           && ngx_http_pgw_keys_get(mcf->keys) == NULL
-           ? ngx_http_pgw_local_refuse(r,
-                 NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE, NULL,
-                 "no key set has been loaded yet",
-                 ngx_http_pgw_keys_retry_after(mcf->keys))
-           : mcf->revocations
-             && !ngx_http_pgw_revocations_whole(mcf->revocations->zone)
-           ? ngx_http_pgw_local_refuse(r,
-                 NGX_HTTP_PGW_REASON_REVOCATIONS_STALE, NULL,
-                 "the revocations have not all been read yet", 1)
-           : ngx_http_pgw_local_health_handler(r);
+    for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
+
+        if (ngx_http_pgw_issuer_usable(issuer)
+            && ngx_http_pgw_keys_get(issuer) == NULL)
+        {
+            return ngx_http_pgw_local_refuse(r,
+                       NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE, NULL,
+                       "no key set has been loaded yet",
+                       ngx_http_pgw_keys_retry_after(issuer));
+        }
+
+        if (issuer->revocations
+            && !ngx_http_pgw_revocations_whole(issuer->revocations->zone))
+        {
+            return ngx_http_pgw_local_refuse(r,
+                       NGX_HTTP_PGW_REASON_REVOCATIONS_STALE, NULL,
+                       "the revocations have not all been read yet", 1);
+        }
+    }
+
+    return ngx_http_pgw_local_health_handler(r);
 }
 
 

@@ -236,124 +236,173 @@ ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
 }
 
 
-/* Another worker's clock may be a moment ahead. */
+/* A family of ours that has one word for each name. */
 
-static ngx_msec_t
-ngx_http_pgw_metrics_age(ngx_msec_t then)
+static void
+ngx_http_pgw_metrics_words(ngx_http_pgw_text_t *text, const char *head,
+    const char *series, const ngx_atomic_t *words, const char *const *names)
 {
-    ngx_msec_int_t  age;
+    ngx_uint_t  i;
 
-    age = (ngx_msec_int_t) (ngx_current_msec - then);
+    ngx_http_pgw_text_format(text, "%s", head);
 
-    return age > 0 ? (ngx_msec_t) age : 0;
+    for (i = 0; names[i]; i++) {
+        ngx_http_pgw_text_format(text, "platform_gateway_%s=\"%s\"} %uA\n",
+                                 series, names[i], words[i]);
+    }
 }
 
 
 static void
-ngx_http_pgw_metrics_keys(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_metrics_events(ngx_http_pgw_text_t *text, ngx_uint_t feed)
 {
-    ngx_uint_t          i;
-    ngx_msec_t          age;
-    ngx_atomic_uint_t   cached;
-    const pj_keyset_t  *set;
+    ngx_uint_t         i;
+    ngx_atomic_uint_t  cached;
+
+    static const char *const  events[] = { "hit", "miss", "eviction", NULL };
+    static const char *const  fetches[] = {
+        "new", "unchanged", "failed", "superseded", NULL
+    };
+    static const char *const  pages[] = {
+        "read", "failed", "cursor", "full", "superseded", NULL
+    };
+
+    ngx_http_pgw_metrics_words(text,
+        ngx_http_pgw_family("token_cache_total", "counter",
+                            "Lookups in the verified-token cache by outcome, "
+                            "and evictions from it."),
+        "token_cache_total{event", ngx_http_pgw_counters->cache, events);
 
     for (i = 0, cached = 0; i < NGX_MAX_PROCESSES; i++) {
         cached += ngx_http_pgw_counters->cached[i];
     }
 
-    set = ngx_http_pgw_keys_get(keys);
-
     ngx_http_pgw_text_format(text,
-        ngx_http_pgw_family("token_cache_total", "counter",
-                            "Lookups in the verified-token cache by outcome, "
-                            "and evictions from it.")
-        "platform_gateway_token_cache_total{event=\"hit\"} %uA\n"
-        "platform_gateway_token_cache_total{event=\"miss\"} %uA\n"
-        "platform_gateway_token_cache_total{event=\"eviction\"} %uA\n"
         ngx_http_pgw_gauge("token_cache_entries",
                            "Tokens in the caches of all workers.", " %uA"),
-        ngx_http_pgw_counters->cache[NGX_HTTP_PGW_CACHE_HIT],
-        ngx_http_pgw_counters->cache[NGX_HTTP_PGW_CACHE_MISS],
-        ngx_http_pgw_counters->cache[NGX_HTTP_PGW_CACHE_EVICTION], cached);
+        cached);
 
-    ngx_http_pgw_text_format(text,
+    ngx_http_pgw_metrics_words(text,
         ngx_http_pgw_family("key_fetches_total", "counter",
-                            "Fetches of the key set, by outcome.")
-        "platform_gateway_key_fetches_total{outcome=\"new\"} %uA\n"
-        "platform_gateway_key_fetches_total{outcome=\"unchanged\"} %uA\n"
-        "platform_gateway_key_fetches_total{outcome=\"failed\"} %uA\n"
-        "platform_gateway_key_fetches_total{outcome=\"superseded\"} %uA\n"
-        ngx_http_pgw_gauge("key_set_keys",
-                           "Usable keys; 0 before the first set and past the "
-                           "hard age.", " %uz")
-        ngx_http_pgw_gauge("key_set_version",
-                           "Changes of the key set so far; 0: none yet.",
-                           " %uA"),
-        ngx_http_pgw_counters->fetches[NGX_HTTP_PGW_FETCH_NEW],
-        ngx_http_pgw_counters->fetches[NGX_HTTP_PGW_FETCH_UNCHANGED],
-        ngx_http_pgw_counters->fetches[NGX_HTTP_PGW_FETCH_FAILED],
-        ngx_http_pgw_counters->fetches[NGX_HTTP_PGW_FETCH_SUPERSEDED],
-        set ? set->count : 0, keys->zone->version);
+                            "Fetches of the key set, by outcome."),
+        "key_fetches_total{outcome", ngx_http_pgw_counters->fetches, fetches);
 
-    if (keys->zone->fetched_at == 0) {
+    if (!feed) {
         return;
     }
 
-    age = ngx_http_pgw_metrics_age(keys->zone->fetched);
-
-    ngx_http_pgw_text_format(text,
-        ngx_http_pgw_gauge("key_set_age_seconds",
-                           "Time since the last good fetch.", " %M.%03M"),
-        age / 1000, age % 1000);
-}
-
-
-static void
-ngx_http_pgw_metrics_revocations(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_revoked_t *zone)
-{
-    ngx_msec_t  age;
-
-    ngx_http_pgw_text_format(text,
+    ngx_http_pgw_metrics_words(text,
         ngx_http_pgw_family("revocation_fetches_total", "counter",
-                            "Pages of the feed of revocations, by outcome.")
-        "platform_gateway_revocation_fetches_total{outcome=\"read\"} %uA\n"
-        "platform_gateway_revocation_fetches_total{outcome=\"failed\"} %uA\n"
-        "platform_gateway_revocation_fetches_total{outcome=\"cursor\"} %uA\n"
-        "platform_gateway_revocation_fetches_total{outcome=\"full\"} %uA\n"
-        "platform_gateway_revocation_fetches_total{outcome=\"superseded\"} "
-        "%uA\n",
-        ngx_http_pgw_counters->feed[NGX_HTTP_PGW_FEED_READ],
-        ngx_http_pgw_counters->feed[NGX_HTTP_PGW_FEED_FAILED],
-        ngx_http_pgw_counters->feed[NGX_HTTP_PGW_FEED_CURSOR],
-        ngx_http_pgw_counters->feed[NGX_HTTP_PGW_FEED_FULL],
-        ngx_http_pgw_counters->feed[NGX_HTTP_PGW_FEED_SUPERSEDED]);
+                            "Pages of the feed of revocations, by outcome."),
+        "revocation_fetches_total{outcome", ngx_http_pgw_counters->feed, pages);
 
     ngx_http_pgw_text_format(text,
         ngx_http_pgw_family("revocation_unchecked_total", "counter",
                             "Requests let in while the feed was stale.")
-        "platform_gateway_revocation_unchecked_total %uA\n"
-        ngx_http_pgw_gauge("revocation_entries",
-                           "Revocations in the zone.", " %uL")
-        ngx_http_pgw_gauge("revocation_entries_max",
-                           "Revocations that the zone has room for.", " %uL")
-        ngx_http_pgw_gauge("revocation_zone_full",
-                           "1: some did not fit into it.", " %uA"),
-        ngx_http_pgw_counters->unchecked[0], zone->table.live, zone->table.max,
-        zone->full);
-
-    ngx_http_pgw_text_format(text, "%s", ngx_http_pgw_lag.head);
+        "platform_gateway_revocation_unchecked_total %uA\n%s",
+        ngx_http_pgw_counters->unchecked[0], ngx_http_pgw_lag.head);
     ngx_http_pgw_metrics_series(text, &ngx_http_pgw_lag, NULL,
                                 ngx_http_pgw_counters->lag.buckets);
+}
 
-    if (zone->complete) {
-        age = ngx_http_pgw_metrics_age(zone->asked);
 
-        ngx_http_pgw_text_format(text,
-            ngx_http_pgw_gauge("revocation_feed_age_seconds",
-                               "Time since the feed was read to its end.",
-                               " %M.%03M"),
-            age / 1000, age % 1000);
+/* What there is of each issuer, in thousandths; some of it not yet. */
+
+#define ngx_http_pgw_metrics_of(name, help)                                   \
+    { ngx_http_pgw_family(name, "gauge", help), "platform_gateway_" name }
+
+static const char *const  ngx_http_pgw_metrics_gauges[][2] = {
+    ngx_http_pgw_metrics_of("key_set_keys",
+                            "Usable keys; 0 before the first set and past the "
+                            "hard age."),
+    ngx_http_pgw_metrics_of("key_set_version",
+                            "Changes of the key set so far; 0: none yet."),
+    ngx_http_pgw_metrics_of("key_set_age_seconds",
+                            "Time since the last good fetch."),
+    ngx_http_pgw_metrics_of("revocation_entries",
+                            "Revocations in the zone."),
+    ngx_http_pgw_metrics_of("revocation_entries_max",
+                            "Revocations that the zone has room for."),
+    ngx_http_pgw_metrics_of("revocation_zone_full",
+                            "1: some did not fit into it."),
+    ngx_http_pgw_metrics_of("revocation_feed_age_seconds",
+                            "Time since the feed was read to its end.")
+};
+
+#define NGX_HTTP_PGW_GAUGES                                                   \
+    (sizeof(ngx_http_pgw_metrics_gauges)                                      \
+     / sizeof(ngx_http_pgw_metrics_gauges[0]))
+
+
+static void
+ngx_http_pgw_metrics_values(ngx_http_pgw_issuer_t *issuer, int64_t *value)
+{
+    ngx_uint_t                     i;
+    const pj_keyset_t             *set;
+    const ngx_http_pgw_revoked_t  *zone;
+
+    for (i = 0; i < NGX_HTTP_PGW_GAUGES; i++) {
+        value[i] = -1;
+    }
+
+    /* another worker's clock may be a moment ahead */
+
+    if (ngx_http_pgw_issuer_usable(issuer)) {
+        set = ngx_http_pgw_keys_get(issuer);
+        value[0] = set ? (int64_t) set->count * 1000 : 0;
+        value[1] = (int64_t) issuer->zone->version * 1000;
+
+        if (issuer->zone->fetched_at) {
+            value[2] = ngx_max(0, (ngx_msec_int_t)
+                                  (ngx_current_msec - issuer->zone->fetched));
+        }
+    }
+
+    if (issuer->revocations) {
+        zone = issuer->revocations->zone;
+        value[3] = (int64_t) zone->table.live * 1000;
+        value[4] = (int64_t) zone->table.max * 1000;
+        value[5] = (int64_t) zone->full * 1000;
+
+        if (zone->complete) {
+            value[6] = ngx_max(0, (ngx_msec_int_t)
+                                  (ngx_current_msec - zone->asked));
+        }
+    }
+}
+
+
+static void
+ngx_http_pgw_metrics_issuers(ngx_http_pgw_text_t *text,
+    ngx_http_pgw_issuer_t *first)
+{
+    int64_t                 value[NGX_HTTP_PGW_GAUGES];
+    ngx_uint_t              i, n;
+    const char *const      *gauge;
+    ngx_http_pgw_issuer_t  *issuer;
+
+    for (i = 0; i < NGX_HTTP_PGW_GAUGES; i++) {
+        for (issuer = first, n = 0; issuer; issuer = issuer->next) {
+
+            ngx_http_pgw_metrics_values(issuer, value);
+
+            if (value[i] < 0) {
+                continue;
+            }
+
+            gauge = ngx_http_pgw_metrics_gauges[i];
+            ngx_http_pgw_text_format(text, "%s%s", n++ ? "" : gauge[0],
+                                     gauge[1]);
+
+            if (issuer->name.len) {
+                ngx_http_pgw_text_json(text, "{issuer=", &issuer->name);
+                ngx_http_pgw_text_format(text, "}");
+            }
+
+            ngx_http_pgw_text_format(text, value[i] % 1000 ? " %L.%03L\n"
+                                                           : " %L\n",
+                                     value[i] / 1000, value[i] % 1000);
+        }
     }
 }
 
@@ -367,7 +416,7 @@ ngx_http_pgw_metrics_zones(ngx_http_pgw_text_t *text,
     const ngx_slab_pool_t  *shpool;
 
     const ngx_shm_zone_t *const  zones[] = {
-        mcf->counters_zone, mcf->keys->shm_zone
+        mcf->counters_zone, mcf->keys_zone
     };
 
     for (i = 0; i < 4; i++) {
@@ -399,8 +448,9 @@ ngx_http_pgw_metrics_zones(ngx_http_pgw_text_t *text,
 static ngx_int_t
 ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
 {
-    ngx_uint_t                 i;
+    ngx_uint_t                 i, feed = 0;
     ngx_http_pgw_text_t        text = { .request = r };
+    ngx_http_pgw_issuer_t     *issuer;
     ngx_http_pgw_main_conf_t  *mcf;
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
@@ -416,13 +466,12 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
 
     ngx_http_pgw_metrics_reasons(&text);
 
-    if (ngx_http_pgw_keys_usable(mcf->keys)) {
-        ngx_http_pgw_metrics_keys(&text, mcf->keys);
+    for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
+        feed |= (issuer->revocations != NULL);
     }
 
-    if (mcf->revocations) {
-        ngx_http_pgw_metrics_revocations(&text, mcf->revocations->zone);
-    }
+    ngx_http_pgw_metrics_events(&text, feed);
+    ngx_http_pgw_metrics_issuers(&text, mcf->issuers);
 
     ngx_http_pgw_text_format(&text,
         ngx_http_pgw_gauge("build_info",

@@ -209,14 +209,29 @@ ngx_http_pgw_poll_lag(const ngx_http_pgw_page_t *page, int64_t now)
 }
 
 
+/* The next piece, with the mutex; whether the page ends with it. */
+
+static ngx_uint_t
+ngx_http_pgw_poll_piece(ngx_http_pgw_page_t *page)
+{
+    page->zone->judged = ngx_max(page->zone->judged, ngx_time());
+
+    ngx_http_pgw_feed_read(page, ngx_min(page->pos + NGX_HTTP_PGW_POLL_PIECE,
+                                         page->last));
+    ngx_http_pgw_table_sweep(&page->zone->table, ngx_time(),
+                             NGX_HTTP_PGW_POLL_SWEEP);
+    page->sweep -= ngx_min(page->sweep, NGX_HTTP_PGW_POLL_SWEEP);
+
+    return page->pos == page->last && page->sweep == 0;
+}
+
+
 static void
 ngx_http_pgw_poll_turn(ngx_event_t *ev)
 {
     int64_t                      now = 0;
     pj_str_t                     cursor = { NULL, 0 };
-    ngx_int_t                    rc;
     ngx_uint_t                   more = 0;
-    const char                  *err;
     ngx_http_pgw_page_t         *page;
     ngx_http_pgw_revocations_t  *rev;
 
@@ -228,26 +243,15 @@ ngx_http_pgw_poll_turn(ngx_event_t *ev)
         return;
     }
 
-    rc = ngx_http_pgw_lease_renew(&rev->from);
+    if (ngx_http_pgw_lease_renew(&rev->from) != NGX_OK) {
+        page->err = "the lease has passed to others";
 
-    if (rc == NGX_OK) {
-        page->zone->judged = ngx_max(page->zone->judged, ngx_time());
-
-        ngx_http_pgw_feed_read(page, ngx_min(page->pos
-                                             + NGX_HTTP_PGW_POLL_PIECE,
-                                             page->last));
-        ngx_http_pgw_table_sweep(&page->zone->table, ngx_time(),
-                                 NGX_HTTP_PGW_POLL_SWEEP);
-        page->sweep -= ngx_min(page->sweep, NGX_HTTP_PGW_POLL_SWEEP);
-    }
-
-    if (rc == NGX_OK && (page->pos < page->last || page->sweep)) {
+    } else if (!ngx_http_pgw_poll_piece(page)) {
         ngx_post_event(ev, &ngx_posted_next_events);
         ngx_shmtx_unlock(&rev->from.shpool->mutex);
         return;
-    }
 
-    if (rc == NGX_OK) {
+    } else {
         ngx_http_pgw_feed_rest(page, &more, &now, &cursor);
 
         if (page->err == NULL) {
@@ -258,10 +262,9 @@ ngx_http_pgw_poll_turn(ngx_event_t *ev)
     ngx_shmtx_unlock(&rev->from.shpool->mutex);
 
     rev->page = NULL;
-    err = (rc == NGX_OK) ? page->err : "the lease has passed to others";
 
-    if (err) {
-        ngx_http_pgw_poll_failed(rev, err,
+    if (page->err) {
+        ngx_http_pgw_poll_failed(rev, page->err,
                                  page->full ? NGX_HTTP_PGW_FEED_FULL
                                             : NGX_HTTP_PGW_FEED_FAILED);
 
@@ -395,16 +398,41 @@ ngx_http_pgw_poll_abort(ngx_http_pgw_revocations_t *rev)
 }
 
 
-/*
- * Looks for the next fetch, and says once when the feed becomes stale: by now
- * clients are let in that should not be, or none are.
- */
+/* Says once that the feed becomes stale: from then on revoked clients may pass
+   or, with "refuse", nobody does. */
+
+static void
+ngx_http_pgw_poll_stale(const ngx_http_pgw_revocations_t *rev)
+{
+    ngx_uint_t               stale, level;
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+
+    stale = zone->full
+            || ngx_http_pgw_lease_left(zone->asked + rev->after) == 0;
+
+    if (stale == zone->stale) {
+        return;
+    }
+
+    zone->stale = stale;
+
+    level = stale ? NGX_LOG_ERR : NGX_LOG_NOTICE;
+
+    ngx_log_error(level, rev->from.log, 0,
+                  "platform gateway: revocations are %s",
+                  !stale ? "up to date again"
+                  : rev->refuse ? "stale, requests are refused"
+                  : "stale, only those already known are refused");
+}
+
+
+/* Looks for the next fetch. */
 
 static void
 ngx_http_pgw_poll_timer(ngx_event_t *ev)
 {
     ngx_msec_t                   left;
-    ngx_uint_t                   stale, level, misjudged;
+    ngx_uint_t                   misjudged;
     ngx_http_pgw_revoked_t      *zone;
     ngx_http_pgw_revocations_t  *rev;
 
@@ -420,20 +448,7 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
 
     if (ngx_shmtx_trylock(&rev->from.shpool->mutex)) {
 
-        stale = zone->full
-                || ngx_http_pgw_lease_left(zone->asked + rev->after) == 0;
-
-        if (stale != zone->stale) {
-            zone->stale = stale;
-
-            level = stale ? NGX_LOG_ERR : NGX_LOG_NOTICE;
-
-            ngx_log_error(level, rev->from.log, 0,
-                          "platform gateway: revocations are %s",
-                          !stale ? "up to date again"
-                          : rev->refuse ? "stale, requests are refused"
-                          : "stale, only those already known are refused");
-        }
+        ngx_http_pgw_poll_stale(rev);
 
         /* what was dead by a clock that was set back may live: all again */
 
@@ -456,7 +471,7 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
         ngx_shmtx_unlock(&rev->from.shpool->mutex);
     }
 
-    /* what fails makes next_try earlier: a look at times */
+    /* a failure may bring next_try forward, so wake a few times per interval */
 
     left = ngx_min(ngx_http_pgw_lease_left(zone->lease.next_try),
                    rev->from.cooldown / 4);

@@ -125,7 +125,6 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
 {
     time_t                        retry_after;
     ngx_str_t                     value;
-    ngx_http_pgw_text_t           text = { .request = r };
     ngx_uint_t                    ours;
     const ngx_str_t              *allow;
     const ngx_http_pgw_reason_t  *reason = ngx_http_pgw_request_refusal(gr);
@@ -150,10 +149,15 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
                   : r->err_status == NGX_HTTP_TOO_MANY_REQUESTS;
 
     if (retry_after) {
-        ngx_http_pgw_text_format(&text, "%T", retry_after);
-        value = ngx_http_pgw_text_value(&text);
+        value.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
+        if (value.data == NULL) {
+            return NGX_ERROR;
+        }
 
-        if (text.failed || !ngx_http_pgw_header_add(r, "Retry-After", &value)) {
+        value.len = (size_t) (ngx_sprintf(value.data, "%T", retry_after)
+                              - value.data);
+
+        if (!ngx_http_pgw_header_add(r, "Retry-After", &value)) {
             return NGX_ERROR;
         }
     }

@@ -10,7 +10,6 @@
 #include "ngx_http_pgw_disk.h"
 #include "ngx_http_pgw_fetch.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_lease.h"
 
 
 #define NGX_HTTP_PGW_KEYS_TICK    250  /* ms, between two looks */
@@ -19,38 +18,44 @@
 ngx_int_t
 ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
-    ngx_http_pgw_keys_t  *keys;
-    ngx_http_pgw_zone_t  *zone;
+    ngx_http_pgw_zone_t       *zone;
+    ngx_http_pgw_issuer_t     *issuer;
+    ngx_http_pgw_main_conf_t  *mcf = shm_zone->data;
 
-    static const ngx_str_t  name = ngx_null_string;
+    for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
 
-    keys = shm_zone->data;
-
-    zone = ngx_http_pgw_zone_part(shm_zone, NGX_HTTP_PGW_ZONE_KEYS,
-                                  sizeof(ngx_http_pgw_zone_t), &name);
-    if (zone == NULL) {
-        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "platform_gateway_zone \"%V\" is too small",
-                      &shm_zone->shm.name);
-        return NGX_ERROR;
-    }
-
-    keys->from.shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-    keys->from.lease = &zone->lease;
-    keys->zone = zone;
-
-    if (zone->version == 0 && zone->lease.generation == 0) {
-        zone->lease.next_try = ngx_current_msec;
-        ngx_memcpy(zone->lease.source, keys->from.source, NGX_HTTP_PGW_DIGEST);
-
-        if (keys->conf->key_cache_file.len) {
-            ngx_http_pgw_disk_load(keys);
+        if (!ngx_http_pgw_issuer_usable(issuer)) {
+            continue;
         }
+
+        zone = ngx_http_pgw_zone_part(shm_zone, NGX_HTTP_PGW_ZONE_KEYS,
+                                      sizeof(ngx_http_pgw_zone_t),
+                                      &issuer->name);
+        if (zone == NULL) {
+            ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                          "platform_gateway_zone \"%V\" is too small",
+                          &shm_zone->shm.name);
+            return NGX_ERROR;
+        }
+
+        issuer->from.shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+        issuer->from.lease = &zone->lease;
+        issuer->zone = zone;
+
+        if (zone->version == 0 && zone->lease.generation == 0) {
+            zone->lease.next_try = ngx_current_msec;
+            ngx_memcpy(zone->lease.source, issuer->from.source,
+                       NGX_HTTP_PGW_DIGEST);
+
+            if (issuer->limits.cache_file.len) {
+                ngx_http_pgw_disk_load(issuer);
+            }
+        }
+
+        /* In force only once a worker runs with it: a reload may yet fail. */
+
+        issuer->from.generation = zone->lease.generation + 1;
     }
-
-    /* In force only once a worker runs with it: a reload may yet fail. */
-
-    keys->from.generation = zone->lease.generation + 1;
 
     return NGX_OK;
 }
@@ -62,17 +67,17 @@ ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
  */
 
 static void
-ngx_http_pgw_refresh_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
+ngx_http_pgw_refresh_log_failure(ngx_http_pgw_issuer_t *issuer, const char *err)
 {
     ngx_msec_t            age;
     ngx_uint_t            complaint, past;
     ngx_http_pgw_zone_t  *zone;
 
-    zone = keys->zone;
+    zone = issuer->zone;
     age = ngx_current_msec - zone->fetched;
-    past = age >= keys->conf->key_ages[NGX_HTTP_PGW_AGE_HARD];
+    past = age >= issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD];
 
-    if (keys->file.len) {
+    if (issuer->file.len) {
         complaint = 1 + 2 * ngx_crc32_short((u_char *) err, ngx_strlen(err))
                     + past;
 
@@ -84,13 +89,13 @@ ngx_http_pgw_refresh_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
     }
 
     if (zone->fetched_at == 0) {
-        ngx_log_error(NGX_LOG_ERR, keys->from.log, 0,
+        ngx_log_error(NGX_LOG_ERR, issuer->from.log, 0,
                       "platform gateway: key set not fetched: %s; "
                       "there is none yet", err);
         return;
     }
 
-    ngx_log_error(NGX_LOG_ERR, keys->from.log, 0,
+    ngx_log_error(NGX_LOG_ERR, issuer->from.log, 0,
                   "platform gateway: key set not refreshed: %s; the last good "
                   "one is %Ms old, %s", err, age / 1000,
                   past ? "which is past the hard age" : "and kept");
@@ -101,7 +106,7 @@ void
 ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
     const char *err, ngx_uint_t status)
 {
-    ngx_http_pgw_keys_t  *keys = data;
+    ngx_http_pgw_issuer_t  *issuer = data;
 
     pj_keyset_t           *set;
     ngx_http_pgw_fetch_e   outcome;
@@ -114,17 +119,17 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
         err = ngx_http_pgw_keys_parse(document, &set);
     }
 
-    outcome = ngx_http_pgw_keys_release(keys, err ? NULL : document);
+    outcome = ngx_http_pgw_keys_release(issuer, err ? NULL : document);
 
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, keys->from.log, 0,
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, issuer->from.log, 0,
                    "http platform gateway: key fetch of lease %ui ended, "
-                   "outcome:%d, %s", keys->from.number, outcome,
+                   "outcome:%d, %s", issuer->from.number, outcome,
                    err ? err : "a key set");
 
     ngx_http_pgw_counters_of(fetches, outcome);
 
     if (outcome == NGX_HTTP_PGW_FETCH_NEW) {
-        ngx_log_error(NGX_LOG_NOTICE, keys->from.log, 0,
+        ngx_log_error(NGX_LOG_NOTICE, issuer->from.log, 0,
                       "platform gateway: new key set, %uz keys used, "
                       "%uz ignored%s%s", set->count, set->ignored,
                       set->ignored ? ": " : "",
@@ -136,13 +141,13 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
     if (outcome == NGX_HTTP_PGW_FETCH_FAILED) {
 
         if (!ngx_exiting && !ngx_terminate) {
-            ngx_http_pgw_refresh_log_failure(keys, err);
+            ngx_http_pgw_refresh_log_failure(issuer, err);
         }
 
     } else if (outcome != NGX_HTTP_PGW_FETCH_SUPERSEDED
-               && keys->conf->key_cache_file.len)
+               && issuer->limits.cache_file.len)
     {
-        ngx_http_pgw_disk_write(keys);
+        ngx_http_pgw_disk_write(issuer);
     }
 }
 
@@ -158,27 +163,27 @@ ngx_http_pgw_refresh_begin(ngx_event_t *ev)
 {
     ngx_str_t             document;
     const char           *err;
-    ngx_http_pgw_keys_t  *keys;
+    ngx_http_pgw_issuer_t  *issuer;
 
     static u_char  file[PJ_KEYSET_MAX_BYTES];
 
-    keys = ev->data;
+    issuer = ev->data;
     err = "out of memory";
     document.data = file;
 
-    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, keys->from.log, 0,
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, issuer->from.log, 0,
                    "http platform gateway: key fetch of lease %ui begun",
-                   keys->from.number);
+                   issuer->from.number);
 
-    if (keys->file.len) {
-        err = ngx_http_pgw_keys_read(&keys->file, document.data,
+    if (issuer->file.len) {
+        err = ngx_http_pgw_keys_read(&issuer->file, document.data,
                                      PJ_KEYSET_MAX_BYTES, &document.len);
 
-    } else if (ngx_http_pgw_fetch_start(&keys->from, NULL) == NGX_OK) {
+    } else if (ngx_http_pgw_fetch_start(&issuer->from, NULL) == NGX_OK) {
         return;
     }
 
-    ngx_http_pgw_refresh_fetched(keys, &document, err, 0);
+    ngx_http_pgw_refresh_fetched(issuer, &document, err, 0);
 }
 
 
@@ -191,32 +196,32 @@ ngx_http_pgw_refresh_begin(ngx_event_t *ev)
 static void
 ngx_http_pgw_refresh_timer(ngx_event_t *ev)
 {
-    ngx_http_pgw_keys_t  *keys;
+    ngx_http_pgw_issuer_t  *issuer;
     ngx_http_pgw_zone_t  *zone;
 
-    keys = ev->data;
-    zone = keys->zone;
+    issuer = ev->data;
+    zone = issuer->zone;
 
     if (ngx_exiting) {
 
-        if (keys->leave_at == 0) {
-            keys->leave_at = ngx_current_msec + keys->conf->key_wait;
+        if (issuer->leave_at == 0) {
+            issuer->leave_at = ngx_current_msec + issuer->limits.wait;
         }
 
-        if (zone->lease.generation != keys->from.generation
-            || ngx_http_pgw_lease_left(keys->leave_at) == 0)
+        if (zone->lease.generation != issuer->from.generation
+            || ngx_http_pgw_lease_left(issuer->leave_at) == 0)
         {
-            ngx_http_pgw_fetch_abort(&keys->from);
+            ngx_http_pgw_fetch_abort(&issuer->from);
         }
 
-        if (!keys->from.fetching) {
+        if (!issuer->from.fetching) {
             return;
         }
 
     } else if (zone->fetched_at == 0 || zone->refresh
-               || ngx_http_pgw_lease_left(zone->fetched + keys->due) == 0)
+               || ngx_http_pgw_lease_left(zone->fetched + issuer->due) == 0)
     {
-        (void) ngx_http_pgw_keys_fetch(keys);
+        (void) ngx_http_pgw_keys_fetch(issuer);
     }
 
     ngx_add_timer(ev, NGX_HTTP_PGW_KEYS_TICK);
@@ -224,51 +229,51 @@ ngx_http_pgw_refresh_timer(ngx_event_t *ev)
 
 
 void
-ngx_http_pgw_refresh_init_process(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_refresh_init_process(ngx_http_pgw_issuer_t *issuer)
 {
     ngx_msec_t  soft, part;
 
-    if (!ngx_http_pgw_keys_usable(keys)) {
+    if (!ngx_http_pgw_issuer_usable(issuer)) {
         return;
     }
 
-    keys->working = 1;
+    issuer->working = 1;
 
     /* 5 to 10 % early, at random: not all at once, and not late if slow. */
 
-    soft = keys->conf->key_ages[NGX_HTTP_PGW_AGE_SOFT];
+    soft = issuer->limits.ages[NGX_HTTP_PGW_AGE_SOFT];
     part = soft / 20;
-    keys->due = soft - part - (ngx_msec_t) ngx_random() % (part + 1);
+    issuer->due = soft - part - (ngx_msec_t) ngx_random() % (part + 1);
 
-    keys->timer.handler = ngx_http_pgw_refresh_timer;
-    keys->timer.data = keys;
-    keys->timer.log = keys->from.log;
-    keys->timer.cancelable = 1;
+    issuer->timer.handler = ngx_http_pgw_refresh_timer;
+    issuer->timer.data = issuer;
+    issuer->timer.log = issuer->from.log;
+    issuer->timer.cancelable = 1;
 
-    keys->from.begin.handler = ngx_http_pgw_refresh_begin;
-    keys->from.begin.data = keys;
-    keys->from.begin.log = keys->from.log;
+    issuer->from.begin.handler = ngx_http_pgw_refresh_begin;
+    issuer->from.begin.data = issuer;
+    issuer->from.begin.log = issuer->from.log;
 
-    if (keys->from.location.len) {
-        ngx_http_pgw_fetch_reserve(&keys->from);
+    if (issuer->from.location.len) {
+        ngx_http_pgw_fetch_reserve(&issuer->from);
     }
 
-    ngx_http_pgw_keys_activate(keys);
+    ngx_http_pgw_keys_activate(issuer);
 
-    if (keys->conf->key_cache_file.len && ngx_worker == 0) {
-        ngx_http_pgw_disk_test(keys);
+    if (issuer->limits.cache_file.len && ngx_worker == 0) {
+        ngx_http_pgw_disk_test(issuer);
     }
 
-    ngx_add_timer(&keys->timer, 1);
+    ngx_add_timer(&issuer->timer, 1);
 }
 
 
 void
-ngx_http_pgw_refresh_exit_process(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_refresh_exit_process(ngx_http_pgw_issuer_t *issuer)
 {
-    if (keys->working) {
-        ngx_http_pgw_fetch_abort(&keys->from);
-        ngx_http_pgw_keys_free(keys->set);
-        keys->working = 0;
+    if (issuer->working) {
+        ngx_http_pgw_fetch_abort(&issuer->from);
+        ngx_http_pgw_keys_free(issuer->set);
+        issuer->working = 0;
     }
 }

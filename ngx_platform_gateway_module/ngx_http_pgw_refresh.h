@@ -14,8 +14,8 @@
 ngx_int_t ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 
 /* Starts and ends a worker's part in it. */
-void ngx_http_pgw_refresh_init_process(ngx_http_pgw_keys_t *keys);
-void ngx_http_pgw_refresh_exit_process(ngx_http_pgw_keys_t *keys);
+void ngx_http_pgw_refresh_init_process(ngx_http_pgw_issuer_t *issuer);
+void ngx_http_pgw_refresh_exit_process(ngx_http_pgw_issuer_t *issuer);
 
 /* The end of a fetch of the key set (data). */
 void ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,

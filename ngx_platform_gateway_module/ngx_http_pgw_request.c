@@ -158,7 +158,7 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e code, const char *detail)
 {
     ngx_uint_t                      forbidden;
-    ngx_http_pgw_text_t             text = { .request = r };
+    ngx_http_pgw_text_t             text;
     const ngx_http_pgw_reason_t    *reason = &ngx_http_pgw_reasons[code];
     const ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
@@ -183,6 +183,7 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_str_null(&gr->challenge);
 
     if (reason->error) {
+        text = (ngx_http_pgw_text_t) { .request = r };
         forbidden = (code == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN);
 
         ngx_http_pgw_text_format(&text, "%V, error=\"%s\", %s=\"%s\"",
@@ -193,11 +194,15 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
         gr->challenge = ngx_http_pgw_text_value(&text);
 
+        if (text.failed) {
+            return NGX_ERROR;
+        }
+
     } else if (reason->status == NGX_HTTP_UNAUTHORIZED) {
         gr->challenge = conf->challenge;
     }
 
-    return text.failed ? NGX_ERROR : (ngx_int_t) reason->status;
+    return (ngx_int_t) reason->status;
 }
 
 

@@ -5,7 +5,66 @@
 
 
 #include "ngx_http_pgw_revocations.h"
-#include "ngx_http_pgw_lease.h"
+
+#include <openssl/rand.h>
+
+
+ngx_int_t
+ngx_http_pgw_revocations_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+{
+    size_t                       size;
+    ngx_uint_t                   i;
+    ngx_slab_pool_t             *shpool;
+    ngx_http_pgw_name_t         *name;
+    ngx_http_pgw_revoked_t      *zone;
+    ngx_http_pgw_revocations_t  *rev;
+
+    static const ngx_str_t  all = ngx_null_string;
+
+    rev = shm_zone->data;
+
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+
+    zone = ngx_http_pgw_zone_part(shm_zone, NGX_HTTP_PGW_ZONE_REVOKED,
+                                  sizeof(ngx_http_pgw_revoked_t), &all);
+
+    if (zone && zone->table.slots == 0) {
+
+        size = shpool->pfree * ngx_pagesize;
+
+        if (RAND_bytes(zone->secret, sizeof(zone->secret)) == 1 && size) {
+            ngx_http_pgw_table_init(&zone->table, ngx_slab_calloc(shpool, size),
+                                    size);
+        }
+
+        zone->asked = ngx_current_msec;
+        zone->lease.next_try = ngx_current_msec;
+    }
+
+    if (zone == NULL || zone->table.slots == 0) {
+
+        /* the old workers may still be using all of it */
+
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "zone \"%V\" of \"platform_gateway_revocations\" is from "
+                      "another build: restart nginx, or rename the zone",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
+    }
+
+    for (name = rev->names->elts, i = 0; i < rev->names->nelts; i++) {
+        if (ngx_http_pgw_feed_seed(zone, &name[i]) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    rev->zone = zone;
+    rev->from.shpool = shpool;
+    rev->from.lease = &zone->lease;
+    rev->from.generation = zone->lease.generation + 1;
+
+    return NGX_OK;
+}
 
 
 ngx_uint_t

@@ -21,7 +21,6 @@ struct ngx_http_pgw_revocations_s {
     ngx_str_t                  claim;      /* the id of a token is there */
     ngx_str_t                  zone_name;
     size_t                     zone_size;  /* 0: not said */
-    ngx_shm_zone_t            *shm_zone;
     ngx_http_pgw_revoked_t    *zone;
     ngx_msec_t                 after;      /* an older feed is stale */
     ngx_uint_t                 refuse;     /* while it is */
@@ -38,6 +37,9 @@ struct ngx_http_pgw_revocations_s {
                                          + NGX_HTTP_PGW_CURSOR_MAX];
 };
 
+
+ngx_int_t ngx_http_pgw_revocations_zone_init(ngx_shm_zone_t *shm_zone,
+    void *data);
 
 /*
  * Makes the keys by which a token is looked up, from its claims.  NGX_ERROR:

@@ -89,6 +89,31 @@ ngx_http_pgw_table_has(const ngx_http_pgw_table_t *table,
 }
 
 
+/* Counts one more, in that slot; NGX_DECLINED: there is no room. */
+
+static ngx_int_t
+ngx_http_pgw_table_count(ngx_http_pgw_table_t *table,
+    const ngx_http_pgw_table_slot_t *to)
+{
+    if (to == NULL) {
+        return NGX_DECLINED;
+    }
+
+    if (to->key.word[0] == NGX_HTTP_PGW_TABLE_EMPTY) {
+
+        if (table->used >= table->max) {
+            return NGX_DECLINED;
+        }
+
+        ngx_http_pgw_table_store(&table->used, table->used + 1, RELAXED);
+    }
+
+    ngx_http_pgw_table_store(&table->live, table->live + 1, RELAXED);
+
+    return NGX_OK;
+}
+
+
 ngx_int_t
 ngx_http_pgw_table_put(ngx_http_pgw_table_t *table,
     const ngx_http_pgw_table_key_t *key, int64_t before, int64_t dies_at)
@@ -124,21 +149,12 @@ ngx_http_pgw_table_put(ngx_http_pgw_table_t *table,
             break;
         }
 
-        i = (i + 1 == table->slots) ? 0 : i + 1;
+        i = (i + 1) % table->slots;
     }
 
-    if (to == NULL
-        || (to->key.word[0] == NGX_HTTP_PGW_TABLE_EMPTY
-            && table->used >= table->max))
-    {
+    if (ngx_http_pgw_table_count(table, to) != NGX_OK) {
         return NGX_DECLINED;
     }
-
-    if (to->key.word[0] == NGX_HTTP_PGW_TABLE_EMPTY) {
-        ngx_http_pgw_table_store(&table->used, table->used + 1, RELAXED);
-    }
-
-    ngx_http_pgw_table_store(&table->live, table->live + 1, RELAXED);
 
     /* after the store that deleted what was here */
 

@@ -53,16 +53,31 @@ ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
 }
 
 
+/* The issuer that the token names judges it; that without a block has names and
+   audiences of each location's own. */
+
 static pj_err_t
 ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
-    const pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
+    ngx_http_pgw_judge_t *by, const pj_claims_t *claims,
+    ngx_http_pgw_steps_t *steps)
 {
-    pj_policy_t  policy;
+    pj_policy_t             policy;
+    const ngx_array_t      *issuers, *audiences;
+    ngx_http_pgw_issuer_t  *issuer;
 
-    policy.issuers = conf->issuers->elts;
-    policy.issuer_count = conf->issuers->nelts;
-    policy.audiences = conf->audiences ? conf->audiences->elts : NULL;
-    policy.audience_count = conf->audiences ? conf->audiences->nelts : 0;
+    issuer = ngx_http_pgw_issuer_of(by->issuer, &claims->iss);
+
+    if (issuer != by->issuer) {
+        ngx_http_pgw_keys_judge(issuer, by);
+    }
+
+    issuers = issuer->issuers ? issuer->issuers : conf->issuers;
+    audiences = issuer->issuers ? issuer->audiences : conf->audiences;
+
+    policy.issuers = issuers->elts;
+    policy.issuer_count = issuers->nelts;
+    policy.audiences = audiences ? audiences->elts : NULL;
+    policy.audience_count = audiences ? audiences->nelts : 0;
     policy.now_s = steps ? steps->at : ngx_time();
     policy.leeway_s = conf->leeway;
     policy.allow_confirmation = (conf->allow_confirmation != 0);
@@ -86,7 +101,7 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
 pj_err_t
 ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
-    const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
+    ngx_http_pgw_judge_t *by, pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
 {
     void            *mem;
     pj_err_t         err, fault;
@@ -122,7 +137,7 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
                                     pj_claims_parse(&arena, &jws, claims));
 
     if (fault == PJ_OK) {
-        fault = ngx_http_pgw_token_policy(conf, claims, steps);
+        fault = ngx_http_pgw_token_policy(conf, by, claims, steps);
     }
 
     /* a bad header names no key to look for */
@@ -131,7 +146,7 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
         return err ? err : fault;
     }
 
-    key = set ? pj_keyset_find(set, header.kid) : NULL;
+    key = by->set ? pj_keyset_find(by->set, header.kid) : NULL;
 
     err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_KEY,
                                   key ? PJ_OK : PJ_ERR_KID_UNKNOWN);
@@ -152,14 +167,13 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
  */
 
 ngx_http_pgw_reason_e
-ngx_http_pgw_token_no_key(const ngx_http_pgw_keys_t *keys,
-    const pj_keyset_t *set, int64_t iat)
+ngx_http_pgw_token_no_key(const ngx_http_pgw_judge_t *by, int64_t iat)
 {
-    if (set == NULL) {
+    if (by->set == NULL) {
         return NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
     }
 
-    return iat >= keys->zone->fetched_at
+    return iat >= by->issuer->zone->fetched_at
            ? NGX_HTTP_PGW_REASON_KID_PENDING : NGX_HTTP_PGW_REASON_KID_UNKNOWN;
 }
 

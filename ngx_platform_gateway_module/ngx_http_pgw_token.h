@@ -47,11 +47,11 @@ typedef struct {
 ngx_int_t ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token);
 
 /*
- * Verifies token against the conf's policy and set (NULL: no keys).
- * Returns PJ_OK with *claims, PJ_ERR_KID_UNKNOWN when the set has no such key
- * (claims->iat is then what the token says, not verified), or why it is
- * refused.  What *claims points at is allocated from pool, 30 to 60 times the
- * size of the token.
+ * Verifies token against the conf's policy, as the issuer that it names: of the
+ * list that begins with by, which becomes that one.  Returns PJ_OK with
+ * *claims, PJ_ERR_KID_UNKNOWN when the set has no such key (claims->iat is then
+ * what the token says, not verified), or why it is refused.  What *claims
+ * points at is allocated from pool, 30 to 60 times the size of the token.
  *
  * With steps (else NULL) it takes the time from there, notes what each stage
  * found, and after a fault still runs the stages that do not depend on it; it
@@ -59,14 +59,12 @@ ngx_int_t ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token);
  */
 pj_err_t ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
-    const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
+    ngx_http_pgw_judge_t *by, pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
 
-/*
- * Why a token whose key is not in set (NULL: no keys) is refused, if no fetch
- * can be waited for.
- */
+/* Why a token whose key is not in by->set is refused, if no fetch can be waited
+   for. */
 ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
-    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set, int64_t iat);
+    const ngx_http_pgw_judge_t *by, int64_t iat);
 
 /* The access level that tokens of kind open; 0: none. */
 ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);

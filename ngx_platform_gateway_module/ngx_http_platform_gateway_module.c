@@ -11,15 +11,14 @@
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_counters.h"
-#include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_keys_conf.h"
+#include "ngx_http_pgw_issuer.h"
+#include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_log.h"
 #include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_request.h"
-#include "ngx_http_pgw_revocations_conf.h"
 #include "ngx_http_pgw_subject.h"
 #include "ngx_http_pgw_token.h"
 
@@ -69,9 +68,7 @@ ngx_http_pgw_init(ngx_conf_t *cf)
 {
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
-    if (ngx_http_pgw_keys_conf_init(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_counters_init(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_revocations_conf_init(cf, mcf) != NGX_CONF_OK
+    if (ngx_http_pgw_issuer_conf_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_request_init(cf) != NGX_OK)
     {
         return NGX_ERROR;
@@ -93,20 +90,10 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    mcf->keys = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_keys_t));
     mcf->cache = ngx_http_pgw_cache_create(cf);
 
-    if (mcf->keys == NULL || mcf->cache == NULL) {
-        return NULL;
-    }
-
-    mcf->key_ages[NGX_HTTP_PGW_AGE_COOLDOWN] = NGX_CONF_UNSET_MSEC;
-    mcf->key_ages[NGX_HTTP_PGW_AGE_SOFT] = NGX_CONF_UNSET_MSEC;
-    mcf->key_ages[NGX_HTTP_PGW_AGE_HARD] = NGX_CONF_UNSET_MSEC;
-    mcf->key_wait = NGX_CONF_UNSET_MSEC;
-    mcf->key_waiters = NGX_CONF_UNSET;
-
-    return mcf;
+    return mcf->cache && ngx_http_pgw_issuer_conf_create(cf, mcf) == NGX_CONF_OK
+           ? mcf : NULL;
 }
 
 
@@ -222,6 +209,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 static ngx_int_t
 ngx_http_pgw_init_process(ngx_cycle_t *cycle)
 {
+    ngx_http_pgw_issuer_t     *issuer;
     ngx_http_pgw_main_conf_t  *mcf;
 
     mcf = ngx_http_cycle_get_module_main_conf(cycle,
@@ -236,11 +224,13 @@ ngx_http_pgw_init_process(ngx_cycle_t *cycle)
         return NGX_OK;
     }
 
-    if (mcf->revocations) {
-        ngx_http_pgw_poll_init_process(mcf->revocations);
-    }
+    for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
+        if (issuer->revocations) {
+            ngx_http_pgw_poll_init_process(issuer->revocations);
+        }
 
-    ngx_http_pgw_refresh_init_process(mcf->keys);
+        ngx_http_pgw_refresh_init_process(issuer);
+    }
 
     return NGX_OK;
 }
@@ -249,17 +239,18 @@ ngx_http_pgw_init_process(ngx_cycle_t *cycle)
 static void
 ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 {
+    ngx_http_pgw_issuer_t     *issuer;
     ngx_http_pgw_main_conf_t  *mcf;
 
     mcf = ngx_http_cycle_get_module_main_conf(cycle,
                                              ngx_http_platform_gateway_module);
 
-    if (mcf && mcf->revocations) {
-        ngx_http_pgw_poll_abort(mcf->revocations);
-    }
+    for (issuer = mcf ? mcf->issuers : NULL; issuer; issuer = issuer->next) {
+        if (issuer->revocations) {
+            ngx_http_pgw_poll_abort(issuer->revocations);
+        }
 
-    if (mcf) {
-        ngx_http_pgw_refresh_exit_process(mcf->keys);
+        ngx_http_pgw_refresh_exit_process(issuer);
     }
 
     ngx_http_pgw_counters_cached(0);
@@ -270,10 +261,10 @@ static ngx_conf_post_t  ngx_http_pgw_leeway_post = { ngx_http_pgw_conf_leeway };
 
 static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
 
-static ngx_conf_post_t  ngx_http_pgw_age_post = { ngx_http_pgw_keys_conf_age };
+static ngx_conf_post_t  ngx_http_pgw_age_post = { ngx_http_pgw_issuer_conf_age };
 
 static ngx_conf_post_t  ngx_http_pgw_cache_file_post =
-    { ngx_http_pgw_keys_conf_cache_file };
+    { ngx_http_pgw_issuer_conf_cache_file };
 
 static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
@@ -327,37 +318,37 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     /* where keys come from */
 
     { ngx_string("platform_gateway_zone"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_keys_conf_zone, keys), NULL },
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_zone, zone_name), NULL },
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_conf_source, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_issuer_conf_source, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
     { ngx_string("platform_gateway_key_file"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_keys_conf_source, keys), NULL },
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_source, issuers), NULL },
     { ngx_string("platform_gateway_key_cache_file"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_str_slot, key_cache_file),
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_str_slot, limits.cache_file),
       &ngx_http_pgw_cache_file_post },
     { ngx_string("platform_gateway_key_soft_age"),
       PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               key_ages[NGX_HTTP_PGW_AGE_SOFT]), &ngx_http_pgw_age_post },
+               limits.ages[NGX_HTTP_PGW_AGE_SOFT]), &ngx_http_pgw_age_post },
     { ngx_string("platform_gateway_key_hard_age"),
       PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               key_ages[NGX_HTTP_PGW_AGE_HARD]), &ngx_http_pgw_age_post },
+               limits.ages[NGX_HTTP_PGW_AGE_HARD]), &ngx_http_pgw_age_post },
     { ngx_string("platform_gateway_key_cooldown"),
       PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               key_ages[NGX_HTTP_PGW_AGE_COOLDOWN]), &ngx_http_pgw_age_post },
+               limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN]), &ngx_http_pgw_age_post },
     { ngx_string("platform_gateway_key_wait"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot, key_wait), NULL },
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot, limits.wait), NULL },
     { ngx_string("platform_gateway_key_waiters"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_num_slot, key_waiters),
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_num_slot, limits.waiters),
       &ngx_http_pgw_waiters_bounds },
 
     /* what ends a session before its tokens do */
 
     { ngx_string("platform_gateway_revocations"),
-      PGW_MAIN(NGX_CONF_1MORE, ngx_http_pgw_revocations_conf_directive,
-               revocations), NULL },
+      PGW_MAIN(NGX_CONF_1MORE, ngx_http_pgw_issuer_conf_revocations,
+               issuers), NULL },
     { ngx_string("platform_gateway_revocations_stale"),
-      PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_revocations_conf_stale,
+      PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_issuer_conf_stale,
                revocations_after), NULL },
 
     /* what makes a token good */

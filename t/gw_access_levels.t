@@ -23,9 +23,7 @@ pass /system: platform_gateway_access system;
 pass /two: platform_gateway_access account system;
 location /inherits {
     platform_gateway_access branch;
-    location /inherits/deep {
-        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-    }
+    location /inherits/deep { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
 }
 pass /realm: platform_gateway_access branch; platform_gateway_realm "other place";
 location /static { }
@@ -33,14 +31,8 @@ pass /off: platform_gateway off;
 pass /any: satisfy any; allow 127.0.0.1; deny all; platform_gateway_access branch;
 pass /neither: satisfy any; deny all; platform_gateway_access branch;
 pass /denied: deny all; platform_gateway_access public;
-location = /health {
-    platform_gateway_access public;
-    platform_gateway_health;
-}
-location / {
-    platform_gateway_access public;
-    platform_gateway_route_not_found;
-}
+location = /health { platform_gateway_access public; platform_gateway_health; }
+location / { platform_gateway_access public; platform_gateway_route_not_found; }
 SERVER
 
 my $port = $t->start_gateway;

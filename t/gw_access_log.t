@@ -18,10 +18,7 @@ my $upstream = $t->echo_upstream;
 
 my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 platform_gateway_cors_origins https://app.example.com;
-location / {
-    platform_gateway_access public;
-    platform_gateway_route_not_found;
-}
+location / { platform_gateway_access public; platform_gateway_route_not_found; }
 pass /public: platform_gateway_access public; platform_gateway_route public-route public-service;
 location /branch {
     platform_gateway_access branch;

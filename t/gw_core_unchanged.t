@@ -121,9 +121,7 @@ http {
             error_page 503 =302 /elsewhere;
             proxy_pass http://127.0.0.1:%%PORT_origin%%/;
         }
-        location @named {
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
+        location @named { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
         location /failing/ { proxy_pass http://failing/; }
         location /kept/ {
             proxy_http_version 1.1;
@@ -183,27 +181,19 @@ http {
             auth_basic_user_file %%DIR%%/users;
             alias %%DIR%%/www/dir/;
         }
-        location /asks/ {
-            auth_request /returns/200;
-            alias %%DIR%%/www/dir/;
-        }
+        location /asks/ { auth_request /returns/200; alias %%DIR%%/www/dir/; }
         location /denied/ { deny all; }
         location /denied-page/ { deny all; error_page 403 /page.html; }
         location /except/ {
             limit_except GET { deny all; }
             proxy_pass http://127.0.0.1:%%PORT_upstream%%;
         }
-        location /limited/ {
-            limit_req zone=req;
-            alias %%DIR%%/www/dir/;
-        }
+        location /limited/ { limit_req zone=req; alias %%DIR%%/www/dir/; }
         location /mirrored/ {
             mirror /upstream/mirror;
             proxy_pass http://127.0.0.1:%%PORT_upstream%%;
         }
-        location /accel/ {
-            proxy_pass http://127.0.0.1:%%PORT_accel%%;
-        }
+        location /accel/ { proxy_pass http://127.0.0.1:%%PORT_accel%%; }
     }
 }
 CONF

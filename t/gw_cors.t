@@ -29,10 +29,7 @@ platform_gateway_cors_origins https://app.example.com
     http://127.0.0.1:3000 HTTPS://Upper.Example.COM:443;
 platform_gateway_cors_origins https://*.wild.example:8443
     http://[::1]:5000;
-location / {
-    platform_gateway_access public;
-    platform_gateway_route_not_found;
-}
+location / { platform_gateway_access public; platform_gateway_route_not_found; }
 pass /public: platform_gateway_access public;
 pass /branch: platform_gateway_access branch; platform_gateway_methods GET POST;
 pass /app to app: platform_gateway_access public;

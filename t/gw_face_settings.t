@@ -87,37 +87,32 @@ like $t->read_file('rendered/identity.conf'), qr/^\s+192\.0\.2\.1 1;$/m, 'by the
 
 # What does not fit together is told in one line, and nothing is written.
 
-sub refused {
-    my ($why, $like, %env) = @_;
+my $typo = $t->write_file('typo.env', "METRICS_LISTN=127.0.0.1:9\n");
+my $gateway = $t->write_file('gateway.env', "PLATFORM_JWT_ISSUER=https://a.example\n");
+my $other = $t->write_file('identity.env', "PLATFORM_JWT_ISSUER=https://b.example\n");
+for my $case (
+    [ qr/GATEWAY_TLS_CERTIFICATE and its key/, '', GATEWAY_TLS_CERTIFICATE => "$dir/cert.pem" ],
+    [ qr/GATEWAY_REDIRECT_LISTEN has nowhere to lead/, '',
+        GATEWAY_REDIRECT_LISTEN => '127.0.0.1:80' ],
+    [ qr/METRICS_SCRAPE_LISTEN needs METRICS_SCRAPE_ALLOW/, '',
+        METRICS_SCRAPE_LISTEN => '127.0.0.1:9' ],
+    [ qr/METRICS_SCRAPE_ALLOW has "0\.0\.0\.0\/0"/, '', METRICS_SCRAPE_LISTEN => '127.0.0.1:9',
+        METRICS_SCRAPE_ALLOW => '0.0.0.0/0' ],
+    [ qr/IDENTITY_URL asks for https/, '', IDENTITY_URL => 'https://127.0.0.1:8081' ],
+    [ qr/PLATFORM_ENTITLEMENT_TIMEOUT has "soon"/, '', PLATFORM_ENTITLEMENT_TIMEOUT => 'soon' ],
+    [ qr/\Q$typo\E: unknown setting METRICS_LISTN; did you mean METRICS_LISTEN\?/,
+        "--gateway-env $typo" ],
+    [ qr/PLATFORM_JWT_ISSUER is "https:\/\/a\.example" for the gateway/,
+        "--gateway-env $gateway --identity-env $other" ],
+) {
+    my ($why, $args, %set) = @$case;
 
-    local %ENV = (PATH => $ENV{PATH}, %env);
-    my $args = delete $ENV{ARGS} // '';
+    local %ENV = (PATH => $ENV{PATH}, %set);
     my $out = qx{@{[ $t->root ]}/tools/render $args --out $dir/never 2>&1};
-    is $? >> 8, 2, "$why: refused";
-    like $out, qr/\Arender: $like[^\n]*\n\z/, '  in one line';
+    is $? >> 8, 2, "refused: $why";
+    like $out, qr/\Arender: $why[^\n]*\n\z/, '  in one line';
     ok !-e "$dir/never", '  and nothing is written';
 }
-
-refused('a certificate without its key', qr/GATEWAY_TLS_CERTIFICATE and its key/,
-    GATEWAY_TLS_CERTIFICATE => "$dir/cert.pem");
-refused('a redirect to no TLS', qr/GATEWAY_REDIRECT_LISTEN has nowhere to lead/,
-    GATEWAY_REDIRECT_LISTEN => '127.0.0.1:80');
-refused('metrics for nobody', qr/METRICS_SCRAPE_LISTEN needs METRICS_SCRAPE_ALLOW/,
-    METRICS_SCRAPE_LISTEN => '127.0.0.1:9');
-refused('metrics for everybody', qr/METRICS_SCRAPE_ALLOW has "0\.0\.0\.0\/0"/,
-    METRICS_SCRAPE_LISTEN => '127.0.0.1:9', METRICS_SCRAPE_ALLOW => '0.0.0.0/0');
-refused('https of a face that has none', qr/IDENTITY_URL asks for https/,
-    IDENTITY_URL => 'https://127.0.0.1:8081');
-refused('a time that is none', qr/PLATFORM_ENTITLEMENT_TIMEOUT has "soon"/,
-    PLATFORM_ENTITLEMENT_TIMEOUT => 'soon');
-
-my $gateway = $t->write_file('gateway.env', "METRICS_LISTN=127.0.0.1:9\n");
-refused('an unknown setting', qr/\Q$gateway\E: unknown setting METRICS_LISTN; did you mean METRICS_LISTEN\?/,
-    ARGS => "--gateway-env $gateway");
-$gateway = $t->write_file('gateway.env', "PLATFORM_JWT_ISSUER=https://a.example\n");
-my $other = $t->write_file('identity.env', "PLATFORM_JWT_ISSUER=https://b.example\n");
-refused('two issuers', qr/PLATFORM_JWT_ISSUER is "https:\/\/a\.example" for the gateway/,
-    ARGS => "--gateway-env $gateway --identity-env $other");
 
 # Rendering twice changes nothing.
 

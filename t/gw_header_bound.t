@@ -29,10 +29,7 @@ location /within {
     if ($uri) { set $within 1; }
     fastcgi_pass $address;
 }
-location /branch {
-    platform_gateway_access branch;
-    fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
-}
+location /branch { platform_gateway_access branch; fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
 location /shadow {
     platform_gateway_access branch;
     platform_gateway_shadow on;

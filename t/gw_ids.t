@@ -38,10 +38,7 @@ http {
         error_page 400 414 /error;
         location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
     }
-    server {
-        listen 127.0.0.1:%%PORT_off%%;
-        return 200 "$request_id";
-    }
+    server { listen 127.0.0.1:%%PORT_off%%; return 200 "$request_id"; }
     server {
         listen 127.0.0.1:%%PORT_gateway%%;
         client_header_buffer_size 1k;
@@ -65,10 +62,7 @@ http {
             location = /nginx/file { alias %%DIR%%/file; }
             location /nginx/down { proxy_pass http://127.0.0.1:1; }
             location /nginx/ssi { ssi on; ssi_types *; alias %%DIR%%/ssi; }
-            location /nginx/off {
-                platform_gateway off;
-                return 200 "$request_id";
-            }
+            location /nginx/off { platform_gateway off; return 200 "$request_id"; }
         }
         location = /included { return 200 "$request_id"; }
         location /nowhere { proxy_pass http://127.0.0.1:1; }

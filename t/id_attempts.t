@@ -122,8 +122,7 @@ sub from {
 }
 is from('wrong', "198.51.100.$_"), 401, 'a client that says otherwise' for 1 .. 3;
 is from('Demo-passw0rd!', '198.51.100.4'), 429, 'is known all the same';
-is login('one', undef, '198.51.100.1')->{status}, 200,
-    'and brings nobody else into trouble';
+is login('one', undef, '198.51.100.1')->{status}, 200, 'and brings nobody else into trouble';
 
 # Every attempt counts, however many come at once.
 
@@ -195,8 +194,7 @@ my @failed = grep { $_->{event} eq 'auth.login.failed' } $identity->log_lines;
 ok scalar(grep { ($_->{accountId} // '') eq
     '00000000-0000-4000-8000-000300000001' } @failed), 'a known account';
 ok scalar(grep { !defined $_->{accountId} } @failed), 'an unknown one';
-unlike $identity->log_text, qr/demo\.test|guess|nobody|wrong/,
-    'nothing that was typed';
+unlike $identity->log_text, qr/demo\.test|guess|nobody|wrong/, 'nothing that was typed';
 ok scalar(grep { $_->{event} eq 'auth.login.limited' } $identity->log_lines),
     'being over the limit is logged';
 

@@ -58,32 +58,25 @@ my @usage = (
     [ qr/account add: needs NAME; try .* account add --help/, qw(account add) ],
     [ qr/takes one argument/, qw(account set-credential bob), $secret ],
     [ qr/read from standard input/, qw(account add bob --credential), $secret ],
-    [ qr/read from standard input/,
-        qw(account add bob), "--password=$secret" ],
+    [ qr/read from standard input/, qw(account add bob), "--password=$secret" ],
     [ qr/unknown option;/, qw(account add bob), "--$secret" ],
     [ qr/unexpected argument;/, 'migrate', $secret ],
-    [ qr/--type is one of CUSTOMER, OPERATOR, SYSTEM/,
-        qw(account add bob --type customer) ],
+    [ qr/--type is one of CUSTOMER, OPERATOR, SYSTEM/, qw(account add bob --type customer) ],
     [ qr/1 to 320 bytes/, qw(account disable), 'a' x 321 ],
     [ qr/needs one of --tenant and --new-tenant/, qw(workspace add W) ],
-    [ qr/needs one of --tenant and --new-tenant/,
-        qw(workspace add W --tenant A --new-tenant B) ],
+    [ qr/needs one of --tenant and --new-tenant/, qw(workspace add W --tenant A --new-tenant B) ],
     [ qr/branch add: needs --workspace/, qw(branch add B) ],
     [ qr/member grant: needs --branch/, qw(member grant --account a) ],
-    [ qr/member revoke: needs --branch, or --all/,
-        qw(member revoke --account a) ],
-    [ qr/member revoke: needs/,
-        qw(member revoke --account a --all --workspace w --branch b) ],
+    [ qr/member revoke: needs --branch, or --all/, qw(member revoke --account a) ],
+    [ qr/member revoke: needs/, qw(member revoke --account a --all --workspace w --branch b) ],
     [ qr/--role is 1 to 32 of the characters/,
         qw(member grant --account a --branch b --role), 'R' x 33 ],
-    [ qr/--role is 1 to 32/,
-        qw(member grant --account a --branch b --role), 'A,B' ],
+    [ qr/--role is 1 to 32/, qw(member grant --account a --branch b --role), 'A,B' ],
     [ qr/at most 32 roles in a branch/, qw(member grant --account a --branch b),
         map { ('--role', "R$_") } 1 .. 33 ],
     [ qr/at most 200 active branches/, qw(member grant --account a),
         map { ('--branch', "B$_") } 1 .. 201 ],
-    [ qr/--session is a UUID/,
-        qw(account revoke-sessions a --session x) ],
+    [ qr/--session is a UUID/, qw(account revoke-sessions a --session x) ],
     [ qr/sessions revoke: needs --since/, qw(sessions revoke) ],
     [ qr/--limit is 1 to 100000/, qw(account sessions a --limit 0) ],
     [ qr/--address is an IP address/, qw(account unlock a --address here) ],
@@ -124,26 +117,22 @@ $c->refused(1, qr/a tenant called "Acme" exists already: --tenant/,
     qw(workspace add Other --new-tenant Acme));
 $c->refused(1, qr/workspace of this name exists already in "Acme"/,
     qw(workspace add Shop --tenant), $shop->{tenantId});
-$c->refused(1, qr/no tenant with the id/,
-    qw(workspace add Other --tenant), uuid(99));
+$c->refused(1, qr/no tenant with the id/, qw(workspace add Other --tenant), uuid(99));
 $c->refused(1, qr/name of a workspace is 1 to 200 bytes/,
     qw(workspace add), 'x' x 201, qw(--tenant Acme));
-$c->refused(1, qr/not valid UTF-8/,
-    qw(workspace add), "x\xff", qw(--tenant Acme));
+$c->refused(1, qr/not valid UTF-8/, qw(workspace add), "x\xff", qw(--tenant Acme));
 my $cafe = $c->done(qw(workspace add), "Caf\xc3\xa9 '; --", '--tenant=Acme');
 is $cafe->{workspaceName}, "Caf\x{e9} '; --", 'any name is only a name';
 my ($ok, $out) = $c->run(qw(workspace add Second --new-tenant), 'Other Inc');
 is $ok, 0, 'without --json';
-like $out, qr/\Aworkspace      Second\nid             [0-9a-f-]{36}\n/,
-    'aligned lines';
+like $out, qr/\Aworkspace      Second\nid             [0-9a-f-]{36}\n/, 'aligned lines';
 
 my $main = $c->done(qw(branch add Main --workspace Shop));
 is $main->{workspaceId}, $shop->{workspaceId}, 'branch add';
 is_deeply $c->events, ['branch.added'], 'audited';
 $c->refused(1, qr/a branch of this name exists already in "Shop"/,
     qw(branch add Main --workspace), $shop->{workspaceId});
-$c->refused(1, qr/no workspace called "Nowhere"/,
-    qw(branch add Main --workspace Nowhere));
+$c->refused(1, qr/no workspace called "Nowhere"/, qw(branch add Main --workspace Nowhere));
 my $main2 = $c->done(qw(branch add Main --workspace Second));
 $c->refused(1, qr/more than one branch is called "Main": give its id/,
     qw(branch deactivate Main));
@@ -172,30 +161,25 @@ is $ann->{account}, 'ann@example.com', 'names are kept as login folds them';
 my @ann = ('--account', 'ANN@example.com');
 $c->refused(1, qr/branch "Main" is in no workspace that "ann\@example.com" is a member of; run member add/,
     qw(member grant --branch Main), @ann);
-$c->refused(1, qr/no account called "bob"/,
-    qw(member add --account bob --workspace Shop));
-$c->refused(1, qr/no account with the id/,
-    qw(member add --workspace Shop --account), uuid(98));
+$c->refused(1, qr/no account called "bob"/, qw(member add --account bob --workspace Shop));
+$c->refused(1, qr/no account with the id/, qw(member add --workspace Shop --account), uuid(98));
 my $member = $c->done(qw(member add --workspace Shop), @ann);
 is_deeply [ @$member{qw(accountId workspaceId status)} ],
     [ $ann->{accountId}, $shop->{workspaceId}, 'ACTIVE' ], 'member add';
 is_deeply $c->events, ['member.added'], 'audited';
 ok !$c->done(qw(member add --workspace Shop --account),
     $ann->{accountId})->{changed}, 'by id, again: unchanged';
-my ($grant) = @{ $c->done(qw(member grant --branch Main --role CASHIER
-    --role B.2:x-_), @ann) };
+my ($grant) = @{ $c->done(qw(member grant --branch Main --role CASHIER --role B.2:x-_), @ann) };
 is_deeply [ @$grant{qw(branchId memberId granted)} ],
     [ $main->{branchId}, $member->{memberId}, JSON::PP::true() ],
     'member grant: Main is that of the membership';
 is_deeply $grant->{roles}, [ 'B.2:x-_', 'CASHIER' ], 'its roles';
 is_deeply $c->events, ['member.granted'], 'audited';
-($grant) = @{ $c->done(qw(member grant --role CASHIER --branch),
-    $main->{branchId}, @ann) };
+($grant) = @{ $c->done(qw(member grant --role CASHIER --branch), $main->{branchId}, @ann) };
 ok !$grant->{changed}, 'the same again: unchanged';
 is_deeply $c->events, [], 'and not audited';
 
-($grant) = @{ $c->done(qw(member revoke --role CASHIER --role NONE --branch
-    Main), @ann) };
+($grant) = @{ $c->done(qw(member revoke --role CASHIER --role NONE --branch Main), @ann) };
 is_deeply $grant->{roles}, ['B.2:x-_'], 'member revoke --role';
 ok $grant->{granted}, 'the branch stays granted';
 is_deeply $c->events, ['member.revoked'], 'audited';
@@ -207,15 +191,13 @@ is $pg->sql('select count(*) from member_roles'), 0, 'takes its roles along';
 
 $pg->sql("insert into branches (workspace_id, branch_name)
     select '$shop->{workspaceId}', 'S' || n from generate_series(1, 200) n");
-my $granted = $c->done(qw(member grant --role A), @ann,
-    map { ('--branch', "S$_") } 1 .. 199);
+my $granted = $c->done(qw(member grant --role A), @ann, map { ('--branch', "S$_") } 1 .. 199);
 is scalar @$granted, 199, 'many branches in one command';
 $c->refused(1, qr/at most 200 active branches/,
     qw(member grant --branch Main --branch S200), @ann);
 is $pg->sql('select count(*) from branch_grants'), 199, 'all or nothing';
 $c->done(qw(member grant --branch Main), @ann);
-$c->refused(1, qr/at most 200 active branches/,
-    qw(member grant --branch S200), @ann);
+$c->refused(1, qr/at most 200 active branches/, qw(member grant --branch S200), @ann);
 $c->done(qw(branch deactivate S1));
 $c->done(qw(member grant --branch S200), @ann);
 $c->refused(1, qr/at most 200 active branches/, qw(branch activate S1));
@@ -231,8 +213,7 @@ is $ended->{status}, 'INACTIVE', 'ends the membership';
 is_deeply $c->events, ['member.ended'], 'audited';
 $c->refused(1, qr/membership of "ann\@example.com" in "Shop" has ended/,
     qw(member grant --branch Main), @ann);
-$c->refused(1, qr/is not a member of "Second"/,
-    qw(member revoke --all --workspace Second), @ann);
+$c->refused(1, qr/is not a member of "Second"/, qw(member revoke --all --workspace Second), @ann);
 is $c->done(qw(member add --workspace Shop), @ann)->{memberId},
     $member->{memberId}, 'member add begins it again';
 
@@ -386,8 +367,7 @@ for my $case ([ $t->dir . '/none/audit.log', qr/No such file or directory/ ],
     my ($where, $why) = @$case;
     (undef, $status, $out, $err) = change($where);
     is_deeply [ $status, $out ], [ 1, '' ], "refused: $where";
-    like $err, qr/\Aidentity-fcgi: PLATFORM_AUDIT_LOG: \Q$where\E: $why\n\z/,
-        'with the reason';
+    like $err, qr/\Aidentity-fcgi: PLATFORM_AUDIT_LOG: \Q$where\E: $why\n\z/, 'with the reason';
     is account_status(), $before, 'and no change';
     $turns--;
 }

@@ -32,10 +32,8 @@ my $ann = $c->done({ stdin => "$first\n" }, qw(account add ann@example.com));
 is_deeply [ @$ann{qw(account type status)} ],
     [ 'ann@example.com', 'CUSTOMER', 'ACTIVE' ], 'account add';
 is_deeply $c->events, ['account.added'], 'audited';
-my $member = $c->done(qw(member add --account ann@example.com
-    --workspace Shop));
-$c->done(qw(member grant --account ann@example.com --branch Main
-    --role MANAGER --role CASHIER));
+my $member = $c->done(qw(member add --account ann@example.com --workspace Shop));
+$c->done(qw(member grant --account ann@example.com --branch Main --role MANAGER --role CASHIER));
 
 my $identity = $t->identity_face(%env);
 my $port = $t->port('identity');
@@ -78,8 +76,7 @@ logged_in('any ASCII', odd => $odd);
 # Not too short, in characters; and none that everybody tries first.
 my $forbidden = $t->write_file('forbidden', "Password1\n"
     . 'x' x 1026 . "letmein-now\n\nTr0ub4dor&3\r\nqwertyuiop");
-my %min = (PLATFORM_AUTH_CREDENTIAL_MIN => 4,
-    PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden);
+my %min = (PLATFORM_AUTH_CREDENTIAL_MIN => 4, PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden);
 my $LIST = 'PLATFORM_AUTH_CREDENTIAL_FORBIDDEN';
 for my $case (
     [ qr/at most 1024 bytes/, "${long}y" ], [ qr/standard input is over/, "${long}yyyy" ],
@@ -130,8 +127,7 @@ sub typed {
 
     my %o = ref $args eq 'HASH' ? %$args : ();
     my $out = $t->dir . '/typed' . ++$t->{typed};
-    my $cmd = $o{cmd} // join ' ',
-        map {"'$_'"} Platform::Test::Env::identity(), @$args;
+    my $cmd = $o{cmd} // join ' ', map {"'$_'"} Platform::Test::Env::identity(), @$args;
     pipe my $read, my $write or die "pipe: $!";
     my $p = Platform::Test::Process->start(
         name => 'typed', dir => $t->dir, log => "$out.log",
@@ -177,14 +173,12 @@ sub pasted {
 
 SKIP: {
     skip 'script(1) is not here', 15 if system('script -V >/dev/null 2>&1');
-    my ($status, $shown)
-        = typed([qw(account add typed)], "$first\n", "$first\n");
+    my ($status, $shown) = typed([qw(account add typed)], "$first\n", "$first\n");
     is $status >> 8, 0, 'a credential typed twice' or diag $shown;
     like $shown, qr/Credential: \s*Once more: /, 'two prompts';
     unlike $shown, qr/f1rst/, 'no echo';
     logged_in('and it is the one', typed => $first);
-    ($status, $shown)
-        = typed([qw(account set-credential typed)], "one\n", "two\n");
+    ($status, $shown) = typed([qw(account set-credential typed)], "one\n", "two\n");
     is $status >> 8, 1, 'two that differ';
     like $shown, qr/the two entries differ/, 'say so';
     ($status, $shown) = typed([qw(account set-credential typed)], "\x03");
@@ -258,8 +252,7 @@ is_deeply [ @{ $list->[0] }{qw(status branchName workspaceName revokedAt)} ],
 like $list->[0]{createdAt}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, 'times';
 (undef, $claims) = jwt_decode($sessions[2]->json->{refreshToken});
 my $one = $claims->{session_id};
-changes([ 'revoke-sessions', $ANN, '--session', $one ], 'sessions_revoked',
-    revokedSessions => 1);
+changes([ 'revoke-sessions', $ANN, '--session', $one ], 'sessions_revoked', revokedSessions => 1);
 ended($sessions[2], 'that one');
 is refresh($sessions[1])->status, 200, 'the other is not';
 $c->refused(1, qr/no active session with this id/,
@@ -271,10 +264,8 @@ is $c->done(qw(account revoke-sessions ann@example.com))->{revokedSessions},
 is_deeply $c->done(qw(account sessions ann@example.com)), [], 'none is left';
 $list = $c->done(qw(account sessions ann@example.com --all));
 is scalar @$list, 5, '--all';
-is scalar(grep { $_->{status} eq 'REVOKED' && $_->{revokedAt} } @$list), 5,
-    'all revoked';
-is scalar @{ $c->done(qw(account sessions ann@example.com --all
-    --limit 2)) }, 2, '--limit';
+is scalar(grep { $_->{status} eq 'REVOKED' && $_->{revokedAt} } @$list), 5, 'all revoked';
+is scalar @{ $c->done(qw(account sessions ann@example.com --all --limit 2)) }, 2, '--limit';
 my ($status, $out) = $c->run(qw(account sessions ann@example.com --all));
 is scalar(split /\n/, $out), 6, 'a table: a head and five lines';
 like $out, qr/\Asession {31}status    created/, 'its columns';
@@ -285,20 +276,17 @@ is login('ann@example.com', 'wrong')->status, 401, 'failure' for 1 .. 3;
 is login('ann@example.com', $second)->status, 429, 'locked';
 is login('long', 'wrong')->status, 401, 'another' for 1 .. 3;
 is login('long', $long)->status, 429, 'locked too';
-is $c->done(qw(account unlock), ' ANN@example.com')->{clearedAddresses}, 1,
-    'account unlock';
+is $c->done(qw(account unlock), ' ANN@example.com')->{clearedAddresses}, 1, 'account unlock';
 is_deeply $c->events, ['account.unlocked'], 'audited';
 logged_in('unlocked', 'ann@example.com', $second);
 is login('long', $long)->status, 429, 'and nobody else';
-is $c->done(qw(account unlock ann@example.com))->{clearedAddresses}, 0,
-    'nothing to unlock';
+is $c->done(qw(account unlock ann@example.com))->{clearedAddresses}, 0, 'nothing to unlock';
 $pg->sql("update login_attempts set failures = 30
     where account_hmac = '' and address = '127.0.0.1'");
 is login('crlf', 'crlf')->status, 429, 'the address is locked';
 $c->done(qw(account unlock crlf));
 is login('crlf', 'crlf')->status, 429, 'an account alone does not help';
-ok $c->done(qw(account unlock crlf --address 127.0.0.1))
-    ->{clearedAddressTotal}, '--address';
+ok $c->done(qw(account unlock crlf --address 127.0.0.1))->{clearedAddressTotal}, '--address';
 logged_in('unlocked', crlf => 'crlf-end');
 $c->refused(2, qr/no signing key|PLATFORM_JWT_\w+: /, { env => {
     map { ("PLATFORM_JWT_$_" => undef) }
@@ -328,8 +316,7 @@ for my $change ([ [qw(branch deactivate Main)], [qw(branch activate Main)] ],
 
 # System tokens.
 
-my $system = $c->done(qw(token system --account), $robot->{accountId},
-    qw(--ttl 5m));
+my $system = $c->done(qw(token system --account), $robot->{accountId}, qw(--ttl 5m));
 is_deeply $c->events, ['token.system_issued'], 'token system: audited';
 (my $head, $claims) = jwt_decode($system->{token});
 is_deeply $head,
@@ -354,8 +341,7 @@ $c->refused(1, qr/no account/, qw(token system --ttl 5m --account), uuid(7));
 sub inspect {
     my ($token) = @_;
 
-    my ($status, $out, $err) = $c->run({ stdin => "$token\n" },
-        qw(token inspect --json));
+    my ($status, $out, $err) = $c->run({ stdin => "$token\n" }, qw(token inspect --json));
     my $signature = (split /[.]/, $token)[2] // 'none';
     unlike $out . $err, qr/\Q$signature\E/, 'no signature is shown';
     return ($status, eval { JSON::PP->new->utf8->decode($out) }, $err);
@@ -386,8 +372,7 @@ for my $bad (
     is $status, 1, "$reason: exit 1";
     is_deeply [ @$seen{qw(verifies reason signature)} ],
         [ JSON::PP::false(), $reason, $signature ], "$reason: says so";
-    like $err, qr/\Aidentity-fcgi: the token does not verify: [^\n]+\n\z/,
-        "$reason: one line";
+    like $err, qr/\Aidentity-fcgi: the token does not verify: [^\n]+\n\z/, "$reason: one line";
 }
 $c->refused(1, qr/not a token: it is not three parts/, { stdin => $_ }, qw(token inspect))
     for 'x', 'a.b.c', 'e30.e30';
@@ -418,8 +403,7 @@ my @racers = map {
             }
         });
 } 1 .. 4;
-ok eventually(sub { !grep { !-s $t->dir . "/race$_.out" } 1 .. 4 }),
-    'four clients refresh';
+ok eventually(sub { !grep { !-s $t->dir . "/race$_.out" } 1 .. 4 }), 'four clients refresh';
 $c->done(qw(account disable ann@example.com));
 $_->wait_end(60 * $t->scale) for @racers;
 $t->write_file('enough', '');
@@ -434,8 +418,7 @@ is $pg->sql("select count(*) from auth_sessions s join accounts a
 for my $log ('postgres.log', 'identity.log') {
     my $text = $t->read_file($log);
     like $text, qr/\Q$ann->{accountId}\E/, "$log has what happened";
-    unlike $text, qr/\Q$_\E/, "$log: no credential" for $first,
-        $second_bytes;
+    unlike $text, qr/\Q$_\E/, "$log: no credential" for $first, $second_bytes;
 }
 
 $t->done;

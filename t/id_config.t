@@ -80,8 +80,7 @@ my @refused = (
     [ 'a typing error', 2, @check, { PLATFORM_JWT_ISSER => 'x' },
         qr/PLATFORM_JWT_ISSER: /, qr/PLATFORM_JWT_ISSUER\?/ ],
     [ 'a bad file', 2, [ '--env-file', $bad_file, '--check' ], {}, qr/line 2/ ],
-    [ 'no file', 2, [ '--env-file', "$bad_file.none", '--check' ], {},
-        qr/cannot open/ ],
+    [ 'no file', 2, [ '--env-file', "$bad_file.none", '--check' ], {}, qr/cannot open/ ],
     [ 'unknown command', 2, ['frob'], {}, qr/frob/, qr/--help/ ],
     [ 'unknown option', 2, ['--frob'], {}, qr/--frob/ ],
     [ 'half a command', 2, ['keys'], {}, qr/keys/ ],
@@ -132,10 +131,8 @@ for my $case ([ '--version', qr/^identity-fcgi \d/ ], [ '--help', qr/migrate/ ])
 
 for my $kid (undef, 'mine', '#1;$x`~', '(2026)/[11]:key@host', 'x' x 255) {
     my $name = 'keys generate ' . ($kid // '');
-    my ($printed) = runs([ qw(keys generate), defined $kid ? ('--kid', $kid) : () ],
-        {}, $name);
-    is_deeply [ sort $printed =~ /^(\w+)=/mg ], [ sort keys %no_keys ],
-        "$name: three settings";
+    my ($printed) = runs([ qw(keys generate), defined $kid ? ('--kid', $kid) : () ], {}, $name);
+    is_deeply [ sort $printed =~ /^(\w+)=/mg ], [ sort keys %no_keys ], "$name: three settings";
     like $printed, defined $kid ? qr/^PLATFORM_JWT_KEY_ID="?\Q$kid\E"?$/m
         : qr/^PLATFORM_JWT_KEY_ID=[\w-]{43}$/m, "$name: its id, or the thumbprint";
     my $file = $t->write_file('new.env', $printed);
@@ -175,8 +172,7 @@ $t->track(Platform::Test::Process->start(
         Platform::Test::Env::mode_env($t->dir, name => 'default', leaks => 1) },
     cmd => [ Platform::Test::Env::mode_prefix($t->dir, 'default'),
         Platform::Test::Env::identity() ], stop_wait => 15 * $t->scale));
-ok eventually(sub { serves($t->dir . '/run/identity.sock') }),
-    'the default is run/identity.sock';
+ok eventually(sub { serves($t->dir . '/run/identity.sock') }), 'the default is run/identity.sock';
 
 # A socket whose process was killed is taken over.
 

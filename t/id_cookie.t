@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Client;
 use Test::More;
 
 my $t = Platform::Test->new;
@@ -16,23 +17,12 @@ my $identity = $t->identity_face(
     PLATFORM_AUTH_COOKIE_SAME_SITE    => 'Strict',
     PLATFORM_JWT_REFRESH_TOKEN_TTL    => '1h',
 );
-my $port = $t->port('identity');
-my $pg = $t->postgres;
+client_of($t);
 my $name = '__Host-rt';
 my $end = '; HttpOnly; Secure; SameSite=Strict';
 
-sub call {
-    my ($path, @what) = @_;
-
-    return http_post($port, "/api/auth/$path", @what);
-}
-
-sub login {
-    return call(login => json => {
-        account => 'one@demo.test', credential => 'Demo-passw0rd!' });
-}
-
-sub claims { return (jwt_decode($_[0]))[1] }
+# By the cookie alone.
+sub by { my ($path, $cookie) = @_; return call($path, undef, body => '', cookie => $cookie) }
 
 # One test: the cookie is that token, for as long as that and the session last.
 sub is_set {
@@ -44,9 +34,8 @@ sub is_set {
     is $res->cookie_line($name), "$name=$token; Path=/; Max-Age=$age$end",
         "$what: set, for as long as its token";
     is $age, 3600, "$what: which is the setting's";
-    is $pg->sql("select extract(epoch from expires_at)::bigint
-        from auth_sessions where session_id = '$claims->{session_id}'"),
-        $claims->{exp}, "$what: and the session's end";
+    is row($token, 'extract(epoch from expires_at)::bigint'), $claims->{exp},
+        "$what: and the session's end";
     return $token;
 }
 
@@ -57,46 +46,31 @@ sub is_cleared {
         "$what: cleared with the same attributes";
 }
 
-my $first = is_set(login(), 'login');
-my $res = call(refresh => json => { refreshToken => $first });
-my $token = is_set($res, 'refresh by the body');
-$res = call(refresh => body => '', cookie => "$name=$token");
-$token = is_set($res, 'refresh by the cookie');
-$res = call(refresh => json => { refreshToken => $token },
-    cookie => "$name=$token");
-$token = is_set($res, 'refresh by both');
+my $token = is_set(login('one'), 'login');
+$token = is_set(refresh($token), 'refresh by the body');
+$token = is_set(by(refresh => "$name=$token"), 'refresh by the cookie');
+$token = is_set(refresh($token, cookie => "$name=$token"), 'refresh by both');
 
 # The default's name is nobody's here.
 
 my $other = 'platform_refresh_token';
-is_problem(call(refresh => body => '', cookie => "$other=$token"), 401,
-    'AUTH_REFRESH_TOKEN_MISSING', 'another cookie');
-$res = call(refresh => body => '', cookie => "$other=x; $name=$token; a=b");
-$token = is_set($res, 'among others');
-
-is_cleared(call(refresh => body => '', cookie => "$name=x"), 'no token');
-$res = call(logout => body => '', cookie => "$other=$token");
-is_cleared($res, 'logout with another cookie');
-is call(refresh => body => '', cookie => "$name=$token")->status, 200,
-    'which ended nothing';
-is_cleared(call(logout => body => '', cookie => "$name=$token"), 'logout');
-$res = call(refresh => body => '', cookie => "$name=$token");
+is_problem(by(refresh => "$other=$token"), 401, 'AUTH_REFRESH_TOKEN_MISSING', 'another cookie');
+$token = is_set(by(refresh => "$other=x; $name=$token; a=b"), 'among others');
+is_cleared(by(refresh => "$name=x"), 'no token');
+is_cleared(by(logout => "$other=$token"), 'logout with another cookie');
+is by(refresh => "$name=$token")->status, 200, 'which ended nothing';
+is_cleared(by(logout => "$name=$token"), 'logout');
+my $res = by(refresh => "$name=$token");
 is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', 'and it is over');
 is_cleared($res, 'a session that is over');
 
 # For a page of another site: partitioned, wherever it is set and cleared.
 
-$identity->stop;
-$identity->{env}{PLATFORM_AUTH_COOKIE_SAME_SITE} = 'None';
-$identity->{env}{PLATFORM_AUTH_COOKIE_PARTITIONED} = 'true';
-$identity->start;
+restart($identity, AUTH_COOKIE_SAME_SITE => 'None', AUTH_COOKIE_PARTITIONED => 'true');
 $end = '; HttpOnly; Secure; SameSite=None; Partitioned';
-$token = is_set(login(), 'partitioned: login');
-$token = is_set(call(refresh => body => '', cookie => "$name=$token"),
-    'partitioned: refresh');
-is_cleared(call(refresh => body => '', cookie => "$name=x"),
-    'partitioned: no token');
-is_cleared(call(logout => body => '', cookie => "$name=$token"),
-    'partitioned: logout');
+$token = is_set(login('one'), 'partitioned: login');
+$token = is_set(by(refresh => "$name=$token"), 'partitioned: refresh');
+is_cleared(by(refresh => "$name=x"), 'partitioned: no token');
+is_cleared(by(logout => "$name=$token"), 'partitioned: logout');
 
 $t->done;

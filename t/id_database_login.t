@@ -16,8 +16,7 @@ host all all 127.0.0.1/32 scram-sha-256
 HBA
 chmod 0644, $hba or die "$hba: $!\n";
 chmod 0755, $t->dir or die $t->dir . ": $!\n";
-my $pg = $t->postgres(port => $t->port('postgres'),
-    settings => { hba_file => $hba });
+my $pg = $t->postgres(port => $t->port('postgres'), settings => { hba_file => $hba });
 my $secret = 'Right-passw0rd-hunter2';
 $pg->sql("alter role platform password '$secret'", user => 'postgres');
 my ($status, undef, $err) = $t->run_identity(['seed']);
@@ -57,8 +56,7 @@ sub readyz {
 sub kinds {
     my ($identity) = @_;
 
-    my $text = $t->fcgi($identity->address)
-        ->request(GET => '/actuator/prometheus')->{body};
+    my $text = $t->fcgi($identity->address)->request(GET => '/actuator/prometheus')->{body};
     return { $text =~ /^identity_db_errors_total\{kind="(\w+)"\} ([1-9]\d*)$/mg };
 }
 
@@ -92,8 +90,7 @@ for (
         "$name: the log says what the server said";
     unlike join('', $identity->log_text), qr/hunter2|"db\.unavailable"/,
         "$name: and no other thing";
-    is_deeply [ keys %{ kinds($identity) } ], ['login'],
-        "$name: counted as that";
+    is_deeply [ keys %{ kinds($identity) } ], ['login'], "$name: counted as that";
     $t->stop($identity);
 }
 
@@ -111,17 +108,13 @@ like readyz($empty, 'unmigrated'),
 $pg->sql("alter role platform password 'another'", user => 'postgres');
 $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
     where usename = 'platform' and pid <> pg_backend_pid()", user => 'postgres');
-ok eventually(sub { readyz($good, 'changed') =~ $REFUSED }),
-    'the password changes: refused';
+ok eventually(sub { readyz($good, 'changed') =~ $REFUSED }), 'the password changes: refused';
 $pg->freeze('STOP');
-ok eventually(sub { readyz($good, 'hangs') =~ $SILENT }),
-    'the server hangs: no answer';
+ok eventually(sub { readyz($good, 'hangs') =~ $SILENT }), 'the server hangs: no answer';
 $pg->freeze('CONT');
-ok eventually(sub { readyz($good, 'thawed') =~ $REFUSED }),
-    'it goes on: refused';
+ok eventually(sub { readyz($good, 'thawed') =~ $REFUSED }), 'it goes on: refused';
 $pg->sql("alter role platform password '$secret'", user => 'postgres');
-ok eventually(sub { readyz($good, 'again') =~ /^200/ }),
-    'the password is back: ready';
+ok eventually(sub { readyz($good, 'again') =~ /^200/ }), 'the password is back: ready';
 my @told = join('', $good->log_text) =~ /"event":"db\.(\w+)"/g;
 is_deeply [ grep {/refused|unavailable|connected/} @told ],
     [qw(refused unavailable refused connected)], 'each change in the log, once';

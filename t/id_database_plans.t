@@ -8,8 +8,8 @@ use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Test::More;
 
-my $SESSIONS = $ENV{PLATFORM_TEST_SESSIONS} // 50_000;
-my $ACCOUNTS = $SESSIONS < 200_000 ? 20_000 : $SESSIONS / 10;
+my $SESSIONS = $ENV{PLATFORM_TEST_SESSIONS} // 20_000;
+my $ACCOUNTS = $SESSIONS < 200_000 ? 8_000 : $SESSIONS / 10;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => {
@@ -24,7 +24,7 @@ my $identity = $t->identity_face(
     PLATFORM_AUTH_ARGON2_ITERATIONS  => 3,    # so that logins rehash
 );
 my $port = $t->port('identity');
-my $log = "$pg->{log}";
+my $log = $pg->{log};
 
 sub call {
     my ($path, $json, %o) = @_;
@@ -37,6 +37,14 @@ sub call {
 
 my $rows = '';    # how the first plan found them
 
+# What the server has logged since its log was so long.
+sub since {
+    open my $fh, '<', $log or die "$log: $!\n";
+    seek $fh, $_[0], 0;
+    local $/;
+    return scalar <$fh>;
+}
+
 sub is_same_plan {
     my ($when, $account) = @_;
 
@@ -46,14 +54,10 @@ sub is_same_plan {
     for (1 .. 7) {    # the server may plan the first five each for itself
         $s = call(refresh => { refreshToken => $s->{refreshToken} })->json;
     }
-    open my $fh, '<', $log or die "$log: $!\n";
-    seek $fh, $start, 0;
-    my @plans = do { local $/; <$fh> }
-        =~ /Query Text:[^\n]*SET jti[^\n]*\n((?:\t[^\n]*\n)+)/g;
+    my @plans = since($start) =~ /Query Text:[^\n]*SET jti[^\n]*\n((?:\t[^\n]*\n)+)/g;
     is scalar @plans, 7, "$when, $account: the plans of all refreshes";
     my $plan = $plans[-1] // '';
-    unlike $plan, qr/Hash|Merge|Seq Scan|Sort/,
-        "$when, $account: nested loops alone";
+    unlike $plan, qr/Hash|Merge|Seq Scan|Sort/, "$when, $account: nested loops alone";
     my @indexes = $plan =~ /Scan (?:using|on) (\w+_(?:pkey|once))/g;
     $rows ||= "@{[ sort @indexes ]}";
     is "@{[ sort @indexes ]}", $rows, "$when, $account: the same indexes";
@@ -82,18 +86,18 @@ select ('00000000-0000-4000-9000-' || to_char(n, 'FM000000000000'))::uuid,
 insert into workspaces (workspace_id, tenant_id, workspace_name)
 select ('00000000-0000-4000-9001-' || to_char(n, 'FM000000000000'))::uuid,
        '00000000-0000-4000-8000-000100000001', 'W' || n
-  from generate_series(1, 5000) n;
+  from generate_series(1, 2000) n;
 insert into branches (branch_id, workspace_id, branch_name)
 select ('00000000-0000-4000-9002-' || to_char(n, 'FM000000000000'))::uuid,
        ('00000000-0000-4000-9001-'
-        || to_char(1 + n % 5000, 'FM000000000000'))::uuid, 'B' || n
-  from generate_series(1, 20000) n;
+        || to_char(1 + n % 2000, 'FM000000000000'))::uuid, 'B' || n
+  from generate_series(1, 8000) n;
 insert into members (member_id, account_id, workspace_id)
 select ('00000000-0000-4000-9003-' || to_char(n, 'FM000000000000'))::uuid,
        ('00000000-0000-4000-9000-' || to_char(n, 'FM000000000000'))::uuid,
        ('00000000-0000-4000-9001-'
-        || to_char(1 + n % 5000, 'FM000000000000'))::uuid
-  from generate_series(1, 20000) n;
+        || to_char(1 + n % 2000, 'FM000000000000'))::uuid
+  from generate_series(1, 8000) n;
 insert into branch_grants (member_id, branch_id, workspace_id)
 select m.member_id, b.branch_id, b.workspace_id
   from members m join branches b using (workspace_id)
@@ -110,11 +114,10 @@ insert into rotated_tokens (session_id, jti)
 select session_id, jti from auth_sessions;
 insert into login_attempts
 select sha256(n::text::bytea), '198.51.100.1', 1, now() + interval '1 hour'
-  from generate_series(1, 20000) n;
+  from generate_series(1, 8000) n;
 SQL
 $pg->sql('analyze');
-cmp_ok $pg->sql('select count(*) from auth_sessions'), '>=', $SESSIONS,
-    "$SESSIONS sessions";
+cmp_ok $pg->sql('select count(*) from auth_sessions'), '>=', $SESSIONS, "$SESSIONS sessions";
 is_same_plan("$SESSIONS sessions", 'one');
 
 # From here on the server's log has the plans.
@@ -124,20 +127,17 @@ my $start = -s $log;
 my $credential = 'Demo-passw0rd!';
 is call(login => { account => 'one@demo.test', credential => 'wrong' })
     ->status, 401, 'a failed login';
-my $one = call(login => { account => 'one@demo.test',
-    credential => $credential })->json;
+my $one = call(login => { account => 'one@demo.test', credential => $credential })->json;
 is call(login => { account => 'two-workspaces@demo.test',
     credential => $credential })->status, 200, 'a login that rehashes';
-my $several = call(login => { account => 'several@demo.test',
-    credential => $credential })->json;
+my $several = call(login => { account => 'several@demo.test', credential => $credential })->json;
 is call('select-branch', { branchId => $several->{branches}[0]{branchId} },
     token => $several->{accountAccessToken})->status, 200, 'a selection';
 my $stale = $one->{refreshToken};
-for my $n (1 .. 60) {
-    my $res = call(refresh => { refreshToken => $one->{refreshToken} });
-    is $res->status, 200, "refresh $n" if $res->status != 200;
-    $one = $res->json;
+for (1 .. 30) {
+    $one = call(refresh => { refreshToken => $one->{refreshToken} })->json;
 }
+ok $one->{refreshToken}, 'refreshes';
 is call(refresh => { refreshToken => $several->{refreshToken} })->status, 200,
     'a refresh of another';
 $pg->sql("update branches set status = 'INACTIVE'
@@ -147,8 +147,7 @@ is $lost->json->{nextAction}{type}, 'select_branch', 'a scope that is lost';
 my $old = jwt_token('refresh', jwt_key('identity'),
     %{ (jwt_decode($stale))[1] }, iat => time - 100);
 is call(refresh => { refreshToken => $old })->status, 401, 'a reuse';
-is call(logout => { refreshToken => $lost->json->{refreshToken} })->status,
-    200, 'a logout';
+is call(logout => { refreshToken => $lost->json->{refreshToken} })->status, 200, 'a logout';
 
 # What operators do to an account, beside all the others.
 for my $command ([qw(sessions one@demo.test)], [qw(unlock one@demo.test)],
@@ -157,14 +156,11 @@ for my $command ([qw(sessions one@demo.test)], [qw(unlock one@demo.test)],
     [qw(list --after one@demo.test)], [qw(show one@demo.test)],
     [qw(rename none@demo.test --to nobody)], [qw(delete nobody)])
 {
-    my ($status, $out, $err)
-        = $t->run_identity([ 'account', @$command ], $pg->env);
+    my ($status, $out, $err) = $t->run_identity([ 'account', @$command ], $pg->env);
     is $status, 0, "account @$command" or diag $err;
 }
 
-open my $fh, '<', $log or die "$log: $!\n";
-seek $fh, $start, 0;
-my $plans = do { local $/; <$fh> };
+my $plans = since($start);
 for my $statement ('LEFT JOIN accounts a ON a.account_name', 'login_attempt_begin',
     'login_attempt_settle', 'UPDATE accounts SET credential_hash',
     'INSERT INTO auth_sessions', 'FROM auth_sessions s', 'SET jti =',
@@ -178,8 +174,7 @@ my $scan = qr/(Seq\ Scan\ on\ (?:auth_sessions|accounts|members|branches
     |branch_grants|member_roles|workspaces|login_attempts)[^\n]*)/x;
 is_deeply [ $plans =~ /$scan/g ], [], 'no statement reads a whole table';
 $pg->sql('select count(*) from auth_sessions where expires_at < now()');
-seek $fh, $start, 0;
-like do { local $/; <$fh> }, $scan, 'one that does would be seen';
+like since($start), $scan, 'one that does would be seen';
 
 # A session's row moves to another page only when its page is full, which
 # pruning prevents: nearly every rotation is HOT.
@@ -187,10 +182,10 @@ like do { local $/; <$fh> }, $scan, 'one that does would be seen';
 my $hot = sub {
     my ($updates, $hot) = split /\|/, $pg->sql("select n_tup_upd, n_tup_hot_upd
         from pg_stat_user_tables where relname = 'auth_sessions'");
-    return $updates >= 60 ? [ $updates, $hot ] : undef;
+    return $updates >= 30 ? [ $updates, $hot ] : undef;
 };
 my $counts = eventually($hot, 20) // [ 0, 0 ];
-cmp_ok $counts->[0], '>=', 60, "$counts->[0] updates";
+cmp_ok $counts->[0], '>=', 30, "$counts->[0] updates";
 # Scope changes are among them and touch no index either; a revocation does.
 cmp_ok $counts->[1], '>=', 0.9 * $counts->[0], "$counts->[1] of them HOT";
 
@@ -201,9 +196,8 @@ my ($status, $out, $err) = $t->run_identity(
     [qw(sessions revoke --since 2020-01-01T00:00:00Z)], $pg->env,
     within => 30 + $SESSIONS / 2000);
 is $status, 0, 'sessions revoke' or diag $err;
-like $out, qr/^accounts +\d{5,}$/m, 'of many accounts';
-seek $fh, $start, 0;
-$plans = do { local $/; <$fh> };
+like $out, qr/^accounts +\d{4,}$/m, 'of many accounts';
+$plans = since($start);
 like $plans, qr/sessions_valid_after/, 'with plans';
 is_deeply [ $plans =~ /$scan/g ], [], 'no statement reads a whole table';
 

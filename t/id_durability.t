@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Client;
 use Platform::Test::Commands;
 use POSIX qw(strftime);
 use Test::More;
@@ -20,25 +21,7 @@ my %env = (
 );
 my $identity = $t->identity_face(%env);
 my $c = Platform::Test::Commands->new(test => $t, env => \%env);
-my $port = $t->port('identity');
-
-sub call {
-    my ($path, $json, %o) = @_;
-
-    return http_post($port, "/api/auth/$path", json => $json, %o);
-}
-
-sub login {
-    my ($account) = @_;
-
-    return eventually(sub {
-        my $res = call(login => { account => "$account\@demo.test",
-            credential => 'Demo-passw0rd!' });
-        return $res->status == 200 ? $res->json : undef;
-    });
-}
-
-sub refresh { return call(refresh => { refreshToken => $_[0] }) }
+my $port = client_of($t);
 
 # -- the warning
 
@@ -53,29 +36,27 @@ sub warnings {
     $identity->stop;
     my $before = length $identity->log_text;
     $identity->start;
-    is login('one')->{code}, 'AUTH_LOGIN_SUCCESS', 'it serves';
-    return join '', grep { /"db\.not_durable"/ } split /^/m,
-        substr($identity->log_text, $before);
+    is logged_in('one')->{code}, 'AUTH_LOGIN_SUCCESS', 'it serves';
+    return join '', grep { /"db\.not_durable"/ } split /^/m, substr($identity->log_text, $before);
 }
 
-is warnings(synchronous_commit => 'on'), '', 'on: no warning';
-like warnings(synchronous_commit => 'off'),
-    qr/"level":"warn".*a crash of the server loses commits: synchronous_commit is off/,
-    'off: a warning';
-is warnings(synchronous_commit => 'local'), '',
-    'local, and no standby to wait for: none';
-like warnings(synchronous_standby_names => 'standby'),
-    qr/failover to a standby loses commits: synchronous_commit is local/,
-    'local, and one to wait for: a warning';
-is warnings(synchronous_standby_names => '', synchronous_commit => 'on'), '',
-    'as it was';
-$primary->sql("alter role platform set synchronous_commit = 'off'",
-    user => 'postgres');
-like warnings(synchronous_commit => 'on'), qr/synchronous_commit is off/,
-    "the role's own setting counts";
-$primary->sql('alter role platform reset synchronous_commit',
-    user => 'postgres');
-is warnings(synchronous_commit => 'on'), '', 'and no longer';
+my $none = qr/\A\z/;
+for my $case (
+    [ $none, 'on: none', synchronous_commit => 'on' ],
+    [ qr/"level":"warn".*a crash of the server loses commits: synchronous_commit is off/,
+        'off', synchronous_commit => 'off' ],
+    [ $none, 'local, and no standby to wait for: none', synchronous_commit => 'local' ],
+    [ qr/failover to a standby loses commits: synchronous_commit is local/,
+        'local, and one to wait for', synchronous_standby_names => 'standby' ],
+) {
+    my ($want, $name, @settings) = @$case;
+    like warnings(@settings), $want, "a warning: $name";
+}
+my @usual = (synchronous_standby_names => '', synchronous_commit => 'on');
+$primary->sql("alter role platform set synchronous_commit = 'off'", user => 'postgres');
+like warnings(@usual), qr/synchronous_commit is off/, "the role's own setting counts";
+$primary->sql('alter role platform reset synchronous_commit', user => 'postgres');
+is warnings(@usual), '', 'and no longer';
 
 # -- a standby that lags takes over
 
@@ -91,7 +72,7 @@ select gen_random_uuid(),
        case when n % 2 = 0 then interval '1 day' else interval '-1 day' end
   from generate_series(1, $many) n;
 SQL
-my ($out, $rotated, $idle) = map { login($_) } qw(several one two-workspaces);
+my ($out, $rotated, $idle) = map { logged_in($_) } qw(several one two-workspaces);
 my $caught_up = sub {
     $primary->sql('select count(*) from pg_stat_replication
         where replay_lsn = pg_current_wal_lsn()', user => 'postgres')
@@ -104,27 +85,24 @@ my $since = strftime('%Y-%m-%dT%H:%M:%SZ', gmtime);
 sub feed {
     my ($cursor) = @_;
 
-    return http_get($port, '/internal/revocations'
-        . (defined $cursor ? "?after=$cursor" : ''));
+    return http_get($port, '/internal/revocations' . (defined $cursor ? "?after=$cursor" : ''));
 }
 
-my $early = login('one');
-is call(logout => { refreshToken => $early->{refreshToken} })->status, 200,
-    'a logout that the standby gets';
+my $early = logged_in('one');
+is logout($early)->status, 200, 'a logout that the standby gets';
 ok eventually($caught_up, 20), 'it has it';
 my $synced = feed()->json->{cursor};
 is feed($synced)->status, 200, 'its reader goes on';
 $standby->stop('INT');
-is call(logout => { refreshToken => $out->{refreshToken} })->status, 200,
-    'a logout that it does not get';
-is refresh($out->{refreshToken})->status, 401, 'it did log out';
+is logout($out)->status, 200, 'a logout that it does not get';
+is refresh($out)->status, 401, 'it did log out';
 # Numbers of transactions that the standby never sees, and gives again.
 $primary->sql("begin; insert into rotated_tokens select session_id,
     gen_random_uuid() from auth_sessions limit 1; rollback") for 1 .. 50;
 my $ahead = feed($synced)->json->{cursor};
 is feed($ahead)->status, 200, 'a reader that is ahead of the standby';
-my $new = refresh($rotated->{refreshToken})->json->{refreshToken};
-is refresh($rotated->{refreshToken})->status, 401, 'nor that rotation';
+my $new = refresh($rotated)->json->{refreshToken};
+is refresh($rotated)->status, 401, 'nor that rotation';
 $primary->stop('KILL');
 $standby->start;
 is_problem(feed($synced), 503, 'DATABASE_UNAVAILABLE',
@@ -132,10 +110,10 @@ is_problem(feed($synced), 503, 'DATABASE_UNAVAILABLE',
 $standby->promote;
 $t->allow(qr/db\.(?:error|connect)/);
 
-is eventually(sub { my $res = refresh($out->{refreshToken});
+is eventually(sub { my $res = refresh($out);
     $res->status != 503 ? $res->status : undef }), 200,
     'the logged-out token is good again';
-is refresh($rotated->{refreshToken})->status, 200, 'so is the replaced one';
+is refresh($rotated)->status, 200, 'so is the replaced one';
 is refresh($new)->status, 401, 'and its owner is the one refused';
 
 # What the feed said is of another database; a new reader is told what is
@@ -143,14 +121,13 @@ is refresh($new)->status, 401, 'and its owner is the one refused';
 is_problem(feed($_), 400, 'REQUEST_INVALID', 'a cursor of the lost primary')
     for $synced, $ahead;
 my $page = feed()->json;
-my $id = (jwt_decode($early->{refreshToken}))[1]{session_id};
+my $id = session_of($early);
 is scalar(grep { ($_->{id} // '') eq $id } @{ $page->{revocations} }), 1,
     'what the standby got is told';
-my $late = login('one');
-is call(logout => { refreshToken => $late->{refreshToken} })->status, 200,
-    'a logout of after the promotion';
+my $late = logged_in('one');
+is logout($late)->status, 200, 'a logout of after the promotion';
 is_deeply [ map { $_->{id} } @{ feed($page->{cursor})->json->{revocations} } ],
-    [ (jwt_decode($late->{refreshToken}))[1]{session_id} ], 'is told';
+    [ session_of($late) ], 'is told';
 
 # -- the command
 
@@ -158,32 +135,21 @@ $c->refused(2, qr/--since is a past time in UTC/,
     qw(sessions revoke --since), $_)
     for 'yesterday', '2026-11-21', '2026-11-21T10:15:00', '1',
     '2026-02-30T10:15:00Z', '2026-11-21T10:15:00Zx', '2999-01-01T00:00:00Z';
-is refresh(login('one')->{refreshToken})->status, 200,
-    'none of these did anything';
+is refresh(logged_in('one'))->status, 200, 'none of these did anything';
 
 # One row is in use: what counts does not wait for it.
 my $held = $standby->begin("select 1 from auth_sessions where session_id = '"
-    . (jwt_decode($idle->{refreshToken}))[1]{session_id} . "' for update");
-my $p = Platform::Test::Process->start(
-    name => 'revoke', dir => $t->dir, log => $t->dir . '/revoke.out',
-    env  => { %{ $t->identity_env(%env,
-        PLATFORM_DB_STATEMENT_TIMEOUT => '60s') } },
-    cmd  => [ Platform::Test::Env::identity(), qw(sessions revoke --since),
-        $since ])->expect_end;
-ok eventually(sub { $standby->sql("select count(*) from pg_stat_activity
-    where wait_event_type = 'Lock'", user => 'postgres') }),
-    'the command waits for a row';
-for my $token ($out->{refreshToken}, $rotated->{refreshToken}, $new,
-    $idle->{refreshToken})
-{
-    is_problem(refresh($token), 401, 'AUTH_SESSION_NOT_ACTIVE',
-        'every session is over');
-}
-my $after = login('one')->{refreshToken};
+    . session_of($idle) . "' for update");
+my $p = $c->start({ env => { PLATFORM_DB_STATEMENT_TIMEOUT => '60s' } },
+    qw(sessions revoke --since), $since);
+ok $standby->waiting(1), 'the command waits for a row';
+is_problem(refresh($_), 401, 'AUTH_SESSION_NOT_ACTIVE', 'every session is over')
+    for $out, $rotated, $new, $idle;
+my $after = logged_in('one');
 ok $standby->end($held, 'rollback'), 'the row is let go';
 ok $p->wait_end(60 * $t->scale), 'the command ends';
 is $p->status, 0, 'well';
-like $t->read_file('revoke.out'), qr/^accounts +603$/m,
+like $t->read_file("op$t->{runs}.log"), qr/^accounts +603$/m,
     'all accounts with a session that was not over by then';
 my $res = refresh($after);
 is $res->status, 200, 'a session opened meanwhile lives';
@@ -194,26 +160,21 @@ is $standby->sql("select count(*) from auth_sessions where status = 'ACTIVE'
     'what was over by then is left alone';
 
 my $done = $c->done(qw(sessions revoke --since), $since);
-is_deeply [ @$done{qw(accounts revokedSessions)} ], [ 1, 1 ],
-    'again: the one that is left';
+is_deeply [ @$done{qw(accounts revokedSessions)} ], [ 1, 1 ], 'again: the one that is left';
 is_deeply $c->events, [ 'sessions.revoking', 'sessions.revoked' ], 'audited';
 is_deeply [ @{ $c->{audit}[1] }{qw(since accounts revokedSessions)} ],
     [ $since, 1, 1 ], 'with what it was about';
 ok $c->{audit}[0]{operator}, 'and who did it';
-is refresh($res->json->{refreshToken})->status, 401, 'it is over too';
+is refresh($res->json)->status, 401, 'it is over too';
 $done = $c->done(qw(sessions revoke --since), $since);
-is_deeply [ @$done{qw(accounts revokedSessions)} ], [ 0, 0 ],
-    'once more: nothing';
+is_deeply [ @$done{qw(accounts revokedSessions)} ], [ 0, 0 ], 'once more: nothing';
 
 # An operator's role may.
-system(Platform::Test::Env::postgres('psql'), '-Xq', '-h', $standby->host,
-    '-U', 'postgres', '-d', 'platform', '-f', $t->root . '/db/roles.sql') == 0
-    or die 'roles.sql failed';
-$standby->sql('create role ops login in role platform_operator',
-    user => 'postgres');
-login('one');
-$done = $c->done({ env => { PLATFORM_DB_USER => 'ops' } },
-    qw(sessions revoke --since), $since);
+open my $roles, '<', $t->root . '/db/roles.sql' or die "roles.sql: $!\n";
+$standby->sql(do { local $/; <$roles> }, user => 'postgres');
+$standby->sql('create role ops login in role platform_operator', user => 'postgres');
+logged_in('one');
+$done = $c->done({ env => { PLATFORM_DB_USER => 'ops' } }, qw(sessions revoke --since), $since);
 is $done->{revokedSessions}, 1, 'platform_operator may';
 
 $t->done;

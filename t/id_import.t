@@ -76,11 +76,9 @@ my @lines = map {
 my $path = $t->write_file('accounts.jsonl', join '', @lines);
 my ($status, $result, $why, $events) = import_lines('', $path);
 is $status, 0, 'many accounts: exit 0';
-is_deeply $result, { added => $ACCOUNTS, unchanged => 0, refused => 0 },
-    'all were added';
+is_deeply $result, { added => $ACCOUNTS, unchanged => 0, refused => 0 }, 'all were added';
 is_deeply $why, [], 'nothing was refused';
-is_deeply { map { $_->{event} => 1 } @$events }, { 'accounts.imported' => 1 },
-    'audited';
+is_deeply { map { $_->{event} => 1 } @$events }, { 'accounts.imported' => 1 }, 'audited';
 my $audited = 0;
 $audited += $_->{accounts} for @$events;
 is $audited, $ACCOUNTS, 'all of them';
@@ -116,8 +114,7 @@ sub login {
 }
 
 sub stored {
-    return $pg->sql("select credential_hash from accounts
-        where account_name = '$_[0]'");
+    return $pg->sql("select credential_hash from accounts where account_name = '$_[0]'");
 }
 
 for my $kind (0 .. $#kinds) {
@@ -139,8 +136,7 @@ like http_get($port, '/actuator/prometheus')->body,
 
 my ($scoped) = grep { $_ % 5 && $_ % 7 && $_ % @kinds == 3 } 1000 .. 1400;
 my $res = login("user$scoped\@example.com");
-is $res->json->{nextAction}{type}, 'load_current_context',
-    'into their one branch';
+is $res->json->{nextAction}{type}, 'load_current_context', 'into their one branch';
 
 # -- the same file again
 
@@ -150,13 +146,11 @@ my $all = sub { return $pg->sql("select md5(string_agg(a::text, ','
 my $before = $all->();
 ($status, $result, $why, $events) = import_lines('', $path);
 is $status, 0, 'the same file again: exit 0';
-is_deeply $result, { added => 0, unchanged => $ACCOUNTS, refused => 0 },
-    'all were there already';
+is_deeply $result, { added => 0, unchanged => $ACCOUNTS, refused => 0 }, 'all were there already';
 is $all->(), $before, 'nothing changed, not even who has logged in since';
 is_deeply $events, [], 'nothing to audit';
 my ($ok, $out) = $c->run(qw(account import), $path);
-is $out, "added          0\nthere already  $ACCOUNTS\nrefused        0\n",
-    'for people';
+is $out, "added          0\nthere already  $ACCOUNTS\nrefused        0\n", 'for people';
 
 # -- killed
 
@@ -170,8 +164,7 @@ my $killed = $c->start(qw(account import), $fifo);
 open my $to, '>', $fifo or die "$fifo: $!\n";
 $to->autoflush(1);
 print {$to} @more[ 0 .. 399 ];
-ok eventually(sub { count('accounts', "account_name like 'more%'") > 0 }),
-    'some are there';
+ok eventually(sub { count('accounts', "account_name like 'more%'") > 0 }), 'some are there';
 $killed->signal('KILL');
 $killed->wait_end(60);
 close $to;
@@ -181,8 +174,7 @@ is count('members m join accounts using (account_id)',
     "account_name like 'more%'"), $there, 'each is there whole';
 ($status, $result) = import_lines(join('', @more), '-');
 is $status, 0, 'once more: exit 0';
-is_deeply $result, { added => 600 - $there, unchanged => $there,
-    refused => 0 }, 'goes on';
+is_deeply $result, { added => 600 - $there, unchanged => $there, refused => 0 }, 'goes on';
 is count('branch_grants g join members using (member_id)
     join accounts using (account_id)', "account_name like 'more%'"), 600,
     'all are there';
@@ -193,8 +185,7 @@ $pg->sql("create function slow() returns trigger language plpgsql as
     'begin perform pg_sleep(60); return new; end';
     create trigger slow before insert on accounts for each row
     when (new.account_name = 'slow') execute function slow()");
-my @slow = ((map { import_line(account => "fast$_") } 1 .. 500),
-    import_line(account => 'slow'));
+my @slow = ((map { import_line(account => "fast$_") } 1 .. 500), import_line(account => 'slow'));
 ($status, undef, $out) = $c->run({ stdin => join('', @slow),
     env => { %env, PLATFORM_DB_STATEMENT_TIMEOUT => '2s' } },
     qw(account import));
@@ -213,8 +204,7 @@ is_deeply [ $status, $result ], [ 0, { added => 501 - $there,
 # -- without a hash: nobody can log in before a credential is set
 
 is login('more7', $_)->status, 401, 'no hash, no login' for $CREDENTIAL, 'x';
-like stored('more7'), qr/\A\$argon2id\$v=19\$m=19456,t=2,p=1\$/,
-    'though it looks like any';
+like stored('more7'), qr/\A\$argon2id\$v=19\$m=19456,t=2,p=1\$/, 'though it looks like any';
 $c->done({ stdin => "$CREDENTIAL\n" }, qw(account set-credential more7));
 is login('more7')->status, 200, 'until one is set';
 
@@ -311,13 +301,11 @@ is_deeply \@order, [ sort { $a <=> $b } @order ], 'told in order';
 my %why = map { /^identity-fcgi: line (\d+): (.*)/ ? ($1 => $2) : ($_ => '') }
     @$why;
 for my $n (0 .. $#refused) {
-    like delete $why{ 2 * $n + 2 }, $refused[$n][0],
-        'line ' . (2 * $n + 2) . ': the reason';
+    like delete $why{ 2 * $n + 2 }, $refused[$n][0], 'line ' . (2 * $n + 2) . ': the reason';
 }
 is_deeply \%why, {}, 'no other lines';
 is count('accounts', "account_name like 'bad%'"), 0, 'no refused one is there';
-is count('accounts', "account_name like 'good%'"), scalar @refused,
-    'every good one is';
+is count('accounts', "account_name like 'good%'"), scalar @refused, 'every good one is';
 $pg->sql("delete from accounts where account_name like 'good%'");
 is join(' ', map { count($_) }
     qw(accounts members branch_grants member_roles)), $rows, 'nothing else is';
@@ -328,10 +316,8 @@ is_deeply $result, { added => 1, unchanged => 1, refused => 0 },
     'twice in a file: the first one holds';
 is count('members m join accounts using (account_id)',
     "account_name = 'twice'"), 0, 'and nothing of the other';
-($status, $result) = import_lines(import_line(account => 'twice',
-    member_of('Nowhere')));
-is_deeply [ $status, $result->{unchanged} ], [ 0, 1 ],
-    'who is there is not looked at';
+($status, $result) = import_lines(import_line(account => 'twice', member_of('Nowhere')));
+is_deeply [ $status, $result->{unchanged} ], [ 0, 1 ], 'who is there is not looked at';
 for my $case ([ 'an empty file', '', 0 ],
     [ 'no newline at its end', import_line(account => 'last') =~ s/\n//r, 1 ])
 {
@@ -358,10 +344,8 @@ is login('eve@example.com')->status, 401, 'eve does not';
 
 # -- what ends it
 
-$c->refused(1, qr/cannot read .*none: No such file/,
-    qw(account import), $t->dir . '/none');
-$c->refused(1, qr/the file cannot be read: Is a directory/,
-    qw(account import), $t->dir);
+$c->refused(1, qr/cannot read .*none: No such file/, qw(account import), $t->dir . '/none');
+$c->refused(1, qr/the file cannot be read: Is a directory/, qw(account import), $t->dir);
 $c->refused(2, qr/takes one argument/, qw(account import a b));
 
 unlike $identity->log_text, qr/passw0rd/, 'no credential in the log';

@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Client;
 use Platform::Test::Commands;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
@@ -20,10 +21,7 @@ my $c = Platform::Test::Commands->new(test => $t,
     env => { PLATFORM_DB_SEED_ON_START => 'false' });
 my $credential = 'Demo-passw0rd!';
 
-sub login {
-    return http_request_bytes(POST => '/api/auth/login', json => {
-        account => 'one@demo.test', credential => $credential });
-}
+client_of($t);
 
 # One that waits for a lock, by a part of its text.
 sub waits {
@@ -38,48 +36,35 @@ sub waits {
 for my $level ('repeatable read', 'serializable') {
     $pg->sql("alter role platform set default_transaction_isolation
         = '$level'", user => 'postgres');
-    $identity->stop;
-    $identity->start;
+    restart($identity);
     is $pg->sql('show transaction_isolation'), $level, "the role has $level";
 
     # A login that has the account and comes no further, and an operator who
     # ends all sessions of it meanwhile.
-    my $holder = Platform::Test::Process->start(
-        name => 'holder', dir => $t->dir, log => $t->dir . '/holder.log',
-        code => sub { eval { $pg->sql('begin; select 1 from members
-            for update; select pg_sleep(60)', user => 'postgres') } },
-    )->expect_end;
-    $t->track($holder);
-    ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
-        where wait_event = 'PgSleep'", user => 'postgres') }),
-        'members are held';
+    my $holder = $pg->begin('select 1 from members for update', user => 'postgres');
     my $client = Platform::Test::Http->new(port => $port);
-    $client->send(login());
+    $client->send(http_request_bytes(POST => '/api/auth/login', json => {
+        account => 'one@demo.test', credential => $credential }));
     waits('INSERT INTO auth_sessions');
     my $next = $c->secret($credential . '+');
     $t->write_file('credential', $next);
     my $operator = $c->start({ redirect => '<' . $t->dir . '/credential' },
         qw(account set-credential one@demo.test));
     waits('FOR NO KEY UPDATE');
-    $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
-        where wait_event = 'PgSleep'", user => 'postgres');
+    $pg->end($holder, 'rollback');
     my $res = $client->read_response;
     ok $operator->wait_end(60 * $t->scale), 'the operator goes on';
     is $operator->status, 0, 'and sets the credential';
     is $res->status, 200, 'the login was the first';
-    is_problem(http_post($port, '/api/auth/refresh',
-        json => { refreshToken => $res->json->{refreshToken} }), 401,
-        'AUTH_SESSION_NOT_ACTIVE', "$level: its session has ended");
+    is_problem(refresh($res->json), 401, 'AUTH_SESSION_NOT_ACTIVE',
+        "$level: its session has ended");
     $credential = $next;
-    ($client) = http_parallel([ [ $port, login() ] ]);
-    is $client->status, 200, 'the new credential';
+    my $token = logged_in('one', credential => $credential)->{refreshToken};
 
     # Three refreshes with one token, lined up behind the row: the first
     # replaces it, the others see that it did.
-    my $token = $client->json->{refreshToken};
-    my $session = (jwt_decode($token))[1]{session_id};
-    my $held = $pg->begin("select 1 from auth_sessions
-        where session_id = '$session' for update");
+    my $session = session_of($token);
+    my $held = $pg->begin("select 1 from auth_sessions where session_id = '$session' for update");
     my @clients = map { Platform::Test::Http->new(port => $port) } 1 .. 3;
     $_->send(http_request_bytes(POST => '/api/auth/refresh',
         json => { refreshToken => $token })) for @clients;
@@ -87,8 +72,7 @@ for my $level ('repeatable read', 'serializable') {
     ok $pg->end($held, 'commit'), 'the row is let go';
     my %given = map { my $res = $_->read_response;
         ($res->json->{refreshToken} // $res->body) => 1 } @clients;
-    is scalar keys %given, 1, "$level: one successor, for all of them"
-        or diag explain \%given;
+    is scalar keys %given, 1, "$level: one successor, for all of them" or diag explain \%given;
     is $pg->sql("select jti from auth_sessions where session_id = '$session'"),
         (jwt_decode((keys %given)[0]))[1]{jti}, "$level: the row's";
 
@@ -97,14 +81,13 @@ for my $level ('repeatable read', 'serializable') {
     my $load = Platform::Test::Load->new(port => $port, clients => 16);
     $sessions->log_in($load, several => 4);
     my @all = $sessions->all;
-    my ($left, %answers) = (600 / $t->scale);
+    my ($left, %answers) = (200 / $t->scale);
     $load->run(
         sub {
             my ($client) = @_;
             my $s = $all[ $client->{number} % 4 ];
             return undef if $left-- <= 0;
-            return $client->{number} < 4 ? $sessions->refresh($s)
-                : $sessions->select_branch($s);
+            return $client->{number} < 4 ? $sessions->refresh($s) : $sessions->select_branch($s);
         },
         sub {
             my ($request, $answer) = @_;

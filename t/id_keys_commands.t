@@ -26,8 +26,7 @@ my $DAY = 86400;
 # Begins anew with these: [ key, state, seconds ago, further options ].
 sub keys_are {
     unlink map {"$dir/$_"} key_names($dir);
-    key_put($dir, jwt_key($_->[0]), $_->[1], time - $_->[2],
-        @$_[3 .. $#$_]) for @_;
+    key_put($dir, jwt_key($_->[0]), $_->[1], time - $_->[2], @$_[3 .. $#$_]) for @_;
     return;
 }
 
@@ -167,8 +166,7 @@ sub at_once {
 }
 at_once([qw(add --kid two)]);
 is names() =~ tr/ //, 1, 'and see what that one did';
-like $t->read_file('op' . $t->{runs} . '.log'), qr/of this id exists already/,
-    'and say so';
+like $t->read_file('op' . $t->{runs} . '.log'), qr/of this id exists already/, 'and say so';
 at_once(map { [ qw(add --kid), "p$_" ] } 1 .. 3);
 is scalar(grep {/^p\d\.published/} key_names($dir)), 3, 'several at once lose none';
 at_once(([qw(rotate --every 0)]) x 3);
@@ -220,11 +218,9 @@ command('too early to ask', [ $asked[0], [ 'next', 'published', -20 ] ],
 # Before the soft age has passed it may lack it, but not be silent.
 my @early = ($asked[0], [ 'next', 'published', 60 ]);
 $asked->set(body => metrics(2, 61));
-$rows = command('early', \@early, [ qw(rotate --wait 1s), @ask ],
-    rows => ['activate next due']);
+$rows = command('early', \@early, [ qw(rotate --wait 1s), @ask ], rows => ['activate next due']);
 my ($due) = names() =~ /next\.published\.(\d+)/;
-is $rows->[0]{dueAt}, POSIX::strftime('%FT%TZ', gmtime $due + 606),
-    'when it has to have it';
+is $rows->[0]{dueAt}, POSIX::strftime('%FT%TZ', gmtime $due + 606), 'when it has to have it';
 command('early', undef, [ qw(activate next), @ask ], refused => $lacks);
 for my $case ([ $lacks, 200, qw(--soft-age 50s) ], [ $status, 503 ]) {
     my ($why, $said, @option) = @$case;
@@ -433,8 +429,7 @@ mkdir $disk or die "$disk: $!\n";
 my $mount = 'mount -t tmpfs -o size=64k,mode=700 none "$1" || exit 99
     cp -p "$2"/* "$1" && shift 2 && "$@" || exit 98
     "$0" keys revoke identity --json; echo "exit $?"; ls -A "$PLATFORM_JWT_KEY_DIR"';
-my @fill = ('sh', '-c', 'head -c 1M /dev/zero >"$0/.fill" 2>&-; test -s "$0/.fill"',
-    $disk);
+my @fill = ('sh', '-c', 'head -c 1M /dev/zero >"$0/.fill" 2>&-; test -s "$0/.fill"', $disk);
 my $signing = [ 'identity', 'signing', 10 ];
 SKIP: for my $case (
     [ 'room', ['true'], [ $signing, [ 'next', 'published', 20 ] ],
@@ -456,8 +451,7 @@ SKIP: for my $case (
         or die "unshare: $!\n";
     my $said = do { local $/; <$fh> };
     close $fh;
-    skip 'nothing may be mounted here', 1
-        if $? >> 8 == 99 || $said =~ /^unshare: /m;
+    skip 'nothing may be mounted here', 1 if $? >> 8 == 99 || $said =~ /^unshare: /m;
     like $said, $want, "a full disk, another key: $name";
     like $said, $name eq 'none'
         ? qr/No space left on device; and no other key can sign/

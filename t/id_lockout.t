@@ -29,19 +29,18 @@ my $is_it = "account_id = (select account_id from accounts
 my @lock_out = ("update accounts set sessions_valid_after =", "where $is_it");
 my $branch = branch(41);
 
-# A command in the background, whose result goes to a file of its name.
-sub begin_command {
-    my ($name, @args) = @_;
+# A command in the background.
+my $new_credential = $t->write_file('credential', "n3w credential\n");
 
-    return Platform::Test::Process->start(
-        name => $name, dir => $t->dir, log => $t->dir . "/$name.out",
-        env  => { %{ $t->identity_env(%env,
-            PLATFORM_DB_STATEMENT_TIMEOUT => '60s') } },
-        cmd  => [ 'sh', '-c', 'echo "n3w credential" | "$@"', 'sh',
-            Platform::Test::Env::identity(), 'account', @args, "$account\@demo.test",
-            '--json' ],
-    )->expect_end;
+sub begin_command {
+    my ($name) = @_;
+
+    return $c->start({ env => { PLATFORM_DB_STATEMENT_TIMEOUT => '60s' },
+        redirect => " <$new_credential" }, 'account', $name, "$account\@demo.test", '--json');
 }
+
+# What it has said.
+sub said { return $t->read_file("$_[0]{name}.log") }
 
 sub ends_well {
     my ($p) = @_;
@@ -97,12 +96,10 @@ sub is_alive {
     is_over($control, 'locked out by a clock that was ahead');
     my $after = logged_in($account);
     is_alive($after, 'opened after that');
-    is command(qw(account revoke-sessions))->{revokedSessions}, 3,
-        'which all can be ended';
+    is command(qw(account revoke-sessions))->{revokedSessions}, 3, 'which all can be ended';
     is_over($after, 'opened ahead of the clock');
     is_alive(logged_in($account), 'opened anew');
-    $pg->sql("delete from auth_sessions where $is_it;
-        $lock_out[0] '-infinity' $lock_out[1]");
+    $pg->sql("delete from auth_sessions where $is_it; $lock_out[0] '-infinity' $lock_out[1]");
 }
 
 # -- rows are in use: the lockout does not wait for them; and a command that is cut
@@ -124,10 +121,9 @@ for my $name (sort keys %meanwhile) {
     my $lock = sub { 'select 1 from auth_sessions where session_id in ('
         . join(', ', map {"'$ids[$_]'"} @_) . ') for update' };
     my ($held, $other) = map { $pg->begin($lock->($_)) } 0, 1;
-    my $p = begin_command($name, $name);
+    my $p = begin_command($name);
     ok $pg->waiting(1), "$name waits for a row";
-    like $t->read_file("$name.out"), qr/"event":"account\.\w+","audit":true/,
-        "$name: is on record already";
+    like said($p), qr/"event":"account\.\w+","audit":true/, "$name: is on record already";
     is_over($sessions[2], "$name: another session");
     $meanwhile{$name}->();
     is join(' ', map { row($_, 'status') } @sessions[ 2, 3 ]), 'REVOKED REVOKED',
@@ -141,29 +137,26 @@ for my $name (sort keys %meanwhile) {
     $pg->more($other, $lock->(0, 2));
     ok $pg->end($other, 'commit'), "$name: which is let go";
     ends_well($p);
-    like $t->read_file("$name.out"), qr/"revokedSessions":4[,}]/, "$name: says how many";
+    like said($p), qr/"revokedSessions":4[,}]/, "$name: says how many";
     is_over($sessions[0], "$name: done");
     command(qw(account enable));
     is_over($sessions[0], "$name: enabled again");
-    command({ stdin => "$Platform::Test::Client::CREDENTIAL\n" },
-        qw(account set-credential));
+    command({ stdin => "$Platform::Test::Client::CREDENTIAL\n" }, qw(account set-credential));
 }
 {
     my @sessions = map { logged_in($account) } 1, 2;
     my $held = $pg->begin("select 1 from auth_sessions where session_id = '"
         . session_of($sessions[0]) . "' for update");
-    my $p = begin_command('cut', 'disable');
+    my $p = begin_command('disable');
     ok $pg->waiting(1), 'a command waits for a row';
     $p->stop('KILL');
     $pg->end($held, 'rollback');
     ok $pg->waiting(0), 'and is killed: all goes on';
     command(qw(account enable));
     is_over($_, 'killed, and enabled') for @sessions;
-    my $left = $pg->sql("select count(*) from auth_sessions where $is_it
-        and status = 'ACTIVE'");
+    my $left = $pg->sql("select count(*) from auth_sessions where $is_it and status = 'ACTIVE'");
     cmp_ok $left, '<=', 1, 'a row at most is left to mark';
-    is command(qw(account revoke-sessions))->{revokedSessions}, $left,
-        'by the next command';
+    is command(qw(account revoke-sessions))->{revokedSessions}, $left, 'by the next command';
 }
 
 # -- a lockout between what is read of a session and what is written to it
@@ -184,8 +177,7 @@ for my $how (qw(select-branch refresh)) {
     for my $end ('rollback', 'commit') {
         my $session = logged_in($account);
         my $gate = $pg->begin('lock table auth_sessions in share mode');
-        my $client = $how eq 'refresh'
-            ? sent($how => { refreshToken => $soon->($session) })
+        my $client = $how eq 'refresh' ? sent($how => { refreshToken => $soon->($session) })
             : sent($how => { branchId => $branch },
                 token => $session->{accountAccessToken});
         ok $pg->waiting(1), "$how: its write waits";
@@ -193,8 +185,7 @@ for my $how (qw(select-branch refresh)) {
         ok $pg->end($gate, $end), "$how: a lockout, $end";
         my $res = $client->read_response;
         is $res->status, 200, "$how: goes on" if $end eq 'rollback';
-        is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', "$how: is refused")
-            if $end eq 'commit';
+        is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', "$how: is refused") if $end eq 'commit';
     }
 }
 
@@ -216,7 +207,7 @@ create trigger hold before insert on auth_sessions
 SQL
     my $gate = $pg->begin('select pg_advisory_xact_lock(4711)');
     my $client = held_login();
-    my $p = begin_command('late', 'revoke-sessions');
+    my $p = begin_command('revoke-sessions');
     ok $pg->waiting(2), 'and the lockout waits for it';
     $pg->end($gate, 'commit');
     my $res = $client->read_response;
@@ -265,8 +256,7 @@ sub fill {
 fill($is_it);
 for my $name ('set-credential', 'disable') {
     my $session = logged_in($account);
-    my $done = command({ stdin => "$Platform::Test::Client::CREDENTIAL\n" }, 'account',
-        $name);
+    my $done = command({ stdin => "$Platform::Test::Client::CREDENTIAL\n" }, 'account', $name);
     cmp_ok $done->{revokedSessions}, '>=', $name eq 'disable' ? 1 : $MANY,
         "$name: $done->{revokedSessions} sessions";
     is_over($session, "$name: very many");
@@ -282,8 +272,7 @@ restart($identity, AUTH_MAX_SESSIONS => 3);
 
 sub active {
     return $pg->sql("select count(*) from auth_sessions s join accounts
-        using (account_id) where s.status = 'ACTIVE'
-        and account_name = '$_[0]\@demo.test'");
+        using (account_id) where s.status = 'ACTIVE' and account_name = '$_[0]\@demo.test'");
 }
 
 # Which sessions the log says were ended for this, since the last call.
@@ -311,8 +300,7 @@ sub one_more_ends {
 my $other = logged_in('one');
 one_more_ends('three of three: none ends') for 1 .. 3;
 one_more_ends('the fourth ends the first', 0);
-is_deeply [ map { refresh($_)->status } @s ], [ 401, 200, 200, 200 ],
-    'a refresh of each';
+is_deeply [ map { refresh($_)->status } @s ], [ 401, 200, 200, 200 ], 'a refresh of each';
 one_more_ends('and the fifth the second, refreshed or not', 1);
 is active('several'), 3, 'three are left';
 is refresh($other)->status, 200, 'another account has its own';

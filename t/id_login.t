@@ -1,6 +1,7 @@
-# Login: what each kind of account gets, the session that it opens, that every
-# refusal looks the same, also while its account changes.  And where several refusals
-# apply, which comes first, here and at the other endpoints: 404, 405, 413, 415, 400, 403, 429, 503, then what tokens and state say.
+# Login: what each kind of account gets, the session that it opens, that every refusal looks
+# the same, also while its account changes.  And where several refusals apply, which comes
+# first, here and at the other endpoints: 404, 405, 413, 415, 400, 403, 429, 503, then what
+# tokens and state say.
 
 use strict;
 use warnings;
@@ -51,13 +52,11 @@ has($access, { typ => 'access', token_type => 'workspace', token_scope => 'BRANC
     roles => [qw(BRANCH_MANAGER CASHIER)] }, 'what they say');
 my $uuid = qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 is scalar(grep { $access->{$_} !~ $uuid } qw(sub jti account_id session_id
-    workspace_id tenant_id member_id active_branch_id)), 0,
-    'its identifiers are UUIDs';
+    workspace_id tenant_id member_id active_branch_id)), 0, 'its identifiers are UUIDs';
 my $refresh = claims($json);
 is_deeply members($refresh), [ sort qw(iss sub iat exp jti account_id session_id
     token_type) ], 'claims of a refresh token';
-has($refresh, { token_type => 'refresh', exp => $refresh->{iat} + 7200 },
-    'what they say');
+has($refresh, { token_type => 'refresh', exp => $refresh->{iat} + 7200 }, 'what they say');
 is $res->cookie_line($COOKIE), "$COOKIE=$json->{refreshToken}; Path=/api/auth; "
     . 'Max-Age=7200; HttpOnly; SameSite=Lax', 'the cookie';
 is row($json, qw(account_id workspace_id member_id active_branch_id jti status),
@@ -73,8 +72,7 @@ is_deeply members($res->json), [ sort qw(code message accountAccessToken refresh
 my $account = claims($res->json->{accountAccessToken});
 is_deeply members($account), [ sort qw(iss sub iat exp jti account_id session_id
     account_type typ token_type token_scope) ], 'claims of an account token';
-has($account, { typ => 'access', token_type => 'account', token_scope => 'ACCOUNT' },
-    'its kind');
+has($account, { typ => 'access', token_type => 'account', token_scope => 'ACCOUNT' }, 'its kind');
 is row($res->json, 'num_nulls(workspace_id, member_id, active_branch_id)'), 3,
     'a session without scope';
 is_deeply members($res->json->{branches}[0]),
@@ -149,8 +147,7 @@ $pg->sql("update accounts set credential_hash = '" . $weak =~ s/m=19456/m=262145
 is_problem(login('none'), 401, 'AUTH_INVALID_CREDENTIALS', 'parameters past the bounds');
 ok scalar(grep { $_->{event} eq 'auth.credential.unusable' } $identity->log_lines),
     'which is logged';
-$pg->sql("update accounts set credential_hash = '$weak'
-    where account_name = 'none\@demo.test'");
+$pg->sql("update accounts set credential_hash = '$weak' where account_name = 'none\@demo.test'");
 
 # -- an operator changes the account between check and session: what was checked is
 #    good no more, unless it is but hashed anew
@@ -165,8 +162,7 @@ for my $case (
     my ($status, $set, $name) = @$case;
     my $where = "where account_name = 'one\@demo.test'";
     $pg->sql("update accounts set status = 'ACTIVE', credential_hash = '$weak' $where");
-    my $sessions = sub { $pg->sql("select count(*) from auth_sessions
-        where status = 'ACTIVE'") };
+    my $sessions = sub { $pg->sql("select count(*) from auth_sessions where status = 'ACTIVE'") };
     my $before = $sessions->();
     my $operator = $pg->begin("update accounts set $set $where");
     my $c = Platform::Test::Http->new(port => $port);
@@ -224,14 +220,12 @@ my @always = (
         qw(login refresh logout)),
     [ @refresh, 403, 'AUTH_ORIGIN_NOT_ALLOWED', json => { refreshToken => 'b' },
         @cookie, headers => \@evil ],
-    [ @refresh, 400, 'AUTH_REFRESH_TOKEN_CONFLICT', json => { refreshToken => 'b' },
-        @cookie ],
+    [ @refresh, 400, 'AUTH_REFRESH_TOKEN_CONFLICT', json => { refreshToken => 'b' }, @cookie ],
     [ @refresh, 401, 'AUTH_REFRESH_TOKEN_INVALID', json => { refreshToken => 'a' },
         cookie => "$COOKIE=a; $COOKIE=a" ],
     # Who may not ask is told nothing of the body.
     [ @select, 401, 'AUTH_ACCOUNT_TOKEN_REQUIRED', body => '{', headers => \@text ],
-    [ @select, 400, 'REQUEST_INVALID', json => {},
-        token => $over->{accountAccessToken} ],
+    [ @select, 400, 'REQUEST_INVALID', json => {}, token => $over->{accountAccessToken} ],
 );
 my @late = ([ @refresh, json => { refreshToken => $over->{refreshToken} } ],
     [ @select, json => { branchId => 'x' }, token => $over->{accountAccessToken} ]);
@@ -244,8 +238,7 @@ refused('no database: ', @always, map { [ @$_[ 0, 1 ], 503, 'DATABASE_UNAVAILABL
     @$_[ 2 .. $#$_ ] ] } @late, [ @login, @wrong ]);
 $pg->start;
 ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'with one again';
-refused('', map { [ @$_[ 0, 1 ], 401, 'AUTH_SESSION_NOT_ACTIVE', @$_[ 2 .. $#$_ ] ] }
-    @late);
+refused('', map { [ @$_[ 0, 1 ], 401, 'AUTH_SESSION_NOT_ACTIVE', @$_[ 2 .. $#$_ ] ] } @late);
 is refresh($live{'two-hundred'})->status, 200, 'one that lives is refreshed';
 
 $t->done;

@@ -41,8 +41,7 @@ my %env = (
     PLATFORM_DB_STATEMENT_TIMEOUT => '20s',
     PLATFORM_DB_CONNECT_TIMEOUT   => '20s',
 );
-my $identity = $t->identity(%env,
-    args => [ '--env-file', env_file($key) ],
+my $identity = $t->identity(%env, args => [ '--env-file', env_file($key) ],
     # Also in the environment, where nobody is to find them later.
     PLATFORM_DB_PASSWORD => $password);
 my $stack = $t->full_stack(identity => $identity, env => \%env);
@@ -57,8 +56,7 @@ my %secret = ($good => 'the credential', $password => 'the database password',
 for my $k ($key, $next) {
     my $private = $k->private_base64;
     $secret{ substr $private, $_, 40 } = 'a private key' for 60, 400, 800;
-    my ($line) = grep {/^[A-Za-z0-9+\/]{60,}$/} split /\n/,
-        MIME::Base64::decode_base64($private);
+    my ($line) = grep {/^[A-Za-z0-9+\/]{60,}$/} split /\n/, MIME::Base64::decode_base64($private);
     $secret{$line} = 'a line of a private key' if $line;
 }
 
@@ -87,22 +85,19 @@ sub ask {
 my $one = ask(login => \&login, 'one')->json;
 my $several = ask(several => \&login, 'several')->json;
 ask(failed => \&login, 'one', credential => 'Wr0ng-but-secret');
-ask($_ => \&login, 'nobody', credential => 'N0body-knows-this')
-    for qw(unknown unknown2 limited);
+ask($_ => \&login, 'nobody', credential => 'N0body-knows-this') for qw(unknown unknown2 limited);
 ask(disabled => \&login, 'disabled');
 ask(select => \&select_branch, $several, branch(31));
 ask(not_selectable => \&select_branch, $several, uuid(9));
 my $new = ask(refresh => \&refresh, $one)->json->{refreshToken};
-ask(cookie => \&call, 'refresh', undef, body => '',
-    cookie => "platform_refresh_token=$new");
+ask(cookie => \&call, 'refresh', undef, body => '', cookie => "platform_refresh_token=$new");
 ask(stale => \&refresh, $one);
 my $claims = claims($one);
 $pg->sql("update rotated_tokens set rotated_at = rotated_at - interval '2 min'");
 ask(reuse => \&refresh, jwt_token('refresh', $key, %$claims, iat => time - 130));
 ask(logout => \&logout, $several);
 my $late = ask(late => \&login, 'several')->json;
-$pg->sql("update accounts set status = 'DISABLED'
-    where account_name = 'several\@demo.test'");
+$pg->sql("update accounts set status = 'DISABLED' where account_name = 'several\@demo.test'");
 ask(gone => \&refresh, $late);
 
 env_file($next, $key);
@@ -110,8 +105,7 @@ $identity->process->signal('HUP');
 ok eventually(sub { $identity->log_text =~ /keys\.reloaded/ }), 'SIGHUP';
 $t->write_file('id.env', 'PLATFORM_JWT_KEY_ID=x');
 $identity->process->signal('HUP');
-ok eventually(sub { $identity->log_text =~ /keys\.reload_failed/ }),
-    'SIGHUP with bad keys';
+ok eventually(sub { $identity->log_text =~ /keys\.reload_failed/ }), 'SIGHUP with bad keys';
 
 # -- malformed input, which leads to no secret either
 
@@ -129,8 +123,7 @@ for my $body (
     cmp_ok ask("body $ids", \&call, 'login', undef, body => $body)->status,
         '>=', 400, 'a bad login body is refused';
     ok $t->fcgi($address)->request(POST => '/api/auth/refresh',
-        body => $body =~ s/credential|account/refreshToken/gr),
-        'as a refresh it is answered';
+        body => $body =~ s/credential|account/refreshToken/gr), 'as a refresh it is answered';
 }
 my $strange = join '', map {chr} 1 .. 255;
 for my $params (
@@ -176,8 +169,7 @@ is scalar(grep { !($_->{time} =~ /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
     0, 'each with time, level, service, environment, event';
 
 # Those that a request caused have both of its ids.
-my $serving = qr/^(?:service|db\.(?:migrated|connected|unavailable)|sweep|keys
-    |config|fcgi)\b/x;
+my $serving = qr/^(?:service|db\.(?:migrated|connected|unavailable)|sweep|keys |config|fcgi)\b/x;
 is_deeply [ grep { !defined $_->{requestId} || !defined $_->{correlationId} }
     grep { $_->{event} !~ $serving } @lines ], [], 'both ids on every line';
 is_deeply [ grep {
@@ -187,8 +179,7 @@ is_deeply [ grep {
 # The line of an event that the request $what caused.
 sub line {
     my ($what, $event) = @_;
-    my @found = grep { ($_->{requestId} // '') eq $of{$what}
-        && $_->{event} eq $event } @lines;
+    my @found = grep { ($_->{requestId} // '') eq $of{$what} && $_->{event} eq $event } @lines;
     is scalar @found, 1, "$what: one line $event";
     return $found[0] // {};
 }
@@ -262,8 +253,7 @@ cmp_ok $texts, '>=', 5, 'logs of both halves and the database';
 
 SKIP: {
     skip 'needs root', 2 if $> != 0;
-    skip 'valgrind has an environment of its own', 2
-        if Platform::Test::Env::valgrind();
+    skip 'valgrind has an environment of its own', 2 if Platform::Test::Env::valgrind();
     clean("its $_", '/proc/' . $identity->pid . "/$_") for qw(environ cmdline);
 }
 

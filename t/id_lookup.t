@@ -89,13 +89,11 @@ my ($all, $count) = pages(account => 100, @accounts);
 is $count, 11, 'eleven pages of a hundred';
 is scalar @$all, $ACCOUNTS + @odd, 'have every account';
 my @names = @{ column(account => $all) };
-is_deeply \@names, [ sort { bytes($a) cmp bytes($b) } @names ],
-    'in the order of their bytes';
+is_deeply \@names, [ sort { bytes($a) cmp bytes($b) } @names ], 'in the order of their bytes';
 my %seen = map { ($_ => 1) } @names;
 is scalar keys %seen, scalar @names, 'each once';
 is scalar(grep { $seen{$_} } @odd), scalar @odd, 'whatever the name';
-is scalar @{ (pages(account => 3, @accounts, qw(--name user000)))[0] }, 9,
-    'in pages of three';
+is scalar @{ (pages(account => 3, @accounts, qw(--name user000)))[0] }, 9, 'in pages of three';
 is_deeply column(account => (pages(account => 5, @accounts, qw(--name user001)))[0]),
     [ map { sprintf 'user%04d@example.com', $_ } 10 .. 19 ],
     'that end with a full one';
@@ -104,8 +102,7 @@ is scalar @{ $c->done(@accounts) }, 100, 'a hundred, if not told';
 # A page ends where it ends, whatever comes and goes.
 
 my $page = $c->done(@accounts, qw(--limit 3 --name user001));
-$pg->sql("insert into accounts (account_name, credential_hash)
-        values ('user0009x', $hash);
+$pg->sql("insert into accounts (account_name, credential_hash) values ('user0009x', $hash);
     update accounts set account_name = 'was ' || account_name
         where account_name = 'user0012\@example.com'");
 is_deeply column(account => $c->done(@accounts, qw(--limit 2 --name user001
@@ -115,8 +112,7 @@ is_deeply column(account => $c->done(@accounts, qw(--limit 2 --name user001
 # It goes along the index, and reads no more than a page.
 
 $pg->sql('analyze accounts');
-like $pg->sql("explain select * from accounts
-    where account_name collate \"C\" ^\@ 'user05'
+like $pg->sql("explain select * from accounts where account_name collate \"C\" ^\@ 'user05'
     and account_name collate \"C\" > 'user05' order by account_name collate \"C\"
     limit 10"), qr/\ALimit.*\n *->  Index Scan using accounts_name/, 'by the index';
 
@@ -134,8 +130,7 @@ sub only {
 
 $c->done(qw(workspace deactivate Depot));
 $pg->sql("insert into branches (workspace_id, branch_name, status)
-    select workspace_id, 'B' || n % 25, case n % 3 when 0 then 'INACTIVE'
-        else 'ACTIVE' end
+    select workspace_id, 'B' || n % 25, case n % 3 when 0 then 'INACTIVE' else 'ACTIVE' end
     from workspaces, generate_series(1, 50) n");
 my $in_depot = "workspace_id = '$depot->{workspaceId}'";
 for my $group (
@@ -163,8 +158,7 @@ for my $group (
     only([ $_->[1], $_->[0] ], "$table where $_->[2]", $name, 'list') for @filters;
 }
 is scalar @{ $c->done(@accounts, qw(--type OPERATOR --status DISABLED --limit
-    100000 --workspace), $shop->{workspaceId}) },
-    count("accounts join members using (account_id)
+    100000 --workspace), $shop->{workspaceId}) }, count("accounts join members using (account_id)
         where account_type = 'OPERATOR' and accounts.status = 'DISABLED'
         and workspace_id = '$shop->{workspaceId}'"), 'several filters at once';
 is_deeply $c->done(qw(workspace list --tenant None)), [], 'of no tenant: none';
@@ -182,16 +176,13 @@ refuses(@accounts, [
 
 my ($user) = @{ $c->done(@accounts, qw(--limit 1 --name user0001)) };
 $pg->sql("insert into branch_grants (member_id, branch_id, workspace_id)
-    select member_id, branch_id, workspace_id from branches
-    join members using (workspace_id)
+    select member_id, branch_id, workspace_id from branches join members using (workspace_id)
     where account_id = '$user->{accountId}' and $in_depot limit 5;
     insert into members (account_id, workspace_id)
     select '$user->{accountId}', '$shop->{workspaceId}' on conflict do nothing");
 for my $list (
-    [ workspace => 1, 3, qw(createdAt status tenantId tenantName workspaceId
-        workspaceName) ],
-    [ branch => 40, 150, qw(branchId branchName createdAt status workspaceId
-        workspaceName) ],
+    [ workspace => 1, 3, qw(createdAt status tenantId tenantName workspaceId workspaceName) ],
+    [ branch => 40, 150, qw(branchId branchName createdAt status workspaceId workspaceName) ],
     [ member => 40, count('members'), qw(account accountId branches createdAt memberId
         status workspaceId workspaceName) ],
     )
@@ -229,8 +220,7 @@ is scalar @{ $c->done(qw(member list --status INACTIVE --account
 # For people: a head and columns that no name breaks.
 
 my ($status, $out, $err) = $c->run(@accounts, qw(--limit 1000 --name b));
-like $out, qr/\Aid {34}  type      status    created {15}account\n/,
-    'account list: its columns';
+like $out, qr/\Aid {34}  type      status    created {15}account\n/, 'account list: its columns';
 utf8::decode($out);
 my @lines = split /\n/, $out;
 is scalar @lines, 4, 'a line each';
@@ -242,8 +232,7 @@ is_deeply column(account => $c->done(@accounts, qw(--name b))),
 is $err, '', 'all are shown';
 ($status, $out, $err) = $c->run(@accounts, qw(--limit 3));
 is scalar(split /\n/, $out), 4, 'as many as asked for';
-like $err, qr/\Aidentity-fcgi: there may be more: [^\n]*\n\z/,
-    'says that there may be more';
+like $err, qr/\Aidentity-fcgi: there may be more: [^\n]*\n\z/, 'says that there may be more';
 ($status, $out) = $c->run(@accounts, qw(--limit 3 --json));
 is scalar(() = $out =~ /^\{"accountId":"[^\n]+\}$/mg), 3, 'an object a line';
 for my $list ([ workspace => qw(id status created tenant workspace) ],
@@ -252,14 +241,12 @@ for my $list ([ workspace => qw(id status created tenant workspace) ],
 {
     my ($group, @head) = @$list;
     (undef, $out) = $c->run($group, 'list');
-    is_deeply [ split / {2,}/, $out =~ s/\n.*//sr ], \@head,
-        "$group list: its columns";
+    is_deeply [ split / {2,}/, $out =~ s/\n.*//sr ], \@head, "$group list: its columns";
 }
 
 # No list waits for somebody who changes an account or a workspace.
 
-my $held = $pg->begin('select 1 from accounts for update; select 1 from
-    workspaces for update');
+my $held = $pg->begin('select 1 from accounts for update; select 1 from workspaces for update');
 is $c->done(qw(member list --account user0001@example.com --workspace Depot)
     )->[0]{branches}, 5, 'while all is locked';
 $pg->end($held, 'rollback');
@@ -271,8 +258,7 @@ $c->secret(my $secret = 'corr3ct horse');
 my $ann = $c->done({ stdin => $secret }, qw(account add ann@example.com));
 my $front = $c->done(qw(branch add Front --workspace), $shop->{workspaceId});
 for my $case (
-    [ account => 'ann@example.com', ' Ann@Example.ORG ', 'ann@example.org',
-        $ann->{accountId} ],
+    [ account => 'ann@example.com', ' Ann@Example.ORG ', 'ann@example.org', $ann->{accountId} ],
     [ workspace => 'Depot', "Lager '; --", "Lager '; --", $depot->{workspaceId} ],
     [ branch => 'Front', 'Back', 'Back', $front->{branchId} ],
     )
@@ -283,8 +269,7 @@ for my $case (
         'changed' } ], [ $name, $id, $true ], "$group rename";
     is_deeply $c->events, ["$group.renamed"], 'audited';
     unlike(JSON::PP->new->encode($c->{audit}), qr/ann/, 'not by name');
-    ok !$c->done($group, 'rename', $id, '--to', $name)->{changed},
-        'the same again: unchanged';
+    ok !$c->done($group, 'rename', $id, '--to', $name)->{changed}, 'the same again: unchanged';
     is_deeply $c->events, [], 'and not audited';
 }
 is $c->done(qw(workspace rename --to Depot), $twin->{workspaceId}
@@ -299,8 +284,7 @@ refuses(qw(account rename ann@example.org), [
 $c->refused(1, qr/no account called "ann\@example.com"/,
     qw(account rename ann@example.com --to x));
 refuses(qw(workspace rename --to), [
-    [ 1, qr/workspace of this name exists already in "Acme"/, 'Shop',
-        $depot->{workspaceId} ],
+    [ 1, qr/workspace of this name exists already in "Acme"/, 'Shop', $depot->{workspaceId} ],
     [ 1, qr/1 to 200 bytes/, 'x' x 201, 'Depot' ],
     [ 1, qr/1 to 200 bytes without control/, "a\nb", 'Depot' ],
 ]);
@@ -319,7 +303,6 @@ my @kids = map { $c->start(qw(branch rename --to Only),
         '$twin->{workspaceId}' order by 1 limit 1 offset $_")) } 0 .. 3;
 push @kids, $c->start(qw(branch add Only --workspace), $twin->{workspaceId});
 $_->wait_end(60 * $t->scale) for @kids;
-is_deeply [ sort map { $_->status >> 8 } @kids ], [ 0, 1, 1, 1, 1 ],
-    'one of five at once';
+is_deeply [ sort map { $_->status >> 8 } @kids ], [ 0, 1, 1, 1, 1 ], 'one of five at once';
 
 $t->done;

@@ -32,8 +32,7 @@ sub places {
     open my $maps, '<', '/proc/' . $identity->pid . '/maps' or die "maps: $!";
     open my $mem, '<:raw', '/proc/' . $identity->pid . '/mem' or die "mem: $!";
     while (my $line = <$maps>) {
-        my ($from, $to, $what) = $line =~ /^(\w+)-(\w+) rw\S+ \S+ \S+ \S+\s*(.*)/
-            or next;
+        my ($from, $to, $what) = $line =~ /^(\w+)-(\w+) rw\S+ \S+ \S+ \S+\s*(.*)/ or next;
         my ($pos, $end) = map { hex } $from, $to;
         sysseek $mem, $pos, 0 or next;
         my $n = sysread $mem, my $bytes, $end - $pos;
@@ -53,8 +52,7 @@ sub gone {
 
     for my $name (sort keys %needles) {
         my @found;
-        eventually(sub { @found = places($needles{$name}); return !@found },
-            $patience);
+        eventually(sub { @found = places($needles{$name}); return !@found }, $patience);
         $patience = 0 if @found;
         is join("\n", @found), '', $name;
     }
@@ -65,8 +63,7 @@ ok scalar(places($COOKIE)), 'what is meant to stay there is found';
 
 my $credential = $Platform::Test::Client::CREDENTIAL;
 my $login = logged_in('several');
-gone('a credential' => $credential,
-    'a refresh token that was issued' => $login->{refreshToken},
+gone('a credential' => $credential, 'a refresh token that was issued' => $login->{refreshToken},
     'an account token that was issued' => $login->{accountAccessToken});
 
 # With hashes of other forms, each of which other code computes.
@@ -104,15 +101,13 @@ gone('a token in Authorization' => $res->{accountAccessToken},
 my $late = 'late' . 'x' x 400 . 'later';
 refresh($late);
 call(nowhere => { a => $late }, token => $late);
-call(login => { account => 'one@demo.test', credential => $late,
-    more => 'x' x 17000 });
+call(login => { account => 'one@demo.test', credential => $late, more => 'x' x 17000 });
 gone('what was refused' => $late);
 is logout($res)->status, 200, 'logout';
 gone('a token that logged out' => $res->{refreshToken});
 
 SKIP: {
-    skip 'this kernel has no vm.memfd_noexec', 4
-        if !-e '/proc/sys/vm/memfd_noexec';
+    skip 'this kernel has no vm.memfd_noexec', 4 if !-e '/proc/sys/vm/memfd_noexec';
     skip 'no namespaces of processes here', 4
         if system('unshare --pid --fork --mount-proc true 2>/dev/null') != 0;
     my $socket = $t->dir . '/strict.sock';

@@ -7,6 +7,7 @@ use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
+use Platform::Test::Http;
 use Test::More;
 
 my $t = Platform::Test->new;
@@ -20,16 +21,14 @@ my $secret = $c->secret('f1rst cr3dential');
 
 $c->done('migrate');
 my $shop = $c->done(qw(workspace add Shop --new-tenant Acme));
-my %branch = map { ($_ => $c->done(qw(branch add), $_, qw(--workspace Shop)))
-    } qw(Main Side);
+my %branch = map { ($_ => $c->done(qw(branch add), $_, qw(--workspace Shop))) } qw(Main Side);
 my ($ann, $bob) = map {"$_\@example.com"} qw(ann bob);
 my %account;
 for my $name ($ann, $bob) {
     $account{$name} = $c->done({ stdin => $secret }, qw(account add), $name);
     $account{$name}{memberId} = $c->done(qw(member add --workspace Shop --account),
         $name)->{memberId};
-    $c->done(qw(member grant --branch Main --branch Side --role B --role A --account),
-        $name);
+    $c->done(qw(member grant --branch Main --branch Side --role B --role A --account), $name);
 }
 my $id = $account{$ann}{accountId};
 my $identity = $t->identity_face(%env);
@@ -59,8 +58,7 @@ my $sessions = { map { ($_->{sessionId} => [ @$_{qw(status address loginAgent ag
     } @{ delete $got{sessions} } };
 my $failed = [ map {"$_->{address} $_->{failures}"} @{ delete $got{failedLogins} } ];
 is_deeply \%got, { account => $ann, accountId => $id, type => 'CUSTOMER',
-    status => 'ACTIVE', deletedAt => undef, sessionsValidAfter => undef },
-    'about the account';
+    status => 'ACTIVE', deletedAt => undef, sessionsValidAfter => undef }, 'about the account';
 is_deeply $memberships, ["$account{$ann}{memberId} ACTIVE Shop 2"], 'its memberships';
 is_deeply $grants, [ sort map { "$_->{branchId} $_->{branchName} $shop->{workspaceId}"
     . ' A B' } values %branch ], 'its grants';
@@ -70,8 +68,7 @@ is_deeply $sessions, {
     }, 'its sessions, ended ones too';
 is_deeply $failed, ['127.0.0.1 1'], 'its failed logins';
 my $text = JSON::PP->new->encode($show);
-unlike $text, qr/argon2|\$v=|bob|$account{$bob}{accountId}/i,
-    'and no hash, nor anybody else';
+unlike $text, qr/argon2|\$v=|bob|$account{$bob}{accountId}/i, 'and no hash, nor anybody else';
 my @lists = qw(failedLogins memberships grants sessions);
 my ($status, $out, $err) = $c->run(qw(account show), $ann);
 is $err, '', 'for people: nothing but the result';
@@ -82,16 +79,14 @@ $c->done(qw(account add robot --no-login --type SYSTEM));
 ($status, $out) = $c->run(qw(account show robot));
 like $out, qr/^\Q$_\E: none$/m, "no $_" for @lists;
 is_deeply $c->done(qw(account show robot))->{sessions}, [], 'an empty list';
-$c->refused(1, qr/no account called "nobody"/, qw(account), $_, 'nobody')
-    for qw(show delete);
+$c->refused(1, qr/no account called "nobody"/, qw(account), $_, 'nobody') for qw(show delete);
 
 # Without the signing key what is counted cannot be told, and all else can.
 
 my %keyless = (env => { map { ("PLATFORM_JWT_$_" => undef) } qw(KEY_ID
     PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64 ADDITIONAL_PUBLIC_KEYS) });
 my %less = %{ $c->done(\%keyless, qw(account show), $ann) };
-is_deeply { %less, failedLogins => $show->{failedLogins} }, $show,
-    'without a key: all else';
+is_deeply { %less, failedLogins => $show->{failedLogins} }, $show, 'without a key: all else';
 ok !exists $less{failedLogins}, 'and no failed logins';
 
 # -- nothing is deleted that was not handed over
@@ -100,21 +95,18 @@ for my $out ('/dev/full', '&-') {
     my $p = $c->start({ redirect => ">$out" }, qw(account delete), $ann, '--json');
     $p->wait_end(60 * $t->scale);
     is $p->status >> 8, 1, "into $out: refused";
-    like $t->read_file("op$t->{runs}.log"), qr/; nothing was deleted$/m,
-        'and says so';
+    like $t->read_file("op$t->{runs}.log"), qr/; nothing was deleted$/m, 'and says so';
 }
 is_deeply $c->done(qw(account show), $ann), $show, 'and nothing was';
 is refresh($session{$bob})->status, 200, 'bob goes on';
 
 # -- handed over and deleted
 
-is_deeply $c->done(qw(account delete), $ann), $show,
-    'account delete hands over what was shown';
+is_deeply $c->done(qw(account delete), $ann), $show, 'account delete hands over what was shown';
 is_deeply [ map { [ @$_{qw(event accountId)} ] } @{ $c->{audit} } ],
     [ [ 'account.deleted', $id ] ], 'audited, by id';
 unlike(JSON::PP->new->encode($c->{audit}), qr/ann\@/, 'not by name');
-is login($_, credential => $secret)->status, 401, 'it cannot log in: ' . $_
-    for $ann, $id;
+is login($_, credential => $secret)->status, 401, 'it cannot log in: ' . $_ for $ann, $id;
 is_problem(refresh($used), 401, 'AUTH_SESSION_NOT_ACTIVE', 'its refresh token');
 is_problem(select_branch($session{$ann}, $branch{Main}{branchId}), 401,
     'AUTH_SESSION_NOT_ACTIVE', 'its account token');
@@ -147,8 +139,7 @@ $c->refused(1, qr/this account is deleted/, { stdin => $secret }, @$_)
         [ 'revoke-sessions', $id ]),
     [ qw(member add --workspace Shop --account), $id ],
     [ qw(token system --ttl 1m --account), $id ];
-for my $change ("status = 'ACTIVE'", "account_name = 'ann'",
-    'deleted_at = null')
+for my $change ("status = 'ACTIVE'", "account_name = 'ann'", 'deleted_at = null')
 {
     ok !eval { $pg->sql("update accounts set $change
         where account_id = '$id'"); 1 }, "the database refuses $change";
@@ -186,8 +177,7 @@ my $program = Platform::Test::Env::identity();
 my $run = $t->track(Platform::Test::Process->start(name => 'page',
     dir => $t->dir, log => $t->dir . '/page.log',
     env => $t->identity_env(%env), cmd => [ 'sh', '-ec',
-        'cd ' . $t->dir . "\nidentity() { $program \"\$@\"; }\n"
-        . $page ])->expect_end);
+        'cd ' . $t->dir . "\nidentity() { $program \"\$@\"; }\n" . $page ])->expect_end);
 $run->wait_end(60 * $t->scale);
 is $run->status, 0, 'docs/runbooks.md' or diag $t->read_file('page.log');
 my $written = JSON::PP->new->utf8->decode($t->read_file('ann.json'));
@@ -195,32 +185,27 @@ is $written->{accountId}, $new->{accountId}, 'what was held about ann is in the 
 is $pg->sql("select status from accounts
     where account_id = '$new->{accountId}'"), 'DELETED', 'and ann is gone';
 
-# -- somebody who logs in and refreshes meanwhile is out, too
+# -- somebody who refreshes meanwhile is out, too, and leaves nothing
 
 my $eve = 'eve@example.com';
 $c->done({ stdin => $secret }, qw(account add), $eve);
-my @racers = map {
-    my $n = $_;
-    Platform::Test::Process->start(
-        name => "race$n", dir => $t->dir, log => $t->dir . "/race$n.out",
-        code => sub {
-            $| = 1;
-            my $s = opened($eve, 'eve');
-            my $res;
-            $s = ($res = refresh($s, by('eve')))->json
-                until $res && $res->status != 200;
-            print $res->status, "\n";
-        });
-} 1 .. 3;
-ok eventually(sub { $pg->sql("select count(*) from auth_sessions
-    where used_agent = 'eve'") == 3 }), 'three refresh';
-$id = $c->done(qw(account delete), $eve)->{accountId};
-for my $n (0 .. 2) {
-    $racers[$n]->wait_end(60 * $t->scale);
-    is $t->read_file('race' . ($n + 1) . '.out'), "401\n", 'a client is out';
-}
-is $pg->sql("select count(*) from auth_sessions where account_id = '$id'
-    and (status = 'ACTIVE' or num_nonnulls(used_agent, login_agent, used_address) > 0)"),
-    0, 'no session is left, and no agent';
+my $s = opened($eve, 'eve');
+my $held = $pg->begin("select 1 from auth_sessions
+    where session_id = '" . session_of($s) . "' for update");
+my $waits = Platform::Test::Http->new(port => $t->port('identity'));
+$waits->send(http_request_bytes(POST => '/api/auth/refresh', by('eve'),
+    json => { refreshToken => $s->{refreshToken} }));
+ok $pg->waiting(1), 'a refresh waits for its row';
+my $p = $c->start(qw(account delete --json), $eve);
+ok $pg->waiting(2), 'and so does the deletion';
+$pg->end($held, 'rollback');
+like $waits->read_response->status, qr/\A(?:200|401)\z/, 'it is answered';
+$p->wait_end(60 * $t->scale);
+is $p->status, 0, 'and eve deleted';
+is refresh($s)->status, 401, 'the client is out';
+is $pg->sql("select count(*) from auth_sessions where used_agent = 'eve'
+    or login_agent = 'eve' or session_id = '@{[ session_of($s) ]}'
+        and (status = 'ACTIVE' or num_nonnulls(used_address, login_address) > 0)"), 0,
+    'no session is left, and no agent';
 
 $t->done;

@@ -64,8 +64,7 @@ my $port = $t->port('prometheus');
 $t->track(Platform::Test::Process->start(
     name => 'prometheus', dir => $dir, log => "$dir/prometheus.out",
     cmd => [ $prometheus, "--config.file=$dir/prometheus/prometheus.yml",
-        "--storage.tsdb.path=$dir/prometheus/data",
-        "--web.listen-address=127.0.0.1:$port" ]));
+        "--storage.tsdb.path=$dir/prometheus/data", "--web.listen-address=127.0.0.1:$port" ]));
 
 sub query {
     my ($expr) = @_;
@@ -77,8 +76,7 @@ sub query {
 sub number { return (query($_[0])->[0] // {})->{value}[1] // 'none' }
 
 my $keys = 'identity_requests_total{endpoint="/.well-known/jwks.json"}';
-my @counted = ("sum($keys)",
-    'sum(platform_gateway_requests_total{route="identity-keys"})');
+my @counted = ("sum($keys)", 'sum(platform_gateway_requests_total{route="identity-keys"})');
 ok eventually(sub { number('count(up == 1)') eq '4'
     && !grep { number($_) eq 'none' } @counted }),
     'Prometheus scrapes the gateway and the three';

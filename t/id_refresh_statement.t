@@ -20,12 +20,10 @@ my $pg = $t->postgres(settings => {
 });
 my $identity = $t->identity_face(PLATFORM_AUTH_MAX_FAILURES => 0);
 my $port = client_of($t);
-my $several = "(select account_id from accounts
-    where account_name = 'several\@demo.test')";
+my $several = "(select account_id from accounts where account_name = 'several\@demo.test')";
 my @branches = map { branch($_) } 31, 32, 33;
 my ($workspace, $member) = split /\|/, $pg->sql("select workspace_id, member_id
-    from selectable_branches where branch_id = '$branches[0]'
-    and account_id = $several");
+    from selectable_branches where branch_id = '$branches[0]' and account_id = $several");
 
 # The service's statements about sessions since the last call.
 my $read = 0;
@@ -88,8 +86,7 @@ sub is_rotated {
     return;
 }
 
-my $revoke = "update auth_sessions set status = 'REVOKED', revoked_at = now()
-    where SESSION";
+my $revoke = "update auth_sessions set status = 'REVOKED', revoked_at = now() where SESSION";
 my $once = qr/\Asession_refresh\z/;
 my $twice = qr/\Asession_refresh session_rotate session_read session_rotate\z/;
 my $again = qr/\Asession_refresh session_rotate(?: session_read)+\z/;
@@ -99,12 +96,10 @@ my @changes = (
     (map { my $in = $_; my $now = $in // '';
         [ 'locked', $in, '', 'commit', $once, $now ],
         [ 'rolled back', $in, "update auth_sessions set jti = gen_random_uuid(),
-            status = 'REVOKED', revoked_at = now() where SESSION", 'rollback', $once,
-            $now ],
+            status = 'REVOKED', revoked_at = now() where SESSION", 'rollback', $once, $now ],
         [ 'selected', $in, selects($branches[1]), 'commit', $twice, $branches[1] ]
         } undef, $branches[0]),
-    [ 'selected again', $branches[0], selects($branches[0]), 'commit', $once,
-        $branches[0] ],
+    [ 'selected again', $branches[0], selects($branches[0]), 'commit', $once, $branches[0] ],
     [ 'logged out', $branches[0], $revoke, 'commit', $again,
         'AUTH_SESSION_NOT_ACTIVE', qr/REVOKED/ ],
     [ 'logged out and disabled', $branches[0], "$revoke; update accounts
@@ -131,15 +126,13 @@ for my $policy (qw(reject revoke)) {
         is_problem($res, 401, $then, $name);
         like row($token, qw(jti status)), $row, "$name: the row";
         is $pg->sql("select count(*) from rotated_tokens
-            where session_id = '" . session_of($token) . "'"), 0,
-            "$name: nothing is remembered";
+            where session_id = '" . session_of($token) . "'"), 0, "$name: nothing is remembered";
         $pg->sql("update accounts set status = 'ACTIVE' where account_id = $several");
     }
     for my $in (undef, $branches[0]) {
         my $name = "$policy, three at once" . ($in ? ' in a branch' : '');
         my $token = session_in($in);
-        my @answers = sort { $a->status <=> $b->status }
-            during($token, '', count => 3);
+        my @answers = sort { $a->status <=> $b->status } during($token, '', count => 3);
         is_deeply [ map { $_->code } @answers ], [ 'AUTH_REFRESH_SUCCESS',
             ('AUTH_REFRESH_TOKEN_STALE') x 2 ], "$name: one succeeds";
         is $pg->sql("select count(*) filter (where jti = '" . claims($token)->{jti}
@@ -154,21 +147,17 @@ for my $policy (qw(reject revoke)) {
 
 sub counts {
     my $scrape = metrics_scrape($port, '/actuator/prometheus');
-    return [ map { $scrape->{"identity_refresh_${_}_total"} }
-        qw(rotations retries stale) ];
+    return [ map { $scrape->{"identity_refresh_${_}_total"} } qw(rotations retries stale) ];
 }
 
 for my $policy (qw(reject revoke)) {
-    restart($identity, AUTH_REFRESH_REUSE => $policy,
-        AUTH_REFRESH_RETRY_WINDOW => '60s');
+    restart($identity, AUTH_REFRESH_REUSE => $policy, AUTH_REFRESH_RETRY_WINDOW => '60s');
     my $name = "$policy, a retry";
     my $token = session_in(undef);
     alter($token, "expires_at = expires_at - interval '1 hour'");
     my $then = counts();
-    my %tokens = map { $_->json->{refreshToken} // $_->body => 1 }
-        during($token, '', count => 5);
-    is scalar keys %tokens, 1, "$name, five at once: the same bytes"
-        or diag explain \%tokens;
+    my %tokens = map { $_->json->{refreshToken} // $_->body => 1 } during($token, '', count => 5);
+    is scalar keys %tokens, 1, "$name, five at once: the same bytes" or diag explain \%tokens;
     is claims((keys %tokens)[0])->{jti}, row($token, 'jti'),
         "$name, five at once: which are the row's";
     is_deeply counts(), [ $then->[0] + 1, $then->[1] + 4, $then->[2] ],
@@ -242,8 +231,7 @@ $pg->sql('create schema shifted; create table shifted.shift (by interval);
     insert into shifted.shift values (interval \'0\');
     grant usage on schema shifted to platform;
     grant select on shifted.shift to platform;
-    create function shifted.clock_timestamp() returns timestamptz
-        language sql volatile
+    create function shifted.clock_timestamp() returns timestamptz language sql volatile
         as $$select pg_catalog.clock_timestamp() + by from shifted.shift$$;
     alter role platform set search_path = shifted, pg_catalog, public',
     user => 'postgres');
@@ -253,10 +241,8 @@ $token = $s->{refreshToken};
 for my $by ('1 minute', '3 hours') {
     $token = next_of(refresh($token));    # before it is set
     for my $what (qw(refresh selection)) {
-        $pg->sql("update shifted.shift set by = by + interval '$by'",
-            user => 'postgres');
-        my $res = $what eq 'refresh' ? refresh($token)
-            : select_branch($s, $branches[0]);
+        $pg->sql("update shifted.shift set by = by + interval '$by'", user => 'postgres');
+        my $res = $what eq 'refresh' ? refresh($token) : select_branch($s, $branches[0]);
         is $res->status, 200, "$by ahead: a $what";
         $token = $res->json->{refreshToken} // $token;
     }
@@ -281,8 +267,7 @@ my $waiting = "select count(*) from pg_stat_activity
     where usename = 'platform' and state = 'active'";
 cmp_ok $pg->sql($waiting, user => 'postgres'), '>=', 1, 'its write waits';
 ok $pg->end($transaction, 'commit'), 'the transaction ends';
-ok eventually(sub { !$pg->sql($waiting, user => 'postgres') }),
-    'its write comes through';
+ok eventually(sub { !$pg->sql($waiting, user => 'postgres') }), 'its write comes through';
 is row($token, qw(jti status)), "$jti|ACTIVE", 'and does nothing';
 is $pg->sql("select count(*) from rotated_tokens where session_id = '"
     . session_of($token) . "'"), 0, 'nor remembers anything';

@@ -29,8 +29,7 @@ my $PATH = '/internal/revocations';
 my $uuid = qr/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/;
 
 sub account_id {
-    return $pg->sql("select account_id from accounts
-        where account_name = '$_[0]\@demo.test'");
+    return $pg->sql("select account_id from accounts where account_name = '$_[0]\@demo.test'");
 }
 
 # All pages from a cursor on: the entries, and the last cursor.
@@ -102,13 +101,11 @@ my $res = http_get($port, "$PATH?after=$cursor");
 is $res->header('Content-Type'), 'application/json', 'the type';
 is $res->header('Cache-Control'), 'no-store', 'not to be stored';
 my $page = $res->json;
-is_deeply [ sort keys %$page ], [ sort qw(cursor issuer more now revocations) ],
-    'the members';
+is_deeply [ sort keys %$page ], [ sort qw(cursor issuer more now revocations) ], 'the members';
 is $page->{issuer}, claims($one->{accessToken})->{iss}, 'whose it is';
 like $res->body, qr/"issuer".*"revocations"/, 'said before the list';
 my ($entry) = @{ $page->{revocations} };
-is_deeply [ sort keys %$entry ], [ sort qw(id revoked_at dies_at) ],
-    'of a session';
+is_deeply [ sort keys %$entry ], [ sort qw(id revoked_at dies_at) ], 'of a session';
 is $entry->{id}, session_of($one), 'its id';
 cmp_ok $entry->{revoked_at}, '>=', $before - 0.001, 'when it ended';
 cmp_ok $entry->{revoked_at}, '<=', $page->{now}, 'by the same clock as now';
@@ -282,8 +279,7 @@ for my $round (1, 2) {
 sub system_token {
     my ($account) = @_;
 
-    my $claims = claims($c->done(qw(token system --ttl 5m --account), $account)
-        ->{token});
+    my $claims = claims($c->done(qw(token system --ttl 5m --account), $account)->{token});
     cmp_ok $claims->{exp}, '>', time + 200, 'a system token: it lives';
     return $claims->{iat};
 }
@@ -291,8 +287,7 @@ for my $case ([ robot => 'the clocks agree' ],
     [ late => 'the database is an hour behind' ])
 {
     my ($account, $name) = @$case;
-    my $id = $c->done(qw(account add --type SYSTEM --no-login), $account)
-        ->{accountId};
+    my $id = $c->done(qw(account add --type SYSTEM --no-login), $account)->{accountId};
     $pg->sql(join "\n", 'create schema skewed;', (map {"create function skewed.$_()
             returns timestamptz language sql volatile
             as \$\$ select pg_catalog.$_() - interval '1 hour' \$\$;"}
@@ -310,13 +305,11 @@ for my $case ([ robot => 'the clocks agree' ],
 }
 my $robot = $c->done(qw(account show robot))->{accountId};
 $c->done(qw(account revoke-sessions robot));
-is_told(["subject $robot"],
-    'a lockout is told where the clock was set back since the last one');
+is_told(["subject $robot"], 'a lockout is told where the clock was set back since the last one');
 $pg->sql('alter role platform reset search_path; drop schema skewed cascade');
 
 # As the migration has it of accounts that were locked out ahead of the clock.
-$pg->sql("select revoke_tokens('$id', now() + interval '1 hour')",
-    user => 'postgres');
+$pg->sql("select revoke_tokens('$id', now() + interval '1 hour')", user => 'postgres');
 cmp_ok entry_of($id)->{issued_before}, '<=', time + 1,
     'no token is refused that is not issued yet';
 
@@ -457,12 +450,10 @@ $pg->sql("delete from session_revocations where xid = '900000000'");
 sub refused {
     my ($query, $name) = @_;
 
-    return is_problem(http_get($port, "$PATH?$query"), 400, 'REQUEST_INVALID',
-        $name // $query);
+    return is_problem(http_get($port, "$PATH?$query"), 400, 'REQUEST_INVALID', $name // $query);
 }
 
-my ($mark, $next) = $cursor =~ /\A($uuid)\.([0-9]+)\.\z/
-    or die "the cursor: $cursor\n";
+my ($mark, $next) = $cursor =~ /\A($uuid)\.([0-9]+)\.\z/ or die "the cursor: $cursor\n";
 is http_get($port, "$PATH?after=$mark.$next.")->status, 200, 'control';
 refused($_) for 'before=x', "x=1&after=$cursor", map {"after=$_"} 'x', $mark,
     "$mark.", "$mark.$next", "$mark.$next.1_", "$mark.$next..5", "$mark.$next..5.x",
@@ -470,8 +461,7 @@ refused($_) for 'before=x', "x=1&after=$cursor", map {"after=$_"} 'x', $mark,
     "$cursor.1.1.1", "$mark.$next." . join('_', (1) x 300), "$cursor%00", "$cursor&x=1";
 refused('after=' . uuid() . ".$next.", "another database's");
 refused("after=$mark." . ($next + 1000) . '.', 'one of the future');
-is_problem(http_post($port, $PATH, body => ''), 405, 'METHOD_NOT_ALLOWED',
-    'it is only read');
+is_problem(http_post($port, $PATH, body => ''), 405, 'METHOD_NOT_ALLOWED', 'it is only read');
 
 # -- a sweep
 
@@ -506,8 +496,7 @@ is_told([ 'subject ' . account_id('none') ], 'one entry');
 my @late = open_session('none', 2);
 $pg->sql("update accounts set sessions_valid_after = clock_timestamp()
         where account_name = 'none\@demo.test';
-    update auth_sessions set used_at = clock_timestamp()
-        where session_id = '$late[0]'");
+    update auth_sessions set used_at = clock_timestamp() where session_id = '$late[0]'");
 news();
 $pg->sql(ends(@late));
 is_told([ $late[0] ], 'refreshed after the lockout');
@@ -515,8 +504,7 @@ is_told([ $late[0] ], 'refreshed after the lockout');
 # -- the cost of a poll
 
 $pg->sql("insert into session_revocations (session_id, dies_at)
-    select gen_random_uuid(), now() + interval '1 day'
-    from generate_series(1, 20000)");
+    select gen_random_uuid(), now() + interval '1 day' from generate_series(1, 20000)");
 $pg->sql('analyze session_revocations');
 my $held = $pg->begin("insert into accounts (account_name, credential_hash)
     values ('slow', '\$argon2id\$x')");
@@ -555,13 +543,11 @@ refused("after=$cursor", 'a cursor from before the crash');
 $pg->sql(ends($id));
 is_deeply news(), [$id], 'and one of after is good';
 $pg->stop('INT');
-is_problem(http_get($port, "$PATH?after=$cursor"), 503,
-    'DATABASE_UNAVAILABLE', 'no database');
+is_problem(http_get($port, "$PATH?after=$cursor"), 503, 'DATABASE_UNAVAILABLE', 'no database');
 $pg->start;
 ok eventually(sub { http_get($port, $PATH)->status == 200 }), 'it is back';
 refused("after=$cursor", 'a cursor from before the restart');
 (undef, @whole) = feed();
-is scalar(grep { ($_->{id} // '') eq $id } @whole), 1,
-    'what ended before is told';
+is scalar(grep { ($_->{id} // '') eq $id } @whole), 1, 'what ended before is told';
 
 $t->done;

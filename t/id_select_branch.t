@@ -60,8 +60,7 @@ my $two = logged_in('two-workspaces');
 is select_branch($two, branch(41))->status, 200, 'the first workspace';
 is_problem(select_branch($two, branch(51)), 403, 'AUTH_BRANCH_NOT_SELECTABLE',
     'then not the second');
-is select_branch(logged_in('two-workspaces'), branch(51))->status, 200,
-    'a new session may';
+is select_branch(logged_in('two-workspaces'), branch(51))->status, 200, 'a new session may';
 for my $case ([ commit => 403, branch(41) ], [ rollback => 200, branch(51) ]) {
     my ($how, $status, $left) = @$case;
     my $s = logged_in('two-workspaces');
@@ -114,15 +113,13 @@ is call('select-branch', { branchId => $north },
     headers => [ Authorization => "bearer $account" ])->status, 200,
     'the scheme in small letters';
 is_problem(call('select-branch', $_, token => $account), 400, 'REQUEST_INVALID',
-    'no string') for {}, { branchId => undef }, { branchId => 7 },
-    { branchId => [$north] };
+    'no string') for {}, { branchId => undef }, { branchId => 7 }, { branchId => [$north] };
 
 # -- what is taken away and given back, and what is left to choose from
 
 my $all = [ $east, $north, $west ];
 my $of_north = "where branch_id = '$north'";
-my $workspace = "where workspace_id = (select workspace_id from branches
-    $of_north)";
+my $workspace = "where workspace_id = (select workspace_id from branches $of_north)";
 my $member = "$workspace and account_id = '$own->{account_id}'";
 my @ways = (
     [ 'the branch', [ $east, $west ],
@@ -130,8 +127,7 @@ my @ways = (
     [ 'the grant', [ $east, $west ], "delete from branch_grants $of_north",
         "insert into branch_grants (member_id, branch_id, workspace_id)
          select member_id, '$north', workspace_id from members $member" ],
-    [ 'the member', [],
-        map {"update members set status = '$_' $member"} qw(INACTIVE ACTIVE) ],
+    [ 'the member', [], map {"update members set status = '$_' $member"} qw(INACTIVE ACTIVE) ],
     [ 'the workspace', [],
         map {"update workspaces set status = '$_' $workspace"} qw(INACTIVE ACTIVE) ],
 );
@@ -184,8 +180,7 @@ $pg->sql("insert into branches (branch_id, workspace_id, branch_name)
     insert into branches (branch_id, workspace_id, branch_name) values
         ('@{[ branch(903) ]}', '$other', '\xc3\x84rger'),
         ('@{[ branch(904) ]}', '$other', 'Zoo');
-    insert into members (account_id, workspace_id)
-        values ('$own->{account_id}', '$other');
+    insert into members (account_id, workspace_id) values ('$own->{account_id}', '$other');
     insert into branch_grants (member_id, branch_id, workspace_id)
     select m.member_id, b.branch_id, b.workspace_id
     from members m join branches b using (workspace_id)
@@ -204,8 +199,7 @@ is_problem(select_branch($answer, $others[0]), 403, 'AUTH_BRANCH_NOT_SELECTABLE'
     'one of the other workspace cannot');
 $pg->sql("update branches set status = 'INACTIVE' where branch_id = '$west'");
 $answer = refreshed($answer);
-is_deeply ids($answer), [ grep({ $_ ne $west } @own), @others ],
-    'its scope lost: all there are';
+is_deeply ids($answer), [ grep({ $_ ne $west } @own), @others ], 'its scope lost: all there are';
 is select_branch($answer, $others[0])->status, 200, 'in any workspace';
 
 # -- nothing to choose from, in a session without a scope; and no account
@@ -217,12 +211,10 @@ is_problem(select_branch($nothing, $_), 403, 'AUTH_BRANCH_NOT_SELECTABLE',
     for $north, '00000000-0000-0000-0000-000000000000';
 my ($one, $two_more) = map { logged_in('several') } 1, 2;
 for my $status (qw(DISABLED ACTIVE)) {
-    $pg->sql("update accounts set status = '$status'
-        where account_name = 'several\@demo.test'");
+    $pg->sql("update accounts set status = '$status' where account_name = 'several\@demo.test'");
     my $gone = $status eq 'DISABLED';
     is login('several')->status, $gone ? 401 : 200, "$status: login";
-    is select_branch($two_more, $north)->status, $gone ? 401 : 200,
-        "$status: select-branch";
+    is select_branch($two_more, $north)->status, $gone ? 401 : 200, "$status: select-branch";
     is_problem(refresh($one), 401, 'AUTH_SESSION_NOT_ACTIVE',
         "$status: a session that a refresh was refused is over");
 }

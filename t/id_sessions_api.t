@@ -1,5 +1,7 @@
 # One's own sessions: seen, ended one by one, all others, or all; those of nobody
-# else.
+# else.  And whose a session is: its row tells the address and the agent of the login
+# and of the last refresh, as the access log has them, bounded and valid UTF-8; a
+# switch stores neither.  (That a refresh is one HOT update: id_refresh_retry.t.)
 
 use strict;
 use warnings;
@@ -7,6 +9,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
+use Platform::Test::Commands;
 use POSIX qw(strftime);
 use Test::More;
 
@@ -14,6 +17,7 @@ my $t = Platform::Test->new;
 my $s = $t->full_stack(env => {
     PLATFORM_AUTH_MAX_FAILURES    => 0,
     PLATFORM_CORS_ALLOWED_ORIGINS => 'https://app.example.com',
+    PLATFORM_TRUSTED_PROXIES      => '127.0.0.2',
 });
 my ($gateway, $face, $pg) = ($s->gateway, $s->face, $s->postgres);
 client_of($t, $gateway);
@@ -71,8 +75,7 @@ my $res = ask($own[1], GET => 'sessions');
 is_deeply [ $res->status, $res->header('Cache-Control'), $res->code,
     $res->json->{more} ], [ 200, 'no-store', 'AUTH_SESSIONS_SUCCESS',
     JSON::PP::false() ], 'an account token: 200, not to be stored';
-is_deeply [ sort keys %{ $res->json } ], [ sort qw(code message sessions more) ],
-    'its members';
+is_deeply [ sort keys %{ $res->json } ], [ sort qw(code message sessions more) ], 'its members';
 my @list = @{ $res->json->{sessions} };
 is_deeply [ map {"$_->{sessionId} $_->{current}"} @list ], [ session_of($own[1]) . ' 1',
     map { session_of($_) . ' 0' } @own[ 2, 0 ] ], 'the own one first, then the newest';
@@ -111,14 +114,10 @@ is_deeply [ @$seen{qw(usedAt expiresAt agent)} ], [ split(/\|/, row($own[0],
 my $own = claims($own[1]{accountAccessToken});
 my $made = sub { jwt_token('account', $key, %$own, @_) };
 my $disabled = opened('none');
-$pg->sql("update accounts set status = 'DISABLED'
-    where account_name = 'none\@demo.test'");
+$pg->sql("update accounts set status = 'DISABLED' where account_name = 'none\@demo.test'");
 my %REQUIRED = (
-    'no token'        => undef,
-    'a refresh token' => $own[1]{refreshToken},
-    'a tampered one'  => jwt_tamper($own[1]{accountAccessToken}, 2, 0),
+    'no token'        => undef, 'a refresh token' => $own[1]{refreshToken},
     'an expired one'  => $made->(exp => time - 31),
-    'a foreign one'   => jwt_token('account', jwt_key('other'), %$own),
     'a system token'  => jwt_token('system', $key, map { $_ => $own->{$_} } qw(iss
         session_id account_id sub)),
 );
@@ -133,8 +132,7 @@ for my $call (@calls) {
     for my $name (sort keys %REQUIRED) {
         $res = ask(undef, @$call, token => $REQUIRED{$name}, port => $face);
         is_problem($res, 401, 'AUTH_ACCESS_TOKEN_REQUIRED', "@$call: $name");
-        like $res->header('WWW-Authenticate'), qr/\ABearer realm="platform"/,
-            'a challenge';
+        like $res->header('WWW-Authenticate'), qr/\ABearer realm="platform"/, 'a challenge';
     }
     is_problem(ask(undef, @$call, token => $NOT_ACTIVE{$_}, port => $face), 401,
         'AUTH_SESSION_NOT_ACTIVE', "@$call: $_") for sort keys %NOT_ACTIVE;
@@ -255,11 +253,99 @@ is_alive($_, 0, 'over') for @own;
 is_alive($_, 1, "another account's lives, and a new one")
     for $stranger, opened('several');
 
+# -- whose it is: at login, and at the last refresh
+
+my @login = ('127.0.0.1', 'Mozilla/5.0 (X11)');
+my $mine = opened('several', $login[1]);
+
+sub is_client {
+    my ($what, @want) = @_;
+
+    return is row($mine, map {"coalesce(${_}_address, '-'), coalesce(${_}_agent, '-')"}
+        qw(used login)), join('|', map { $_ // '-' } @want), $what;
+}
+
+# A refresh by a client: its agent, from => its address, for => whom it says that it
+# asks for.
+sub refreshed {
+    my ($agent, %o) = @_;
+
+    $mine->{refreshToken} = next_of(refresh($mine, from => $o{from}, headers => [
+        (defined $agent ? ('User-Agent' => $agent) : ()),
+        (defined $o{for} ? ('X-Forwarded-For' => $o{for}) : ()) ]));
+    return;
+}
+
+is_client('at login', undef, undef, @login);
+my $mine_in = "update branches set status = '%s' where branch_id = '" . branch(31) . "'";
+for my $case (
+    [ 'at a refresh', '127.0.0.3', 'app/2', sub { refreshed('app/2', from => '127.0.0.3') } ],
+    [ 'at another, without an agent', '127.0.0.3', undef, sub { refreshed(undef,
+        from => '127.0.0.3') } ],
+    [ 'a selection is no use', '127.0.0.3', undef, sub { is select_branch($mine,
+        branch(31))->status, 200, 'a selection' } ],
+    [ 'in a branch', '127.0.0.1', 'b', sub { refreshed('b') } ],
+    [ 'of two statements', '127.0.0.1', 'lost', sub {
+        $pg->sql(sprintf $mine_in, 'INACTIVE');
+        refreshed('lost') } ],
+    # Who the client is says nginx, and no header but of a proxy that it trusts.
+    [ 'a header of anybody', '127.0.0.1', 'x', sub { refreshed('x',
+        for => '203.0.113.7') } ],
+    [ 'one of a trusted proxy', '203.0.113.7', 'x', sub { refreshed('x',
+        for => '203.0.113.7', from => '127.0.0.2') } ],
+    [ 'IPv6', '2001:db8::ff', 'x', sub { refreshed('x', for => '2001:db8::ff',
+        from => '127.0.0.2') } ],
+    )
+{
+    my ($name, $address, $agent, $do) = @$case;
+    $do->();
+    is_client($name, $address, $agent, @login);
+}
+ok scalar(grep { ($_->{clientIp} // '') eq '203.0.113.7' } $s->identity->log_lines),
+    'as in the log';
+for my $case (
+    [ 'long' => 'a' x 4000, 'a' x 255 ],
+    [ 'as long as fits' => 'b' x 255, 'b' x 255 ],
+    [ 'cut between two characters' => 'c' x 254 . "\xc3\xa9", 'c' x 254 ],
+    [ 'that fit' => 'c' x 253 . "\xc3\xa9", 'c' x 253 . "\xc3\xa9" ],
+    [ 'not UTF-8' => "d\xff\xc3(\xed\xa0\x80", 'd??(???' =~ s/[?]/\xef\xbf\xbd/gr ],
+    [ 'emoji' => "\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80" ],
+    [ 'escapes' => "\e[2J\e]0;x\x07\t-", "\e[2J\e]0;x\x07\t-" ],
+    [ 'an attempt' => q(x', jti = '1'; --), q(x', jti = '1'; --) ],
+    )
+{
+    my ($name, $sent, $kept) = @$case;
+    refreshed($sent);
+    is_client("an agent: $name", '127.0.0.1', $kept, @login);
+    is row(opened('several', $sent), 'login_agent'), $kept, "at login: $name"
+        if $name =~ /^(?:long|not)/;
+}
+refreshed("two\tcolumns\e[31m");
+my (undef, $out) = Platform::Test::Commands->new(test => $t)->run(
+    qw(account sessions several@demo.test));
+like $out, qr/\Asession {31}status    created {15}last used {13}expires/,
+    'for people: the columns';
+unlike $out, qr/[\t\e]/, 'which no agent breaks';
+like $out, qr/ two\?columns\?\[31m$/m, 'it comes last';
+
+# No index has what a refresh writes; and the database refuses what is longer.
+is $pg->sql("select count(*) from pg_index i join pg_attribute a
+    on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
+    where indrelid = 'auth_sessions'::regclass and attname in ('jti', 'expires_at',
+        'used_at', 'used_address', 'used_agent', 'access_until')"), 0, 'no index';
+for my $column (qw(used_agent login_agent used_address login_address)) {
+    my $most = $column =~ /agent/ ? 255 : 63;
+    my $set = "begin; update auth_sessions set $column = repeat('x', %d)
+        where session_id = '" . session_of($mine) . "' returning true; rollback";
+    is $pg->sql(sprintf $set, $most), 't', "$column: $most bytes";
+    ok !eval { $pg->sql(sprintf $set, $most + 1); 1 }, 'and no more';
+}
+$pg->sql(sprintf $mine_in, 'ACTIVE');
+
 # -- a page elsewhere may ask, as the gateway is set up
 
 $res = http($gateway, OPTIONS => '/api/auth/sessions/x', headers => [
-    Origin => 'https://app.example.com',
-    'Access-Control-Request-Method'  => 'DELETE',
+    Origin => 'https://app.example.com', 'Access-Control-Request-Method'  => 'DELETE',
     'Access-Control-Request-Headers' => 'authorization' ]);
 is $res->status, 204, 'a preflight of DELETE';
 like $res->header('Access-Control-Allow-Methods'), qr/\bDELETE\b/, 'allows it';
@@ -269,7 +355,7 @@ like $res->header('Access-Control-Allow-Methods'), qr/\bDELETE\b/, 'allows it';
 my $metrics = http_get($face, '/actuator/prometheus')->body;
 like $metrics, qr/^identity_sessions_revoked_total\{reason="owner"\} [1-9]/m,
     'ended sessions are counted';
-like $metrics, qr/endpoint="\/api\/auth\/sessions\/\{id\}",status="200",code="AUTH_END_SESSION_SUCCESS"/,
+like $metrics, qr/endpoint="\/api\/auth\/sessions\/\{id\}",status="200",code="AUTH_END_S/,
     'requests too, without their ids';
 unlike $s->identity->log_text, qr/eyJ/, 'no token in the log';
 $t->allow(qr/db\.(?:error|connect|unavailable)|sweep\.failed/);
@@ -277,5 +363,20 @@ my $again = opened('several');
 $pg->stop('INT');
 is_problem(ask($again, @$_[ 0, 1 ], port => $face), 503,
     'DATABASE_UNAVAILABLE', "no database: @$_") for @calls;
+$pg->start;
+ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'back';
+
+# -- the switch: neither is stored, at login or refresh
+
+# The gateway asks for revocations meanwhile.
+$t->allow(qr/connect\(\) to unix:.* platform gateway revocations,/);
+restart($s->identity, AUTH_SESSION_CLIENT => 'off');
+refreshed('hidden');
+is_client('off: a refresh of one from before', undef, undef, @login);
+$mine = opened('several', 'hidden');
+refreshed('hidden');
+is_client('off: a login and a refresh', (undef) x 4);
+is $pg->sql("select count(*) from auth_sessions where concat(used_agent,
+    login_agent) like '%hidden%'"), 0, 'no trace';
 
 $t->done;

@@ -34,8 +34,7 @@ sub session {
     $pg->sql("insert into auth_sessions (session_id, account_id, jti, status,
             created_at, expires_at, revoked_at)
         select ('00000000-0000-4000-a000-' || lpad(to_hex(n), 12, '0'))::uuid,
-            account_id, gen_random_uuid(),
-            @{[ $revoked ? q('REVOKED') : q('ACTIVE') ]},
+            account_id, gen_random_uuid(), @{[ $revoked ? q('REVOKED') : q('ACTIVE') ]},
             now() + interval '$created', now() + interval '$expires',
             @{[ $revoked ? qq(now() + interval '$revoked') : 'null' ]}
         from accounts, generate_series($first, $serial) n
@@ -52,8 +51,7 @@ sub rotated {
 }
 
 sub left {
-    return [ split /\n/, $pg->sql('select session_id from auth_sessions
-        order by session_id') ];
+    return [ split /\n/, $pg->sql('select session_id from auth_sessions order by session_id') ];
 }
 
 sub count { return $pg->sql("select count(*) from $_[0]") }
@@ -63,21 +61,18 @@ sub swept { return $c->done('sweep', @_)->{sessions} }
 # -- what goes, and what stays
 
 my @stay = (
-    session('-1 hour', '1 hour'),
-    session('-80 days', '10 days'),
+    session('-1 hour', '1 hour'), session('-80 days', '10 days'),
     session('-9 days', '-6 days -23 hours'),
     session('-9 days', '20 days', '-6 days -23 hours'),
 );
 my @go = (
-    session('-9 days', '-7 days -1 hour'),
-    session('-9 days', '20 days', '-7 days -1 hour'),
+    session('-9 days', '-7 days -1 hour'), session('-9 days', '20 days', '-7 days -1 hour'),
     session('-90 days', '-60 days', '-80 days'),
 );
 rotated($stay[0], '-9 minutes');
 rotated($stay[0], '-11 minutes') for 1 .. 3;
 rotated($go[0], '-1 minute');
-$pg->sql("insert into login_attempts
-    select sha256(n::text::bytea), '192.0.2.1', 1,
+$pg->sql("insert into login_attempts select sha256(n::text::bytea), '192.0.2.1', 1,
         now() + n * interval '1 minute' + interval '30 seconds'
     from generate_series(-9, 10) n");
 is_deeply $c->done('sweep'), { sessions => 3, rotatedTokens => 3, attempts => 8,
@@ -137,8 +132,7 @@ for my $level ('read committed', 'repeatable read') {
     ok $sweep->wait_end(60 * $slack), "$level: it goes on";
     is $sweep->status, 0, "$level: and ends well";
 }
-$pg->sql('alter role platform reset default_transaction_isolation',
-    user => 'postgres');
+$pg->sql('alter role platform reset default_transaction_isolation', user => 'postgres');
 
 # -- many: small batches, each of some blocks
 
@@ -213,8 +207,7 @@ ok eventually(sub { grep { $_->{event} eq 'sweep.failed' }
     $identity->log_lines }), 'no database: it says so';
 $pg->start;
 session('-90 days', '-60 days', undef, 10);
-ok eventually(sub { count('auth_sessions') == 1003 }),
-    'and goes on when it is back';
+ok eventually(sub { count('auth_sessions') == 1003 }), 'and goes on when it is back';
 $pg->freeze('STOP');
 my $hangs = time;
 eventually(sub { time > $hangs + 1.2 * $slack });    # a sweep begins each second

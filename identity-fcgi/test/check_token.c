@@ -36,7 +36,7 @@ static bool issue(const pj_key_t *key, int kind, int64_t ttl_s)
     const struct token token = {.kind = kind,
                                 .session = &session,
                                 .scope = token_scope,
-                                .jti = kind == TOKEN_REFRESH ? JTI : NULL,
+                                .jti = kind == PJ_TOKEN_REFRESH ? JTI : NULL,
                                 .iat = NOW,
                                 .exp = NOW + ttl_s};
 
@@ -104,7 +104,7 @@ static pj_err_t verify_at(int64_t now_s, enum token_check check)
 }
 
 START_TEST (test_account_token) {
-    ck_assert(issue(keys->signing, TOKEN_ACCOUNT, 900));
+    ck_assert(issue(keys->signing, PJ_TOKEN_ACCOUNT, 900));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(claims.kind, PJ_TOKEN_ACCOUNT);
     ck_assert(is(claims.account_id, ACCOUNT));
@@ -124,7 +124,7 @@ START_TEST (test_account_token) {
 END_TEST
 
 START_TEST (test_branch_token) {
-    ck_assert(issue(keys->signing, TOKEN_BRANCH, 900));
+    ck_assert(issue(keys->signing, PJ_TOKEN_BRANCH, 900));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(claims.kind, PJ_TOKEN_BRANCH);
     ck_assert(is(claims.token_type, "workspace"));
@@ -140,7 +140,7 @@ START_TEST (test_branch_token) {
 END_TEST
 
 START_TEST (test_refresh_token_has_no_access_claims) {
-    ck_assert(issue(keys->signing, TOKEN_REFRESH, 9));
+    ck_assert(issue(keys->signing, PJ_TOKEN_REFRESH, 9));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(claims.kind, PJ_TOKEN_REFRESH);
     ck_assert(is(claims.jti, JTI));
@@ -169,7 +169,7 @@ static void sign_again(pj_typ_t typ)
 }
 
 START_TEST (test_refresh_typ_is_of_refresh_tokens) {
-    ck_assert(issue(keys->signing, TOKEN_REFRESH, 9));
+    ck_assert(issue(keys->signing, PJ_TOKEN_REFRESH, 9));
     ck_assert_mem_eq(out.data,
                      pj_key_header(keys->signing, PJ_TYP_REFRESH).data,
                      pj_key_header(keys->signing, PJ_TYP_REFRESH).len);
@@ -182,7 +182,7 @@ START_TEST (test_refresh_typ_is_of_refresh_tokens) {
 
     /* Another token never has it. */
     buf_init(&out, mem, sizeof(mem));
-    ck_assert(issue(keys->signing, TOKEN_ACCOUNT, 900));
+    ck_assert(issue(keys->signing, PJ_TOKEN_ACCOUNT, 900));
     sign_again(PJ_TYP_REFRESH);
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_TYP);
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_NOT_TIMES), PJ_ERR_TOKEN_TYP);
@@ -203,12 +203,13 @@ START_TEST (test_audience_is_of_access_tokens) {
     const char *const settings[] = {NULL, "https://api.test", "other"};
 
     for (size_t i = 0; i < 3; i++) {
-        for (int kind = TOKEN_REFRESH; kind <= TOKEN_SYSTEM; kind++) {
+        for (int kind = PJ_TOKEN_REFRESH; kind <= PJ_TOKEN_SYSTEM; kind++) {
             cfg.jwt_audience = (char *) settings[i];
             buf_init(&out, mem, sizeof(mem));
             ck_assert(issue(keys->signing, kind, 9));
             ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
-            ck_assert(audience_is(kind == TOKEN_REFRESH ? NULL : settings[i]));
+            ck_assert(
+                audience_is(kind == PJ_TOKEN_REFRESH ? NULL : settings[i]));
             cfg.jwt_audience = (char *) settings[(i + 1) % 3];
             ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
         }
@@ -217,7 +218,7 @@ START_TEST (test_audience_is_of_access_tokens) {
 END_TEST
 
 START_TEST (test_system_token) {
-    ck_assert(issue(keys->signing, TOKEN_SYSTEM, 60));
+    ck_assert(issue(keys->signing, PJ_TOKEN_SYSTEM, 60));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(claims.kind, PJ_TOKEN_SYSTEM);
     ck_assert(is(claims.session_id, SESSION));
@@ -226,7 +227,7 @@ START_TEST (test_system_token) {
 END_TEST
 
 START_TEST (test_access_expiry_has_leeway) {
-    ck_assert(issue(keys->signing, TOKEN_ACCOUNT, 60));
+    ck_assert(issue(keys->signing, PJ_TOKEN_ACCOUNT, 60));
     ck_assert_int_eq(verify_at(NOW + 89, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(verify_at(NOW + 90, TOKEN_CHECK_ALL),
                      PJ_ERR_TOKEN_EXPIRED);
@@ -234,7 +235,7 @@ START_TEST (test_access_expiry_has_leeway) {
 END_TEST
 
 START_TEST (test_refresh_expiry_has_none) {
-    ck_assert(issue(keys->signing, TOKEN_REFRESH, 60));
+    ck_assert(issue(keys->signing, PJ_TOKEN_REFRESH, 60));
     ck_assert_int_eq(verify_at(NOW + 59, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(verify_at(NOW + 60, TOKEN_CHECK_ALL),
                      PJ_ERR_TOKEN_EXPIRED);
@@ -242,7 +243,7 @@ START_TEST (test_refresh_expiry_has_none) {
 END_TEST
 
 START_TEST (test_issuing_clock_may_be_ahead) {
-    ck_assert(issue(keys->signing, TOKEN_REFRESH, 60));
+    ck_assert(issue(keys->signing, PJ_TOKEN_REFRESH, 60));
     ck_assert_int_eq(verify_at(NOW - 30, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(verify_at(NOW - 31, TOKEN_CHECK_ALL),
                      PJ_ERR_TOKEN_NOT_YET);
@@ -253,7 +254,7 @@ START_TEST (test_logout_overlooks_times_alone) {
     static const int64_t moments[] = {NOW - 86400 * 365, NOW - 31, NOW,
                                       NOW + 86400 * 365};
 
-    ck_assert(issue(keys->signing, TOKEN_REFRESH, 60));
+    ck_assert(issue(keys->signing, PJ_TOKEN_REFRESH, 60));
     for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
         cfg.jwt_issuer = (char *) "http://issuer";
         ck_assert_int_eq(verify_at(moments[i], TOKEN_CHECK_NOT_TIMES), PJ_OK);
@@ -270,26 +271,26 @@ START_TEST (test_logout_overlooks_times_alone) {
 END_TEST
 
 START_TEST (test_other_issuer_is_refused) {
-    ck_assert(issue(keys->signing, TOKEN_ACCOUNT, 60));
+    ck_assert(issue(keys->signing, PJ_TOKEN_ACCOUNT, 60));
     cfg.jwt_issuer = (char *) "http://issuer/";
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_ISSUER);
 }
 END_TEST
 
 START_TEST (test_same_kid_of_another_key_is_refused) {
-    ck_assert(issue(other_keys->signing, TOKEN_ACCOUNT, 60));
+    ck_assert(issue(other_keys->signing, PJ_TOKEN_ACCOUNT, 60));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_SIGNATURE);
 }
 END_TEST
 
 START_TEST (test_key_that_no_longer_signs_verifies) {
-    ck_assert(issue(old_keys->signing, TOKEN_ACCOUNT, 60));
+    ck_assert(issue(old_keys->signing, PJ_TOKEN_ACCOUNT, 60));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
 }
 END_TEST
 
 START_TEST (test_flipped_character_is_refused) {
-    ck_assert(issue(keys->signing, TOKEN_ACCOUNT, 60));
+    ck_assert(issue(keys->signing, PJ_TOKEN_ACCOUNT, 60));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     out.data[out.len - 20] = out.data[out.len - 20] == 'A' ? 'B' : 'A';
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_SIGNATURE);
@@ -323,7 +324,7 @@ START_TEST (test_largest_branch_token_fits) {
     big.roles = code_list;
     big.role_count = 32;
     token_scope = &big;
-    ck_assert(issue(keys->signing, TOKEN_BRANCH, 9));
+    ck_assert(issue(keys->signing, PJ_TOKEN_BRANCH, 9));
     ck_assert_uint_le(out.len, TOKEN_MAX_BYTES);
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_uint_eq(claims.branch_ids->count, 200);
@@ -332,14 +333,14 @@ END_TEST
 
 START_TEST (test_too_small_buffer_is_a_failure) {
     out.cap = 100;
-    ck_assert(!issue(keys->signing, TOKEN_ACCOUNT, 60));
+    ck_assert(!issue(keys->signing, PJ_TOKEN_ACCOUNT, 60));
 }
 END_TEST
 
 START_TEST (test_unknown_kid_is_refused) {
     struct keys *all = keys, none = {.verifying_count = 0};
 
-    ck_assert(issue(keys->signing, TOKEN_ACCOUNT, 60));
+    ck_assert(issue(keys->signing, PJ_TOKEN_ACCOUNT, 60));
     keys = &none;
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_KID_UNKNOWN);
     keys = all;
@@ -347,7 +348,7 @@ START_TEST (test_unknown_kid_is_refused) {
 END_TEST
 
 START_TEST (test_no_signing_key_is_a_failure) {
-    ck_assert(!issue(NULL, TOKEN_ACCOUNT, 60));
+    ck_assert(!issue(NULL, PJ_TOKEN_ACCOUNT, 60));
 }
 END_TEST
 

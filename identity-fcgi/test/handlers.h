@@ -153,9 +153,9 @@ static inline char *issue(char kind, const char *session_id, const char *jti,
                           int64_t ago_s, int64_t ttl_s)
 {
     struct session s = usable_session().session;
-    const struct token token = {.kind = kind == 'r'   ? TOKEN_REFRESH
-                                        : kind == 'a' ? TOKEN_ACCOUNT
-                                                      : TOKEN_BRANCH,
+    const struct token token = {.kind = kind == 'r'   ? PJ_TOKEN_REFRESH
+                                        : kind == 'a' ? PJ_TOKEN_ACCOUNT
+                                                      : PJ_TOKEN_BRANCH,
                                 .session = &s,
                                 .scope = &one_scope,
                                 .jti = kind == 'r' ? jti : NULL,

@@ -66,15 +66,25 @@ void ngx_conf_log_error(ngx_uint_t level, ngx_conf_t *cf, ngx_err_t err,
     va_end(args);
 }
 
-/* One test's memory is little, and goes with it. */
-void *ngx_pnalloc(ngx_pool_t *pool, size_t size) { return malloc(size); }
+/* The memory of one case: all of it goes with the next. */
+static _Alignas(16) u_char memory[16 * 1024];
+static size_t taken;
+
+void *ngx_pnalloc(ngx_pool_t *pool, size_t size)
+{
+    u_char *p = memory + taken;
+
+    taken += (size + 15) & ~(size_t) 15;
+    ck_assert_uint_le(taken, sizeof(memory));
+    return memset(p, 0, size);
+}
 
 ngx_array_t *ngx_array_create(ngx_pool_t *pool, ngx_uint_t n, size_t size)
 {
-    ngx_array_t *a = calloc(1, sizeof(*a));
+    ngx_array_t *a = ngx_pnalloc(pool, sizeof(*a));
 
     a->size = size;
-    a->elts = calloc(16, size);
+    a->elts = ngx_pnalloc(pool, 16 * size);
     return a;
 }
 
@@ -117,6 +127,7 @@ static ngx_str_t str(const char *text)
 
 static void setup(void)
 {
+    taken = 0;
     memset(&conf, 0, sizeof(conf));
     conf.cors_origins = NGX_CONF_UNSET_PTR;
     conf.cors_methods = str("GET, PUT");
@@ -127,12 +138,13 @@ static void setup(void)
 static const char *given(ngx_http_pgw_set_t *set, ngx_command_t *cmd,
                          const char *words)
 {
-    char *word, *rest = strdup(words);
+    char *word, *rest = ngx_pnalloc(NULL, strlen(words) + 1);
     ngx_str_t args[16] = {cmd->name};
     ngx_array_t array = {.elts = args, .nelts = 1};
     ngx_conf_t cf = {.args = &array};
     char *rv;
 
+    memcpy(rest, words, strlen(words));
     while ((word = strsep(&rest, " ")) != NULL)
         args[array.nelts++] = str(word);
     complaint[0] = '\0';

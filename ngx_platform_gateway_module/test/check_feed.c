@@ -119,8 +119,7 @@ static const char *(*feed)(unsigned n);
 static unsigned asked; /* pages */
 static char text[1024 * 1024];
 
-ngx_int_t ngx_http_pgw_fetch_start(const ngx_http_pgw_source_t *from,
-                                   ngx_str_t *args)
+ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_source_t *from, ngx_str_t *args)
 {
     const char *page = feed(asked++);
     ngx_str_t document = ngx_null_string;

@@ -35,8 +35,8 @@ ngx_int_t ngx_strncasecmp(u_char *a, u_char *b, size_t n)
 
 u_char *ngx_hex_dump(u_char *dst, u_char *src, size_t len)
 {
-    for (; len; len--, src++)
-        dst += sprintf((char *) dst, "%02x", *src);
+    for (; len; len--, src++, dst += 2)
+        snprintf((char *) dst, 3, "%02x", *src);
     return dst;
 }
 
@@ -107,12 +107,13 @@ static const char *lines_of(void)
     ngx_http_pgw_walk_t walk = {&r.headers_in.headers.part, 0};
     const ngx_list_part_t *part;
     const ngx_table_elt_t *h;
-    char *p = text;
+    FILE *to = fmemopen(text, sizeof(text), "w");
 
-    *p = '\0';
+    ck_assert_ptr_nonnull(to);
     while ((h = ngx_http_pgw_header_next(&walk)) != NULL)
-        p += sprintf(p, "[%.*s: %.*s]", (int) h->key.len, h->key.data,
-                     (int) h->value.len, h->value.data);
+        fprintf(to, "[%.*s: %.*s]", (int) h->key.len, h->key.data,
+                (int) h->value.len, h->value.data);
+    ck_assert_int_eq(fclose(to), 0);
     for (part = r.headers_in.headers.part.next; part; part = part->next)
         ck_assert_uint_ne(part->nelts, 0);
     return text;
@@ -134,8 +135,11 @@ START_TEST (test_every_place) {
 
     for (unsigned n = 0; n <= 45; n++) {
         for (unsigned place = 0; place < 7; place++) {
-            char want[2048], *p = want;
+            char want[2048];
+            FILE *to = fmemopen(want, sizeof(want), "w");
             size_t count = 0;
+
+            ck_assert_ptr_nonnull(to);
 
             for (unsigned i = 0; i <= n; i++) {
                 unsigned bad = place == 0   ? 0
@@ -149,13 +153,14 @@ START_TEST (test_every_place) {
                     sent[count++] = "X-Roles: spoofed";
                 if (i == n)
                     break;
-                sprintf(keep[i], "X-H%u: %u", i, i);
+                snprintf(keep[i], sizeof(keep[i]), "X-H%u: %u", i, i);
                 sent[count++] = keep[i];
-                p += sprintf(p, "[%s]", keep[i]);
+                fprintf(to, "[%s]", keep[i]);
             }
             sent[count++] = "X-Request-Id: r";
             sent[count++] = "X-Correlation-Id: c";
-            strcpy(p, IDS);
+            fprintf(to, IDS);
+            ck_assert_int_eq(fclose(to), 0);
             request_of(sent, count);
             make(NULL, NULL);
             ck_assert_str_eq(lines_of(), want);

@@ -35,7 +35,7 @@ u_char *ngx_sprintf(u_char *buf, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    buf += sprintf((char *) buf, "%%%02X", va_arg(args, unsigned));
+    buf += snprintf((char *) buf, 4, "%%%02X", va_arg(args, unsigned));
     va_end(args);
     return buf;
 }

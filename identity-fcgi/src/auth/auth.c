@@ -197,7 +197,7 @@ bool auth_sign_refresh(struct worker *w, const struct session *s,
                        const char *jti, int64_t iat, int64_t exp,
                        pj_str_t *out)
 {
-    const struct token token = {.kind = TOKEN_REFRESH,
+    const struct token token = {.kind = PJ_TOKEN_REFRESH,
                                 .session = s,
                                 .jti = jti,
                                 .iat = iat,
@@ -214,17 +214,20 @@ static int64_t access_expiry(const struct worker *w, const struct session *s)
 
 bool auth_sign_access(struct worker *w, struct auth_answer *a)
 {
-    struct token token = {
-        .kind = TOKEN_BRANCH,
-        .session = &a->view->session,
-        .scope = &a->view->scope,
-        .iat = session_issued_at(w->now_s, &a->view->session.clock),
-        .exp = access_expiry(w, &a->view->session)};
+    struct store_clock clock = a->view->session.clock;
+    struct token token = {.kind = PJ_TOKEN_BRANCH,
+                          .session = &a->view->session,
+                          .scope = &a->view->scope,
+                          .exp = access_expiry(w, &a->view->session)};
 
+    if (a->as_of_us != 0) {
+        clock.now_us = a->as_of_us;
+    }
+    token.iat = session_issued_at(w->now_s, &clock);
     if (a->scoped && !sign(w, &token, &a->access_token)) {
         return false;
     }
-    token.kind = TOKEN_ACCOUNT;
+    token.kind = PJ_TOKEN_ACCOUNT;
     return (a->scoped && !a->account_access) ||
            sign(w, &token, &a->account_token);
 }

@@ -95,6 +95,8 @@ struct auth_answer {
     bool scoped;                     /* else a branch is to be chosen */
     /* A scoped answer has the list and an account token as well. */
     bool account_access;
+    int64_t as_of_us; /* access tokens are as of that time by the database's
+                         clock; 0: of when the session was read */
     /* Each is left out when empty. */
     pj_str_t refresh_token, access_token, account_token;
 };

@@ -180,9 +180,8 @@ void h_change_credential(struct worker *w)
         !read_account(w, &view.session, &c)) {
         return;
     }
-    if (attempt_begin(
-            w, (pj_str_t){(const unsigned char *) c.name, strlen(c.name)},
-            "auth.credential.limited", &c.attempt)) {
+    if (attempt_begin(w, pj_str(c.name), "auth.credential.limited",
+                      &c.attempt)) {
         change(w, &claims, &view, &c);
     }
     attempt_settle(w, &c.attempt);

@@ -78,8 +78,7 @@ static bool find_token(struct refresh *r)
     }
     if (cookie == HTTP_COOKIE_CONFLICT ||
         (cookie == HTTP_COOKIE_ONE && r->token.len > 0 &&
-         (r->token.len != value.len ||
-          memcmp(r->token.data, value.data, value.len) != 0))) {
+         !pj_str_eq(r->token, value))) {
         return auth_refuse(r->w, 400, "AUTH_REFRESH_TOKEN_CONFLICT",
                            "The request carries different refresh tokens.");
     }
@@ -233,7 +232,7 @@ static bool sign_new_token(struct refresh *r)
 
     if (r->result == RETRIED) {
         r->exp = r->retry.expires_at_s;
-        return auth_sign_refresh(w, s, s->jti, r->retry.iat_s, r->exp,
+        return auth_sign_refresh(w, s, r->retry.jti, r->retry.iat_s, r->exp,
                                  &r->new_token);
     }
     if (r->new_token.len > 0 && r->exp == exp &&
@@ -257,6 +256,7 @@ static bool prepare_answer(struct refresh *r, bool scoped)
         return auth_failed(r->w, "cannot sign a refresh token");
     }
     answer.refresh_token = r->new_token;
+    answer.as_of_us = r->result == RETRIED ? r->retry.rotated_at_us : 0;
     return auth_answer(r->w, &answer);
 }
 
@@ -295,7 +295,7 @@ static enum store_result write_rest(struct refresh *r, bool lost)
     struct rotation to = rotation_of(r);
 
     if (r->result == RETRIED) {
-        return store_refresh_repeat(st, &r->view.session,
+        return store_refresh_repeat(st, &r->view.session, r->retry.jti,
                                     r->by == SESSION_RETRY_ELSEWHERE, lost);
     }
     to.remember = to.remember && r->result == READ;
@@ -365,7 +365,7 @@ static enum session_verdict decide(const struct refresh *r)
     pj_str_t jti = r->claims.jti;
 
     if (r->result != READ) {
-        jti = (pj_str_t){(const unsigned char *) own, strlen(own)};
+        jti = pj_str(own);
     }
     return session_decide(&r->view, r->claims.account_id, &jti, r->w->now_s,
                           r->w->cfg->session_max_lifetime_s);
@@ -380,7 +380,6 @@ static enum session_verdict decide(const struct refresh *r)
 static enum store_result find_retry(struct refresh *r)
 {
     struct worker *w = r->w;
-    struct session *s = &r->view.session;
     int64_t window_s = w->cfg->refresh_retry_window_s;
     enum store_result result =
         window_s > 0
@@ -397,9 +396,6 @@ static enum store_result find_retry(struct refresh *r)
     }
     r->result = RETRIED;
     r->new_token.len = 0; /* it is another */
-    memcpy(s->jti, r->retry.jti, sizeof(s->jti));
-    s->expires_at_s = r->retry.expires_at_s;
-    s->clock.now_us = r->retry.rotated_at_us;
     return STORE_OK;
 }
 

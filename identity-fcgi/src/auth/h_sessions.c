@@ -85,8 +85,7 @@ void h_sessions(struct worker *w)
 static bool find_own(struct worker *w, const struct session *own, pj_str_t id,
                      struct session_view *view)
 {
-    pj_str_t account_id = {(const unsigned char *) own->account_id,
-                           strlen(own->account_id)};
+    pj_str_t account_id = pj_str(own->account_id);
     enum store_result result =
         store_session_read(&w->store, &w->arena, id, NULL, false, NULL, view);
 
@@ -195,9 +194,7 @@ static void name_session(struct worker *w, pj_str_t token, bool refresh,
         return;
     }
     for (size_t i = 0; i < named->count; i++) {
-        if (named->ids[i].len == claims.session_id.len &&
-            memcmp(named->ids[i].data, claims.session_id.data,
-                   claims.session_id.len) == 0) {
+        if (pj_str_eq(named->ids[i], claims.session_id)) {
             return;
         }
     }

@@ -32,11 +32,6 @@ struct error {
 typedef pj_err_t (*key_parser)(pj_key_t **out, pj_str_t pem_or_der,
                                pj_str_t kid);
 
-static pj_str_t text_of(const char *s)
-{
-    return (pj_str_t){(const unsigned char *) s, strlen(s)};
-}
-
 /* One line that names the variable, what is wrong and what is accepted. */
 static bool fail(struct error *e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -62,9 +57,9 @@ static bool parse_key(pj_key_t **out, key_parser parse, const char *base64,
     pj_err_t code = PJ_ERR_NO_SPACE;
 
     if (der != NULL) {
-        code = pj_b64_decode(der, cap, &len, text_of(base64));
+        code = pj_b64_decode(der, cap, &len, pj_str(base64));
         if (!code) {
-            code = parse(out, (pj_str_t){der, len}, text_of(kid));
+            code = parse(out, (pj_str_t){der, len}, pj_str(kid));
         }
         OPENSSL_cleanse(der, cap);
         free(der);
@@ -122,7 +117,7 @@ static bool load_additional_key(struct keys *keys, char *item, struct error *e)
         return fail(e, ADDITIONAL ": a kid is not acceptable; "
                                   "accepted: " PARSE_KID_ACCEPTED);
     }
-    if (keys_find(keys, text_of(item)) != NULL) {
+    if (keys_find(keys, pj_str(item)) != NULL) {
         return fail(e,
                     ADDITIONAL ": the kid %s stands twice, or is " KEY_ID
                                "'s; accepted: a kid of its own for each key",
@@ -385,9 +380,7 @@ void keys_publish(struct keys *keys)
 const pj_key_t *keys_find(const struct keys *keys, pj_str_t kid)
 {
     for (size_t i = 0; i < keys->verifying_count; i++) {
-        pj_str_t id = pj_key_id(keys->verifying[i]);
-
-        if (id.len == kid.len && memcmp(id.data, kid.data, id.len) == 0) {
+        if (pj_str_eq(pj_key_id(keys->verifying[i]), kid)) {
             return keys->verifying[i];
         }
     }

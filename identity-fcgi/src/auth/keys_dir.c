@@ -44,11 +44,6 @@ static bool fail(struct keys_dir *d, const char *format, ...)
     return false;
 }
 
-static pj_str_t text_of(const char *s)
-{
-    return (pj_str_t){(const unsigned char *) s, strlen(s)};
-}
-
 /* -- names -- */
 
 /* From behind, as an id may have dots. */
@@ -259,9 +254,9 @@ bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
     bool ok = read_file(d, f, &p);
 
     if (ok) {
-        code = pj_key_public(public, p.public, text_of(f->kid));
+        code = pj_key_public(public, p.public, pj_str(f->kid));
         if (!code && private != NULL) {
-            code = pj_key_private(private, p.private, text_of(f->kid));
+            code = pj_key_private(private, p.private, pj_str(f->kid));
             if (!code) {
                 code = pj_key_match(*private, *public);
             }

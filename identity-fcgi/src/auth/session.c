@@ -9,7 +9,7 @@
 
 bool session_id_is(const char *id, pj_str_t s)
 {
-    return s.len > 0 && strlen(id) == s.len && memcmp(id, s.data, s.len) == 0;
+    return s.len > 0 && pj_str_eq(pj_str(id), s);
 }
 
 int64_t session_expiry(int64_t now_s, int64_t ttl_s, int64_t created_at_s,

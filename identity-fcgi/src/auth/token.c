@@ -9,16 +9,6 @@
 /* 200 branch ids, 32 roles of 32 bytes and the longest issuer leave room. */
 #define PAYLOAD_MAX_BYTES 16384
 
-/* What tells the kinds of access token apart. */
-static const struct {
-    const char *token_type, *token_scope;
-} kinds[] = {
-    [TOKEN_REFRESH] = {"refresh", NULL},
-    [TOKEN_ACCOUNT] = {"account", "ACCOUNT"},
-    [TOKEN_BRANCH] = {"workspace", "BRANCH"},
-    [TOKEN_SYSTEM] = {"system", "SYSTEM"},
-};
-
 static void add_strings(struct jsonw *w, const char *name,
                         const char *const *items, size_t count)
 {
@@ -43,6 +33,7 @@ static void write_claims(struct buf *out, const struct config *cfg,
                          const struct token *t, const char *jti)
 {
     const struct session *s = t->session;
+    pj_str_t type = pj_token_type(t->kind), scope = pj_token_scope(t->kind);
     struct jsonw w;
 
     jsonw_init(&w, out);
@@ -54,16 +45,16 @@ static void write_claims(struct buf *out, const struct config *cfg,
     jsonw_cstr(&w, "jti", jti);
     jsonw_cstr(&w, "account_id", s->account_id);
     jsonw_cstr(&w, "session_id", s->session_id);
-    jsonw_cstr(&w, "token_type", kinds[t->kind].token_type);
-    if (t->kind != TOKEN_REFRESH) {
+    jsonw_string(&w, "token_type", type.data, type.len);
+    if (t->kind != PJ_TOKEN_REFRESH) {
         if (cfg->jwt_audience != NULL) {
             jsonw_cstr(&w, "aud", cfg->jwt_audience);
         }
         jsonw_cstr(&w, "account_type", s->account_type);
         jsonw_cstr(&w, "typ", "access");
-        jsonw_cstr(&w, "token_scope", kinds[t->kind].token_scope);
+        jsonw_string(&w, "token_scope", scope.data, scope.len);
     }
-    if (t->kind == TOKEN_BRANCH) {
+    if (t->kind == PJ_TOKEN_BRANCH) {
         add_scope(&w, t->scope);
     }
     jsonw_object_end(&w);
@@ -83,7 +74,7 @@ bool token_issue(const struct config *cfg, const pj_key_t *key,
     write_claims(&payload, cfg, t, t->jti != NULL ? t->jti : new_jti);
     if (payload.overflow ||
         pj_jws_sign(key,
-                    t->kind == TOKEN_REFRESH ? PJ_TYP_REFRESH : PJ_TYP_JWT,
+                    t->kind == PJ_TOKEN_REFRESH ? PJ_TYP_REFRESH : PJ_TYP_JWT,
                     (pj_str_t){(const unsigned char *) mem, payload.len},
                     out->data + out->len, out->cap - out->len, &len)) {
         return false;
@@ -97,8 +88,7 @@ static pj_err_t check_claims(const struct config *cfg,
                              const pj_claims_t *claims, int64_t now_s,
                              enum token_check check)
 {
-    pj_str_t issuer = {(const unsigned char *) cfg->jwt_issuer,
-                       strlen(cfg->jwt_issuer)};
+    pj_str_t issuer = pj_str(cfg->jwt_issuer);
     pj_policy_t policy = {.issuers = &issuer,
                           .issuer_count = 1,
                           .now_s = now_s,

@@ -17,7 +17,7 @@
 
 /* What a token says. */
 struct token {
-    enum { TOKEN_REFRESH, TOKEN_ACCOUNT, TOKEN_BRANCH, TOKEN_SYSTEM } kind;
+    pj_token_kind_t kind;
     const struct session *session; /* its ids and the account's type */
     const struct scope *scope;     /* of a branch token */
     const char *jti;               /* NULL: a new one */

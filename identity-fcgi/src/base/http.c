@@ -12,11 +12,6 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static pj_str_t span(const char *text)
-{
-    return (pj_str_t){(const unsigned char *) text, strlen(text)};
-}
-
 static pj_str_t skip(pj_str_t s, size_t n)
 {
     return (pj_str_t){s.data + n, s.len - n};
@@ -56,18 +51,6 @@ static bool begins(pj_str_t s, const char *text)
     size_t len = strlen(text);
 
     return s.len >= len && (len == 0 || memcmp(s.data, text, len) == 0);
-}
-
-static bool equals(pj_str_t s, const char *text)
-{
-    return s.len == strlen(text) && begins(s, text);
-}
-
-static bool same_nocase(pj_str_t a, pj_str_t b)
-{
-    return a.len == b.len &&
-           (a.len == 0 || strncasecmp((const char *) a.data,
-                                      (const char *) b.data, a.len) == 0);
 }
 
 static pj_str_t unquote(pj_str_t s)
@@ -148,7 +131,7 @@ void http_request_init(struct http_request *req, char *const *params,
             if (len == request_params[i].len &&
                 memcmp(*params, request_params[i].name, len) == 0 &&
                 field->data == NULL && (*params)[len + 1] != '\0') {
-                *field = span(*params + len + 1);
+                *field = pj_str(*params + len + 1);
             }
         }
     }
@@ -157,7 +140,7 @@ void http_request_init(struct http_request *req, char *const *params,
         (void) RAND_bytes((unsigned char *) raw, sizeof(raw));
         (void) snprintf(req->made_id, sizeof(req->made_id),
                         "%016" PRIx64 "%016" PRIx64, raw[0], raw[1]);
-        req->request_id = span(req->made_id);
+        req->request_id = pj_str(req->made_id);
     }
     if (!id_is_valid(req->correlation_id)) {
         req->correlation_id = req->request_id;
@@ -298,7 +281,7 @@ void http_response_head(struct http_response *res,
         buf_addi(head, (int64_t) res->body.len);
     }
     buf_addz(head, "\r\n\r\n");
-    if (equals(req->method, "HEAD")) {
+    if (pj_str_eq(req->method, PJ_STR("HEAD"))) {
         buf_reset(&res->body);
     }
 }
@@ -308,7 +291,7 @@ bool http_cookie_next(pj_str_t *rest, const char *name, pj_str_t *value)
     while (rest->len != 0) {
         pj_str_t pair = split(*rest, ';', rest);
 
-        if (!equals(trim(split(pair, '=', value)), name)) {
+        if (!pj_str_eq(trim(split(pair, '=', value)), pj_str(name))) {
             continue;
         }
         *value = unquote(trim(*value));
@@ -362,7 +345,7 @@ pj_str_t http_bearer(pj_str_t authorization)
     pj_str_t token, scheme = split(trim(authorization), ' ', &token);
 
     token = trim(token);
-    if (!same_nocase(scheme, PJ_STR("Bearer"))) {
+    if (!pj_str_caseeq(scheme, PJ_STR("Bearer"))) {
         return (pj_str_t){NULL, 0};
     }
     return has_only(token, "-._~+/=", true) && token.len != 0
@@ -389,11 +372,11 @@ static bool matches(pj_str_t origin, pj_str_t listed)
     pj_str_t tail, label, head = split(listed, '*', &tail);
 
     if (tail.data == NULL) {
-        return same_nocase(origin, listed);
+        return pj_str_caseeq(origin, listed);
     }
     if (origin.len <= head.len + tail.len ||
-        !same_nocase((pj_str_t){origin.data, head.len}, head) ||
-        !same_nocase(skip(origin, origin.len - tail.len), tail)) {
+        !pj_str_caseeq((pj_str_t){origin.data, head.len}, head) ||
+        !pj_str_caseeq(skip(origin, origin.len - tail.len), tail)) {
         return false;
     }
     /* What the star stands for, with the dot that tail begins with. */
@@ -438,24 +421,24 @@ static bool origin_listed(const struct config *cfg, pj_str_t origin)
 static bool origin_is_own(const struct http_request *req, pj_str_t origin)
 {
     pj_str_t host, scheme = split(origin, ':', &host);
-    const char *port = same_nocase(scheme, PJ_STR("http"))    ? ":80"
-                       : same_nocase(scheme, PJ_STR("https")) ? ":443"
-                                                              : NULL;
+    const char *port = pj_str_caseeq(scheme, PJ_STR("http"))    ? ":80"
+                       : pj_str_caseeq(scheme, PJ_STR("https")) ? ":443"
+                                                                : NULL;
 
     if (port == NULL || !begins(host, "//")) {
         return false;
     }
     host = without_port(skip(host, 2), port);
-    return host.len != 0 && same_nocase(host, without_port(req->host, port));
+    return host.len != 0 && pj_str_caseeq(host, without_port(req->host, port));
 }
 
 bool http_origin_allowed(const struct config *cfg,
                          const struct http_request *req)
 {
     if (req->origin.len == 0) {
-        return !same_nocase(req->sec_fetch_site, PJ_STR("cross-site"));
+        return !pj_str_caseeq(req->sec_fetch_site, PJ_STR("cross-site"));
     }
-    return !same_nocase(req->origin, PJ_STR("null")) &&
+    return !pj_str_caseeq(req->origin, PJ_STR("null")) &&
            (origin_listed(cfg, req->origin) ||
             origin_is_own(req, req->origin));
 }
@@ -464,14 +447,14 @@ bool http_is_json(pj_str_t content_type)
 {
     pj_str_t rest, name, value;
 
-    if (!same_nocase(trim(split(content_type, ';', &rest)),
-                     PJ_STR("application/json"))) {
+    if (!pj_str_caseeq(trim(split(content_type, ';', &rest)),
+                       PJ_STR("application/json"))) {
         return false;
     }
     while (rest.len != 0) {
         name = split(split(rest, ';', &rest), '=', &value);
-        if (same_nocase(trim(name), PJ_STR("charset")) &&
-            !same_nocase(unquote(trim(value)), PJ_STR("utf-8"))) {
+        if (pj_str_caseeq(trim(name), PJ_STR("charset")) &&
+            !pj_str_caseeq(unquote(trim(value)), PJ_STR("utf-8"))) {
             return false;
         }
     }
@@ -482,7 +465,7 @@ bool http_etag_matches(pj_str_t value, const char *etag, bool strong)
 {
     pj_str_t tag, rest = trim(value);
 
-    if (equals(rest, "*")) {
+    if (pj_str_eq(rest, PJ_STR("*"))) {
         return true;
     }
     while (rest.len != 0) {
@@ -502,7 +485,7 @@ bool http_etag_matches(pj_str_t value, const char *etag, bool strong)
             return false; /* not closed */
         }
         tag = (pj_str_t){tag.data - 1, tag.len + 2};
-        if (equals(tag, etag) && !(weak && strong)) {
+        if (pj_str_eq(tag, pj_str(etag)) && !(weak && strong)) {
             return true;
         }
     }

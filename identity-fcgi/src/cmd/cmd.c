@@ -56,7 +56,7 @@ size_t cmd_given(const struct cmd *c, const char *name, const char **out,
 
 bool cmd_fold(struct cmd *c, const char *text)
 {
-    pj_str_t name = {(const unsigned char *) text, strlen(text)};
+    pj_str_t name = pj_str(text);
 
     if (name.len > sizeof(c->secret) ||
         account_name_fold(name, (unsigned char *) c->secret, &name) != NULL) {
@@ -378,8 +378,7 @@ bool cmd_is_uuid(const char *text)
 {
     unsigned char bytes[UUID_BYTES];
 
-    return uuid_parse(bytes,
-                      (pj_str_t){(const unsigned char *) text, strlen(text)});
+    return uuid_parse(bytes, pj_str(text));
 }
 
 bool cmd_find(struct cmd *c, const char *what, const char *ref,
@@ -469,6 +468,11 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     vsnprintf(c->set[i].copy, sizeof(c->set[i].copy), format, ap);
     va_end(ap);
     c->set[i].text = c->set[i].copy;
+}
+
+void cmd_setn(struct cmd *c, const char *name, int64_t number)
+{
+    cmd_setf(c, name, "%lld", (long long) number);
 }
 
 /* -- changes -- */

@@ -184,8 +184,9 @@ bool cmd_is_uuid(const char *text);
  * of an option ("t": a flag) or the operand; NULL where there is none. */
 const char *cmd_get(const struct cmd *c, const char *name);
 bool cmd_is(const struct cmd *c, const char *name, const char *text);
-/* Sets a value: cmd_set() keeps the text itself, cmd_setf() a copy. */
+/* Sets a value: cmd_set() keeps the text itself, the others a copy. */
 void cmd_set(struct cmd *c, const char *name, const char *text);
+void cmd_setn(struct cmd *c, const char *name, int64_t number);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

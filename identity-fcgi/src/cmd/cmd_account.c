@@ -196,7 +196,7 @@ static bool mark_account(struct cmd *c)
                         "were marked: run the same command to go on: %s",
                         c->line);
     }
-    cmd_setf(c, "revokedSessions", "%lld", (long long) ended);
+    cmd_setn(c, "revokedSessions", ended);
     return true;
 }
 
@@ -283,7 +283,7 @@ static bool unlock(struct cmd *c)
                     " WHERE account_hmac = decode(:hmac, 'hex')")) {
         return false;
     }
-    cmd_setf(c, "clearedAddresses", "%lld", (long long) c->touched);
+    cmd_setn(c, "clearedAddresses", c->touched);
     if (address == NULL) {
         return true;
     }
@@ -352,8 +352,8 @@ static bool revoke_everybody(struct cmd *c)
     cmd_out_audit(c, "sessions.revoking", NULL);
     locked_out = walk(c, false, &accounts);
     ok = locked_out && walk(c, true, &sessions);
-    cmd_setf(c, "accounts", "%lld", (long long) accounts);
-    cmd_setf(c, "revokedSessions", "%lld", (long long) sessions);
+    cmd_setn(c, "accounts", accounts);
+    cmd_setn(c, "revokedSessions", sessions);
     cmd_out_audit(c, "sessions.revoked", NULL);
     return ok || cmd_fail(c, "%s: run the same command to go on: %s",
                           locked_out ? "all those sessions are over, but not "

@@ -136,7 +136,7 @@ static void tell(struct cmd *c)
         }
     }
     if (in.added > added) {
-        cmd_setf(c, "accounts", "%lld", (long long) (in.added - added));
+        cmd_setn(c, "accounts", (in.added - added));
         cmd_out_audit(c, "accounts.imported", NULL);
     }
 }
@@ -196,9 +196,9 @@ static bool import(struct cmd *c)
     bool ok = read_file(c);
 
     cmd_keep(c, 0);
-    cmd_setf(c, "added", "%lld", (long long) in.added);
-    cmd_setf(c, "unchanged", "%lld", (long long) in.unchanged);
-    cmd_setf(c, "refused", "%lld", (long long) in.refused);
+    cmd_setn(c, "added", in.added);
+    cmd_setn(c, "unchanged", in.unchanged);
+    cmd_setn(c, "refused", in.refused);
     if (!ok) {
         /* What follows a semicolon is of the last transaction alone. */
         (void) cmd_fail(c,

@@ -178,8 +178,7 @@ static const char *make(struct cmd *c, enum key_state state, int64_t after)
     } while (ok && kid == NULL && made.kid[0] == '-');
     for (int i = 0; ok && i < 2; i++, len += n) {
         ok = pj_b64_decode(text + len, sizeof(text) - len, &n,
-                           (pj_str_t){(const unsigned char *) parts[i],
-                                      strlen(parts[i])}) == PJ_OK;
+                           pj_str(parts[i])) == PJ_OK;
     }
     if (!ok) {
         (void) cmd_fail(c, "the key could not be made");
@@ -198,7 +197,7 @@ static bool took(struct cmd *c, enum step step, const char *kid, int64_t due,
     cmd_set(c, "step", steps[step].name);
     cmd_set(c, "kid", kid != NULL ? kid : "");
     cmd_set(c, "done", done ? "t" : "f");
-    cmd_setf(c, "dueAt", "%lld", (long long) (done ? 0 : due));
+    cmd_setn(c, "dueAt", (done ? 0 : due));
     if (done) {
         cmd_out_audit(c, steps[step].event, "kid");
     }
@@ -284,7 +283,7 @@ static bool change(struct cmd *c)
                         keys_dir_state_name(f->state), steps[safe].name);
     }
     if (!force && due > (int64_t) time(NULL)) {
-        cmd_setf(c, "due", "%lld", (long long) due);
+        cmd_setn(c, "due", due);
         cmd_out_time(cmd_get(c, "due"), at, sizeof(at));
         return cmd_fail(c, "not before %s: %s; wait, or --force", at,
                         step == ACTIVATE ? "not every gateway may have the key"
@@ -437,9 +436,9 @@ static bool list(struct cmd *c)
 
         cmd_set(c, "kid", f->kid);
         cmd_set(c, "state", keys_dir_state_name(f->state));
-        cmd_setf(c, "stateSince", "%lld", (long long) f->since);
+        cmd_setn(c, "stateSince", f->since);
         cmd_set(c, "step", step != ADD ? steps[step].name : "");
-        cmd_setf(c, "dueAt", "%lld", (long long) due);
+        cmd_setn(c, "dueAt", due);
         cmd_out_row(c);
     }
     return true;

@@ -177,13 +177,13 @@ bool cmd_lookup_attempts(struct cmd *c)
 {
     const char *name = cmd_get(c, "account");
     const char *address = cmd_get(c, "address");
-    const pj_str_t who = {(const unsigned char *) name, strlen(name)};
+    const pj_str_t who = pj_str(name);
     pj_str_t where = {NULL, 0};
     struct attempt attempt;
     char hmac[2 * sizeof(attempt.account_hmac) + 1];
 
     if (address != NULL) {
-        where = (pj_str_t){(const unsigned char *) address, strlen(address)};
+        where = pj_str(address);
     }
     if (!attempt_identify(c->keys, who, where, &attempt)) {
         return cmd_fail(c, "the account's HMAC failed");

@@ -108,7 +108,7 @@ static bool end_grants(struct cmd *c)
     if (!cmd_sql(c, "DELETE FROM branch_grants WHERE member_id = :memberId")) {
         return false;
     }
-    cmd_setf(c, "revokedBranches", "%lld", (long long) c->touched);
+    cmd_setn(c, "revokedBranches", c->touched);
     c->changed = c->changed || c->touched > 0;
     return true;
 }
@@ -407,7 +407,8 @@ const struct cmd_spec cmd_places[] = {
      "itself.\n"
      REFRESH_MORE,
      .options = {
-         ACCOUNT, {"branch", "BRANCH", "its name or id", .flags = CMD_MANY}, ROLES,
+         ACCOUNT, {"branch", "BRANCH", "its name or id", .flags = CMD_MANY},
+         ROLES,
          {"all", NULL, .help = "everything in --workspace"}},
      .check = check_revoke, .work = change, .print = print_grants,
      .event = "member.revoked", .columns = {GRANT_COLUMNS}, .list = true},

@@ -36,7 +36,7 @@ static bool issue(struct cmd *c)
 {
     int64_t ttl_ms, now = (int64_t) time(NULL);
     struct session s = {0};
-    struct token token = {.kind = TOKEN_SYSTEM, .session = &s};
+    struct token token = {.kind = PJ_TOKEN_SYSTEM, .session = &s};
     pj_claims_t claims;
     pj_arena_t arena;
     struct buf out;
@@ -75,8 +75,8 @@ static bool issue(struct cmd *c)
              (const char *) claims.session_id.data);
     cmd_setf(c, "tokenId", "%.*s", (int) claims.jti.len,
              (const char *) claims.jti.data);
-    cmd_setf(c, "issuedAt", "%lld", (long long) claims.iat);
-    cmd_setf(c, "expiresAt", "%lld", (long long) claims.exp);
+    cmd_setn(c, "issuedAt", claims.iat);
+    cmd_setn(c, "expiresAt", claims.exp);
     return !out.overflow;
 }
 
@@ -254,7 +254,7 @@ bool cmd_service_migrate(struct cmd *c, bool seed)
     if (!migrate_run(&c->cfg, seed, err, sizeof(err))) {
         return cmd_fail(c, "%s", err);
     }
-    cmd_setf(c, "schemaVersion", "%lld", (long long) migrate_version());
+    cmd_setn(c, "schemaVersion", migrate_version());
     return true;
 }
 
@@ -287,10 +287,10 @@ static bool sweep(struct cmd *c)
     if (result == SWEEP_BUSY) {
         cmd_out_line(c, "another process is sweeping: nothing was done");
     } else {
-        cmd_setf(c, "sessions", "%lld", (long long) n.sessions);
-        cmd_setf(c, "rotatedTokens", "%lld", (long long) n.rotated_tokens);
-        cmd_setf(c, "attempts", "%lld", (long long) n.attempts);
-        cmd_setf(c, "revocations", "%lld", (long long) n.revocations);
+        cmd_setn(c, "sessions", n.sessions);
+        cmd_setn(c, "rotatedTokens", n.rotated_tokens);
+        cmd_setn(c, "attempts", n.attempts);
+        cmd_setn(c, "revocations", n.revocations);
     }
     cmd_set(c, "busy", result == SWEEP_BUSY ? "t" : "f");
     if (n.sessions + n.rotated_tokens + n.attempts + n.revocations > 0) {

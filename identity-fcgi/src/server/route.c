@@ -175,12 +175,6 @@ static const struct {
 _Static_assert(ROUTE_COUNT < METRICS_MAX_ENDPOINTS,
                "each route and the lack of one is counted apart");
 
-static bool equals(pj_str_t s, const char *text)
-{
-    return s.len != 0 && s.len == strlen(text) &&
-           memcmp(s.data, text, s.len) == 0;
-}
-
 /* Whether the route serves path; *id is what stands for its {id}. */
 static bool serves(size_t route, pj_str_t path, pj_str_t *id)
 {
@@ -189,7 +183,7 @@ static bool serves(size_t route, pj_str_t path, pj_str_t *id)
 
     *id = (pj_str_t){NULL, 0};
     if (own[len] == '\0') {
-        return equals(path, own);
+        return pj_str_eq(path, pj_str(own));
     }
     if (path.len <= len || memcmp(path.data, own, len) != 0 ||
         memchr(path.data + len, '/', path.len - len) != NULL) {
@@ -220,8 +214,9 @@ void route_handle(size_t route, struct worker *w)
     if (route >= ROUTE_COUNT) {
         auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
                     "Nothing is served at this path.");
-    } else if (read ? !equals(method, "GET") && !equals(method, "HEAD")
-                    : !equals(method, allow)) {
+    } else if (read ? !pj_str_eq(method, PJ_STR("GET")) &&
+                          !pj_str_eq(method, PJ_STR("HEAD"))
+                    : !pj_str_eq(method, pj_str(allow))) {
         auth_refuse(w, 405, "METHOD_NOT_ALLOWED",
                     "This path does not accept that method.");
         http_header(w->res, "Allow", allow);

@@ -225,16 +225,17 @@ static const struct db_statement session_repeat_sql[2] = {
     {"session_repeat_clear", REPEAT CLEAR_SCOPE UNCHANGED, true}};
 
 enum store_result store_refresh_repeat(struct store *st,
-                                       const struct session *rotated,
-                                       bool elsewhere, bool clear_scope)
+                                       const struct session *s,
+                                       const char *jti, bool elsewhere,
+                                       bool clear_scope)
 {
     struct sql_query q = {0};
 
-    db_param_uuid(&q.p, pj_str(rotated->session_id));
-    db_param_uuid(&q.p, pj_str(rotated->jti));
+    db_param_uuid(&q.p, pj_str(s->session_id));
+    db_param_uuid(&q.p, pj_str(jti));
     db_param_int64(&q.p, elsewhere);
     db_param_time_us(&q.p, st->access_until_s * 1000000);
-    param_scope(&q.p, rotated);
+    param_scope(&q.p, s);
     (void) sql_run_one(&q, st, &session_repeat_sql[clear_scope]);
     return sql_end(&q);
 }

@@ -58,14 +58,15 @@ enum store_result store_refresh_retry(struct store *st,
                                       const pj_claims_t *token,
                                       int64_t window_s, struct retry *out);
 /*
- * Notes that the token of that rotation, rotated->jti, is given again, and
- * access tokens with it: to somebody elsewhere, if that is so.  Clears the
- * scope if clear_scope.  STORE_NONE when the session is no longer as in
- * rotated.  Repeating it is safe.
+ * Notes that the token of that rotation, jti, is given again, and access
+ * tokens with it: to somebody elsewhere, if that is so.  Clears the scope if
+ * clear_scope.  STORE_NONE when the session no longer has that jti and the
+ * scope of s.  Repeating it is safe.
  */
 enum store_result store_refresh_repeat(struct store *st,
-                                       const struct session *rotated,
-                                       bool elsewhere, bool clear_scope);
+                                       const struct session *s,
+                                       const char *jti, bool elsewhere,
+                                       bool clear_scope);
 /* STORE_OK when jti was rotated out of the session at most within_s ago and
  * remembered, else STORE_NONE. */
 enum store_result store_refresh_remembered(struct store *st,

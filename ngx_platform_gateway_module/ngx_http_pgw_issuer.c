@@ -1,0 +1,121 @@
+
+/*
+ * An issuer, and its names.
+ */
+
+
+#include "ngx_http_pgw_issuer.h"
+
+
+static ngx_int_t
+ngx_http_pgw_issuer_cmp(const void *one, const void *two)
+{
+    const pj_str_t  *a = &((const ngx_http_pgw_name_t *) one)->iss;
+    const pj_str_t  *b = &((const ngx_http_pgw_name_t *) two)->iss;
+
+    return ngx_memn2cmp((u_char *) a->data, (u_char *) b->data, a->len, b->len);
+}
+
+
+ngx_http_pgw_issuer_t *
+ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first, const pj_str_t *iss)
+{
+    ngx_uint_t                  i;
+    ngx_http_pgw_name_t         key = { .iss = *iss };
+    ngx_http_pgw_issuer_t      *issuer;
+    const ngx_http_pgw_name_t  *name;
+
+    for (issuer = first; issuer; issuer = issuer->next) {
+        name = issuer->names.elts;
+
+        for (i = 0; i < issuer->names.nelts; i++) {
+            if (ngx_http_pgw_issuer_cmp(&name[i], &key) == 0) {
+                return issuer;
+            }
+        }
+    }
+
+    return first;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_issuer_add(ngx_http_pgw_issuer_t *issuer, const ngx_array_t *all)
+{
+    ngx_uint_t            i;
+    ngx_http_pgw_name_t  *name;
+
+    for (i = 0; i < all->nelts; i++) {
+
+        name = ngx_array_push(&issuer->names);
+        if (name == NULL) {
+            return NGX_ERROR;
+        }
+
+        name->iss = ((pj_str_t *) all->elts)[i];
+    }
+
+    return NGX_OK;
+}
+
+
+char *
+ngx_http_pgw_issuer_names(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer,
+    const ngx_http_pgw_loc_conf_t *policies)
+{
+    ngx_int_t             rc;
+    ngx_uint_t            i, n;
+    ngx_array_t          *names = &issuer->names;
+    ngx_http_pgw_name_t  *name;
+
+    rc = ngx_array_init(names, cf->pool, 2, sizeof(ngx_http_pgw_name_t));
+
+    if (rc == NGX_OK && issuer->issuers) {
+        rc = ngx_http_pgw_issuer_add(issuer, issuer->issuers);
+        policies = NULL;
+    }
+
+    while (rc == NGX_OK && policies) {
+        rc = ngx_http_pgw_issuer_add(issuer, policies->issuers);
+        policies = policies->policy_next;
+    }
+
+    if (rc != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    /* once each, however many policies have it */
+
+    name = names->elts;
+    ngx_sort(name, names->nelts, names->size, ngx_http_pgw_issuer_cmp);
+
+    for (i = 0, n = 0; i < names->nelts; i++) {
+        if (n == 0 || ngx_http_pgw_issuer_cmp(&name[i], &name[n - 1]) != 0) {
+            name[n++] = name[i];
+        }
+    }
+
+    names->nelts = n;
+
+    return NGX_CONF_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_issuer_digest(const ngx_http_pgw_issuer_t *issuer, u_char *hex)
+{
+    ngx_uint_t                  i;
+    const ngx_http_pgw_name_t  *name;
+
+    name = issuer->names.elts;
+
+    for (i = 0; i < issuer->names.nelts; i++) {
+        if (ngx_http_pgw_lease_digest(hex, name[i].iss.data, name[i].iss.len)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}

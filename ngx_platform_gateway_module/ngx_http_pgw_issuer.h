@@ -1,0 +1,71 @@
+
+/*
+ * An issuer whose tokens are accepted.
+ */
+
+
+#ifndef _NGX_HTTP_PGW_ISSUER_H_INCLUDED_
+#define _NGX_HTTP_PGW_ISSUER_H_INCLUDED_
+
+
+#include "ngx_http_pgw_lease.h"
+
+
+/* All there is of one; nothing of it is shared with another. */
+
+struct ngx_http_pgw_issuer_s {
+    ngx_http_pgw_issuer_t           *next;
+    ngx_str_t                        name;       /* of its block; len 0: none */
+    ngx_array_t                      names;      /* ngx_http_pgw_name_t: all
+                                                    "iss" that are its */
+    ngx_array_t                     *issuers;    /* pj_str_t: the same, and */
+    ngx_array_t                     *audiences;  /* "aud"; of the issuer without
+                                                    a block NULL: the location
+                                                    says it */
+    ngx_http_pgw_limits_t            limits;
+    ngx_http_pgw_revocations_t      *revocations;  /* NULL: it has no feed */
+
+    /* one of two sources of keys: the URI of a location, or a file */
+    ngx_http_pgw_source_t            from;
+    ngx_str_t                        file;
+    ngx_str_t                        document;   /* of the file, at first */
+
+    ngx_http_pgw_zone_t             *zone;       /* part of mcf->keys_zone */
+
+    /* of one worker process */
+
+    ngx_uint_t                       working;    /* it is one */
+    pj_keyset_t                     *set;        /* NULL: none */
+    ngx_uint_t                       version;    /* of the zone, for set */
+    ngx_msec_t                       fetched;    /* likewise */
+
+    ngx_event_t                      timer;
+    ngx_msec_t                       due;        /* ms, a little below the soft
+                                                    age */
+    ngx_uint_t                       waiting;    /* parked requests */
+    ngx_err_t                        disk_err;   /* the last one said */
+    ngx_msec_t                       leave_at;   /* when exiting: deadline of
+                                                    the last fetch */
+};
+
+
+/* Whether the configuration names a source of its keys at all. */
+
+#define ngx_http_pgw_issuer_usable(issuer)                                    \
+    ((issuer)->from.location.len || (issuer)->file.len)
+
+
+/* Of that list the one that has the name, or else the first. */
+ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
+    const pj_str_t *iss);
+
+/* Sets issuer->names: of an issuer without a block, those of all policies. */
+char *ngx_http_pgw_issuer_names(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer,
+    const ngx_http_pgw_loc_conf_t *policies);
+
+/* Adds the names to a digest. */
+ngx_int_t ngx_http_pgw_issuer_digest(const ngx_http_pgw_issuer_t *issuer,
+    u_char *hex);
+
+
+#endif /* _NGX_HTTP_PGW_ISSUER_H_INCLUDED_ */
