@@ -184,7 +184,7 @@ for my $case (
     [ 'a cache file', undef, undef, "${AGES}cache_file $dir/kept;" ],
     [ 'two', qr/is duplicate/, undef, "${AGES}cache_file $dir/kept;" x 2 ],
     [ 'a directory for it', qr/needs the name of a file/, undef, "${AGES}cache_file /tmp/;" ],
-    [ 'one beside a key file', qr/no use beside .* in \S+:\d+, leave it out/, '',
+    [ 'one beside a key file', qr/leave it out, it has no use beside .* in \S+:\d+/, '',
         "${AGES}cache_file $dir/kept; ${AGES}file $file;" ],
 ) {
     my ($name, $said, $keys, $http, $zone) = @$case;
