@@ -34,18 +34,16 @@ static size_t token_build(char *dst, size_t cap, const uint8_t *data,
     const uint8_t *nl = memchr(data, '\n', len);
     size_t head = nl == NULL ? len : (size_t) (nl - data);
     static const unsigned char signature[256] = {1};
-    pj_out_t out;
-    size_t size = 0;
+    pj_out_t out = {dst, 0, cap, PJ_OK};
 
-    pj_out_init(&out, dst, cap);
     pj_out_b64url(&out, (pj_str_t){data, head});
     pj_out_text(&out, PJ_STR("."));
     if (nl != NULL)
         pj_out_b64url(&out, (pj_str_t){nl + 1, len - head - 1});
     pj_out_text(&out, PJ_STR("."));
     pj_out_b64url(&out, (pj_str_t){signature, sizeof(signature)});
-    FUZZ_ASSERT(pj_out_done(&out, &size) == PJ_OK);
-    return size;
+    FUZZ_ASSERT(out.err == PJ_OK);
+    return out.len;
 }
 
 static void claims_use(const pj_claims_t *claims)

@@ -116,12 +116,6 @@ static bool rsa_pkcs1_prepare(EVP_PKEY_CTX *ctx, const EVP_MD *md)
            EVP_PKEY_CTX_set_signature_md(ctx, md) == 1;
 }
 
-/* A signature is as long as the modulus (RFC 8017 section 8.2.1). */
-static size_t rsa_size(const EVP_PKEY *pkey)
-{
-    return ((size_t) EVP_PKEY_get_bits(pkey) + 7) / 8;
-}
-
 static EVP_PKEY *rsa_generate(void)
 {
     return EVP_RSA_gen(RSA_NEW_BITS);
@@ -134,65 +128,53 @@ static const pj_alg_t algs[] = {
     {
         .name = "RS256",
         .type = "RSA", /* not RSA-PSS: such keys cannot sign so */
-        .members = {{.name = "kty", .value = "RSA"},
+        .members = {{.name = "e",
+                     .param = OSSL_PKEY_PARAM_RSA_E,
+                     .max = (PJ_RSA_MAX_EXPONENT_BITS + 7) / 8},
+                    {.name = "kty", .value = "RSA"},
                     {.name = "n",
                      .param = OSSL_PKEY_PARAM_RSA_N,
-                     .max = PJ_RSA_MAX_BYTES},
-                    {.name = "e",
-                     .param = OSSL_PKEY_PARAM_RSA_E,
-                     .max = (PJ_RSA_MAX_EXPONENT_BITS + 7) / 8}},
+                     .max = PJ_RSA_MAX_BYTES}},
         .min_bits = PJ_RSA_MIN_BITS,
         .max_bits = PJ_RSA_MAX_BITS,
         .digest = "SHA256",
         .check = rsa_check,
         .prepare = rsa_pkcs1_prepare,
-        .size = rsa_size,
+        .size = EVP_PKEY_get_size, /* as the modulus: RFC 8017 section 8.2.1 */
         .verify = digest_verify,
         .sign = digest_sign,
         .generate = rsa_generate,
     },
+    {.name = NULL},
 };
-
-/* The first row that fits what. */
-static const pj_alg_t *look_up(bool (*fits)(const pj_alg_t *, const void *),
-                               const void *what)
-{
-    for (size_t i = 0; i < sizeof(algs) / sizeof(algs[0]); i++) {
-        if (fits(&algs[i], what))
-            return &algs[i];
-    }
-    return NULL;
-}
-
-static bool is_called(const pj_alg_t *alg, const void *name)
-{
-    return pj_str_eq(pj_str(alg->name), *(const pj_str_t *) name);
-}
 
 const pj_alg_t *pj_alg_find(pj_str_t name)
 {
-    return look_up(is_called, &name);
-}
+    const pj_alg_t *alg = algs;
 
-static bool is_of_key(const pj_alg_t *alg, const void *pkey)
-{
-    return EVP_PKEY_is_a(pkey, alg->type) == 1;
+    while (alg->name != NULL && !pj_str_eq(pj_str(alg->name), name))
+        alg++;
+    return alg->name == NULL ? NULL : alg;
 }
 
 const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey)
 {
-    return look_up(is_of_key, pkey);
+    const pj_alg_t *alg = algs;
+
+    while (alg->name != NULL && EVP_PKEY_is_a(pkey, alg->type) != 1)
+        alg++;
+    return alg->name == NULL ? NULL : alg;
 }
 
 /* "alg" may be absent (RFC 7517 section 4.4). */
-static bool is_for(const pj_alg_t *alg, const void *jwk)
+static bool is_for(const pj_alg_t *alg, const pj_json_t *jwk)
 {
     if (pj_json_member(jwk, "alg") != NULL &&
-        !pj_json_member_is(jwk, "alg", pj_str(alg->name)))
+        !pj_str_eq(pj_json_string(jwk, "alg"), pj_str(alg->name)))
         return false;
     for (const pj_member_t *m = alg->members; m->name != NULL; m++) {
         if (m->value != NULL &&
-            !pj_json_member_is(jwk, m->name, pj_str(m->value)))
+            !pj_str_eq(pj_json_string(jwk, m->name), pj_str(m->value)))
             return false;
     }
     return true;
@@ -200,5 +182,9 @@ static bool is_for(const pj_alg_t *alg, const void *jwk)
 
 const pj_alg_t *pj_alg_of_jwk(const pj_json_t *jwk)
 {
-    return look_up(is_for, jwk);
+    const pj_alg_t *alg = algs;
+
+    while (alg->name != NULL && !is_for(alg, jwk))
+        alg++;
+    return alg->name == NULL ? NULL : alg;
 }

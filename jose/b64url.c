@@ -2,31 +2,27 @@
 
 #include "pj_internal.h"
 
-#define BAD 0xFF
+#include <string.h>
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                "abcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/* clang-format off */
-#define X16 BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD,                           \
-            BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD
-
-/* Value of each base64url character; all others have a top bit set. */
-static const unsigned char values[256] = {
-    X16, X16,
-    BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, 62, BAD,
-    BAD, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, BAD, BAD, BAD, BAD, BAD, BAD,
-    BAD, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
-    15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, BAD, BAD, BAD, BAD, 63,
-    BAD, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40,
-    41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, BAD, BAD, BAD, BAD, BAD,
-    X16, X16, X16, X16, X16, X16, X16, X16
+/* 64 more than what each base64url character stands for; 0: it is none. */
+static const unsigned char places[256] = {
+    ['A'] = 64,  65,  66,  67,  68,  69,  70,  71,          72,
+    73,          74,  75,  76,  77,  78,  79,  80,          81,
+    82,          83,  84,  85,  86,  87,  88,  89,          ['a'] = 90,
+    91,          92,  93,  94,  95,  96,  97,  98,          99,
+    100,         101, 102, 103, 104, 105, 106, 107,         108,
+    109,         110, 111, 112, 113, 114, 115, ['0'] = 116, 117,
+    118,         119, 120, 121, 122, 123, 124, 125,         ['-'] = 126,
+    ['_'] = 127,
 };
-/* clang-format on */
 
 size_t pj_b64url_encoded_len(size_t n)
 {
-    return n / 3 * 4 + (n % 3 == 0 ? 0 : n % 3 + 1);
+    return n > SIZE_MAX / 2 ? SIZE_MAX
+                            : n / 3 * 4 + (n % 3 == 0 ? 0 : n % 3 + 1);
 }
 
 pj_err_t pj_b64url_encode(char *dst, size_t cap, size_t *out_len, pj_str_t src)
@@ -34,8 +30,7 @@ pj_err_t pj_b64url_encode(char *dst, size_t cap, size_t *out_len, pj_str_t src)
     const unsigned char *s = src.data;
     size_t left = src.len;
 
-    /* The first test keeps the length of a huge src from wrapping. */
-    if (left > SIZE_MAX / 2 || pj_b64url_encoded_len(left) > cap)
+    if (pj_b64url_encoded_len(left) > cap)
         return PJ_ERR_NO_SPACE;
     *out_len = pj_b64url_encoded_len(left);
 
@@ -65,25 +60,23 @@ void pj_out_b64url(pj_out_t *out, pj_str_t bytes)
         out->err = pj_b64url_encode(at, len, &len, bytes);
 }
 
-/* The last two or three characters; unused bits must be zero. */
-static pj_err_t decode_tail(unsigned char *d, const unsigned char *s,
-                            size_t left)
+/* Decodes four characters to three bytes; false if one is none of ours. */
+static bool four_decode(unsigned char *dst, const unsigned char *s)
 {
-    unsigned a = values[s[0]];
-    unsigned b = values[s[1]];
-    unsigned c = left == 3 ? values[s[2]] : 0;
+    unsigned a = places[s[0]], b = places[s[1]];
+    unsigned c = places[s[2]], d = places[s[3]];
+    unsigned bits = (a << 18) + (b << 12) + (c << 6) + d - 64 * 0x41041;
 
-    if ((a | b | c) > 63 || (left == 2 ? b & 15 : c & 3) != 0)
-        return PJ_ERR_BASE64;
-    d[0] = (unsigned char) (a << 2 | b >> 4);
-    if (left == 3)
-        d[1] = (unsigned char) (b << 4 | c >> 2);
-    return PJ_OK;
+    dst[0] = (unsigned char) (bits >> 16);
+    dst[1] = (unsigned char) (bits >> 8);
+    dst[2] = (unsigned char) bits;
+    return (a & b & c & d) != 0;
 }
 
 pj_err_t pj_b64url_decode(unsigned char *dst, size_t cap, size_t *out_len,
                           pj_str_t src)
 {
+    unsigned char last[] = "AAAA", bytes[3];
     const unsigned char *s = src.data;
     size_t left = src.len;
     size_t len = left / 4 * 3 + (left % 4 == 0 ? 0 : left % 4 - 1);
@@ -95,52 +88,47 @@ pj_err_t pj_b64url_decode(unsigned char *dst, size_t cap, size_t *out_len,
     *out_len = len;
 
     for (; left >= 4; left -= 4, s += 4, dst += 3) {
-        unsigned a = values[s[0]], b = values[s[1]];
-        unsigned c = values[s[2]], d = values[s[3]];
-
-        if ((a | b | c | d) > 63)
+        if (!four_decode(dst, s))
             return PJ_ERR_BASE64;
-        dst[0] = (unsigned char) (a << 2 | b >> 4);
-        dst[1] = (unsigned char) (b << 4 | c >> 2);
-        dst[2] = (unsigned char) (c << 6 | d);
     }
-    return left == 0 ? PJ_OK : decode_tail(dst, s, left);
+    if (left > 0) {
+        memcpy(last, s, left);
+        /* The unused bits, all in this byte, must be zero. */
+        if (!four_decode(bytes, last) || bytes[left - 1] != 0)
+            return PJ_ERR_BASE64;
+        memcpy(dst, bytes, left - 1);
+    }
+    return PJ_OK;
 }
 
 pj_err_t pj_b64_decode(unsigned char *dst, size_t cap, size_t *out_len,
                        pj_str_t src)
 {
-    size_t chars = 0, pad = 0, len = 0;
-    unsigned acc = 0, bits = 0;
+    unsigned char four[4];
+    size_t have = 0, pad = 0, len = 0, n = 0;
+    pj_err_t err = PJ_OK;
 
-    for (size_t i = 0; i < src.len; i++) {
+    for (size_t i = 0; i < src.len && err == PJ_OK; i++) {
         unsigned char c = src.data[i];
-        unsigned value = c == '+'               ? 62
-                         : c == '/'             ? 63
-                         : c == '-' || c == '_' ? BAD
-                                                : values[c];
 
-        if (pj_is_space(c))
-            continue;
         pad += c == '=';
-        if (c == '=')
+        if (c == '=' || pj_is_space(c))
             continue;
-        if (value > 63 || pad > 0)
+        if (c == '-' || c == '_' || pad > 0)
             return PJ_ERR_BASE64;
-        chars++;
-        acc = acc << 6 | value;
-        bits += 6;
-        if (bits >= 8) {
-            bits -= 8;
-            if (len == cap)
-                return PJ_ERR_NO_SPACE;
-            dst[len++] = (unsigned char) (acc >> bits);
-            acc &= (1u << bits) - 1;
+        four[have++] = c == '+' ? '-' : c == '/' ? '_' : c;
+        if (have == 4) {
+            err = pj_b64url_decode(dst + len, cap - len, &n,
+                                   (pj_str_t){four, 4});
+            len += n;
+            have = 0;
         }
     }
-    /* What is left in acc are the trailing bits. */
-    if (chars % 4 == 1 || acc != 0 || (pad != 0 && pad != (4 - chars % 4) % 4))
-        return PJ_ERR_BASE64;
-    *out_len = len;
-    return PJ_OK;
+    if (err == PJ_OK)
+        err =
+            pj_b64url_decode(dst + len, cap - len, &n, (pj_str_t){four, have});
+    if (err == PJ_OK && pad != 0 && pad != (4 - have) % 4)
+        err = PJ_ERR_BASE64;
+    *out_len = len + n;
+    return err;
 }

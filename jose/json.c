@@ -48,17 +48,6 @@ void *pj_arena_alloc(pj_arena_t *arena, size_t size)
     return p == NULL ? NULL : p + pad;
 }
 
-pj_err_t pj_b64url_decode_arena(pj_arena_t *arena, pj_str_t src, pj_str_t *out)
-{
-    size_t cap = src.len / 4 * 3 + 3;
-    unsigned char *dst = arena_bytes(arena, cap);
-
-    if (dst == NULL)
-        return PJ_ERR_NO_SPACE;
-    out->data = dst;
-    return pj_b64url_decode(dst, cap, &out->len, src);
-}
-
 /* -- yajl's memory -------------------------------------------------------- */
 
 /* yajl does not check for NULL: scratch_bytes() makes sure that the scratch is
@@ -415,6 +404,20 @@ pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text,
     return err;
 }
 
+pj_err_t pj_json_decode(pj_arena_t *arena, pj_str_t src,
+                        const pj_json_t **root)
+{
+    size_t cap = src.len / 4 * 3 + 3;
+    unsigned char *dst = arena_bytes(arena, cap);
+    pj_str_t text = {dst, 0};
+    pj_err_t err = PJ_ERR_NO_SPACE;
+
+    *root = NULL;
+    if (dst != NULL)
+        err = pj_b64url_decode(dst, cap, &text.len, src);
+    return err == PJ_OK ? pj_json_parse(arena, text, root) : err;
+}
+
 /* -- reading the tree ----------------------------------------------------- */
 
 const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name)
@@ -430,11 +433,12 @@ const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name)
     return NULL;
 }
 
-bool pj_json_member_is(const pj_json_t *obj, const char *name, pj_str_t value)
+pj_str_t pj_json_string(const pj_json_t *obj, const char *name)
 {
     const pj_json_t *m = pj_json_member(obj, name);
 
-    return m != NULL && m->type == PJ_JSON_STRING && pj_str_eq(m->text, value);
+    return m != NULL && m->type == PJ_JSON_STRING ? m->text
+                                                  : (pj_str_t){NULL, 0};
 }
 
 /* The exponent at p ("e+5"), 0 if there is none; capped far above the number

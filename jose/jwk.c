@@ -11,100 +11,71 @@
 
 /* -- emitting ------------------------------------------------------------- */
 
-/* The member m of key's JWK; a number is minimal big-endian base64url. */
-static void member_write(pj_out_t *out, const pj_key_t *key,
-                         const pj_member_t *m)
+/* The required members of key's JWK, of a thumbprint all there are; a number
+ * is minimal big-endian base64url. */
+static void members_write(pj_out_t *out, const pj_key_t *key)
 {
     unsigned char bytes[PJ_RSA_MAX_BYTES];
-    BIGNUM *bn = NULL;
 
-    pj_out_text(out, PJ_STR("\""));
-    pj_out_text(out, pj_str(m->name));
-    pj_out_text(out, PJ_STR("\":\""));
-    if (m->value != NULL)
-        pj_out_text(out, pj_str(m->value));
-    else if (EVP_PKEY_get_bn_param(key->pkey, m->param, &bn) == 1)
-        pj_out_b64url(out, (pj_str_t){bytes, (size_t) BN_bn2bin(bn, bytes)});
-    else
-        out->err = PJ_ERR_CRYPTO;
-    pj_out_text(out, PJ_STR("\""));
-    BN_free(bn);
-}
+    for (const pj_member_t *m = key->alg->members; m->name != NULL; m++) {
+        BIGNUM *bn = NULL;
 
-static void jwk_write(pj_out_t *out, const pj_key_t *key)
-{
-    const pj_member_t *m = key->alg->members;
-
-    pj_out_text(out, PJ_STR("{"));
-    member_write(out, key, m);
-    pj_out_text(out, PJ_STR(",\"use\":\"sig\",\"alg\":\""));
-    pj_out_text(out, pj_str(key->alg->name));
-    pj_out_text(out, PJ_STR("\",\"kid\":"));
-    pj_out_json_string(out, pj_key_id(key));
-    while ((++m)->name != NULL) {
-        pj_out_text(out, PJ_STR(","));
-        member_write(out, key, m);
+        pj_out_text(out,
+                    m == key->alg->members ? PJ_STR("{\"") : PJ_STR(",\""));
+        pj_out_text(out, pj_str(m->name));
+        pj_out_text(out, PJ_STR("\":\""));
+        if (m->value != NULL)
+            pj_out_text(out, pj_str(m->value));
+        else if (EVP_PKEY_get_bn_param(key->pkey, m->param, &bn) == 1)
+            pj_out_b64url(out,
+                          (pj_str_t){bytes, (size_t) BN_bn2bin(bn, bytes)});
+        else
+            out->err = PJ_ERR_CRYPTO;
+        pj_out_text(out, PJ_STR("\""));
+        BN_free(bn);
     }
-    pj_out_text(out, PJ_STR("}"));
 }
 
 pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count, char *dst,
                       size_t cap, size_t *out_len)
 {
-    pj_out_t out;
+    pj_out_t out = {dst, 0, cap, PJ_OK};
 
     ERR_set_mark();
-    pj_out_init(&out, dst, cap);
     pj_out_text(&out, PJ_STR("{\"keys\":["));
     for (size_t i = 0; i < count; i++) {
         if (i > 0)
             pj_out_text(&out, PJ_STR(","));
-        jwk_write(&out, keys[i]);
+        members_write(&out, keys[i]);
+        pj_out_text(&out, PJ_STR(",\"use\":\"sig\",\"alg\":\""));
+        pj_out_text(&out, pj_str(keys[i]->alg->name));
+        pj_out_text(&out, PJ_STR("\",\"kid\":"));
+        pj_out_json_string(&out, pj_key_id(keys[i]));
+        pj_out_text(&out, PJ_STR("}"));
     }
     pj_out_text(&out, PJ_STR("]}"));
     ERR_pop_to_mark();
-    return pj_out_done(&out, out_len);
+    *out_len = out.len;
+    return out.err;
 }
 
-/* The member whose name is the next after last, alphabetically, or NULL. */
-static const pj_member_t *member_after(const pj_alg_t *alg, const char *last)
-{
-    const pj_member_t *next = NULL;
-
-    for (const pj_member_t *m = alg->members; m->name != NULL; m++) {
-        if (strcmp(m->name, last) > 0 &&
-            (next == NULL || strcmp(m->name, next->name) < 0))
-            next = m;
-    }
-    return next;
-}
-
-/* Of the required members alone, in their order, without white space. */
 pj_err_t pj_key_thumbprint(const pj_key_t *key, char dst[PJ_THUMBPRINT_CHARS])
 {
     char text[THUMBPRINT_INPUT_MAX];
     unsigned char md[PJ_SHA256_BYTES];
-    const pj_member_t *m = member_after(key->alg, "");
-    pj_out_t out;
+    pj_out_t out = {text, 0, sizeof(text), PJ_OK};
     size_t len;
-    pj_err_t err;
 
     ERR_set_mark();
-    pj_out_init(&out, text, sizeof(text));
-    pj_out_text(&out, PJ_STR("{"));
-    while (m != NULL) {
-        member_write(&out, key, m);
-        m = member_after(key->alg, m->name);
-        pj_out_text(&out, m != NULL ? PJ_STR(",") : PJ_STR("}"));
-    }
-    err = pj_out_done(&out, &len);
-    if (err == PJ_OK &&
-        EVP_Digest(text, len, md, NULL, EVP_sha256(), NULL) != 1)
-        err = PJ_ERR_CRYPTO;
+    members_write(&out, key);
+    pj_out_text(&out, PJ_STR("}"));
+    if (out.err == PJ_OK &&
+        EVP_Digest(text, out.len, md, NULL, EVP_sha256(), NULL) != 1)
+        out.err = PJ_ERR_CRYPTO;
     ERR_pop_to_mark();
-    return err != PJ_OK ? err
-                        : pj_b64url_encode(dst, PJ_THUMBPRINT_CHARS, &len,
-                                           (pj_str_t){md, sizeof(md)});
+    return out.err != PJ_OK ? out.err
+                            : pj_b64url_encode(dst, PJ_THUMBPRINT_CHARS, &len,
+                                               (pj_str_t){md, sizeof(md)});
 }
 
 /* -- parsing -------------------------------------------------------------- */
@@ -115,15 +86,12 @@ static bool key_ops_allow(const pj_json_t *jwk)
     const pj_json_t *ops = pj_json_member(jwk, "key_ops");
     bool verify = false;
 
-    if (ops == NULL)
-        return true;
-    if (ops->type != PJ_JSON_ARRAY)
-        return false;
+    if (ops == NULL || ops->type != PJ_JSON_ARRAY)
+        return ops == NULL;
     for (const pj_json_t *op = ops->child; op != NULL; op = op->next) {
         if (op->type != PJ_JSON_STRING)
             return false;
-        if (pj_str_eq(op->text, PJ_STR("verify")))
-            verify = true;
+        verify |= pj_str_eq(op->text, PJ_STR("verify"));
     }
     return verify;
 }
@@ -136,14 +104,14 @@ static bool key_ops_allow(const pj_json_t *jwk)
 static pj_err_t number_parse(OSSL_PARAM *param, const pj_member_t *member,
                              unsigned char *dst, const pj_json_t *jwk)
 {
-    const pj_json_t *m = pj_json_member(jwk, member->name);
+    pj_str_t text = pj_json_string(jwk, member->name);
     BIGNUM *bn;
     size_t len;
     pj_err_t err;
 
-    if (m == NULL || m->type != PJ_JSON_STRING || m->text.len == 0)
+    if (text.len == 0)
         return PJ_ERR_KEY_FORMAT;
-    err = pj_b64url_decode(dst, member->max, &len, m->text);
+    err = pj_b64url_decode(dst, member->max, &len, text);
     if (err == PJ_ERR_NO_SPACE)
         return PJ_ERR_KEY_WEAK; /* longer than any number allowed here */
     if (err != PJ_OK || dst[0] == 0)
@@ -186,7 +154,7 @@ static pj_err_t jwk_key(pj_key_t **out, const pj_alg_t *alg,
 /* Adds one entry, or returns why it is skipped. */
 static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
 {
-    const pj_json_t *kid = pj_json_member(jwk, "kid");
+    pj_str_t kid = pj_json_string(jwk, "kid");
     const pj_alg_t *alg = pj_alg_of_jwk(jwk);
     pj_err_t err;
 
@@ -194,19 +162,17 @@ static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
         return PJ_ERR_JSON_TYPE;
     if (alg == NULL || !key_ops_allow(jwk) ||
         (pj_json_member(jwk, "use") != NULL &&
-         !pj_json_member_is(jwk, "use", PJ_STR("sig"))))
+         !pj_str_eq(pj_json_string(jwk, "use"), PJ_STR("sig"))))
         return PJ_ERR_KEY_UNUSABLE;
-    if (kid == NULL || kid->type != PJ_JSON_STRING)
-        return PJ_ERR_TOKEN_KID;
-    err = pj_kid_check(kid->text);
+    err = pj_kid_check(kid);
     if (err != PJ_OK)
         return err;
-    if (pj_keyset_find(set, kid->text) != NULL)
+    if (pj_keyset_find(set, kid) != NULL)
         return PJ_ERR_JSON_DUPLICATE;
     if (set->count == PJ_KEYSET_MAX_KEYS)
         return PJ_ERR_JSON_LIMIT;
 
-    err = jwk_key(&set->keys[set->count], alg, jwk, kid->text);
+    err = jwk_key(&set->keys[set->count], alg, jwk, kid);
     if (err == PJ_OK)
         set->count++;
     return err;

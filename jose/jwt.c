@@ -90,14 +90,11 @@ static bool is_strings(const pj_json_t *node)
 /* Finds the kind of the payload by its exact pair of claims. */
 static pj_err_t kind_read(pj_claims_t *claims)
 {
-    const pj_json_t *type = pj_json_member(claims->root, "token_type");
-    const pj_json_t *scope = pj_json_member(claims->root, "token_scope");
-
-    if (!is_string(type) || (scope != NULL && !is_string(scope)))
+    claims->token_type = pj_json_string(claims->root, "token_type");
+    claims->token_scope = pj_json_string(claims->root, "token_scope");
+    if (claims->token_scope.len == 0 &&
+        pj_json_member(claims->root, "token_scope") != NULL)
         return PJ_ERR_TOKEN_KIND;
-    claims->token_type = type->text;
-    if (scope != NULL)
-        claims->token_scope = scope->text;
 
     for (size_t i = 0; i < KIND_COUNT; i++) {
         if (pj_str_eq(claims->token_type, kind_table[i].type) &&
@@ -112,16 +109,16 @@ static pj_err_t kind_read(pj_claims_t *claims)
 /* Stores a claim at its place; false: it is not of its type. */
 static bool claim_store(void *place, claim_type_t type, const pj_json_t *node)
 {
-    pj_round_t round = type == FROM ? PJ_ROUND_UP : PJ_ROUND_DOWN;
-
-    if (type == STRING && is_string(node))
-        *(pj_str_t *) place = node->text;
-    else if (type == STRINGS && is_strings(node))
-        *(const pj_json_t **) place = node;
-    else if (type == STRING || type == STRINGS)
+    if (type == FROM || type == UNTIL)
+        return pj_json_seconds(node,
+                               type == FROM ? PJ_ROUND_UP : PJ_ROUND_DOWN,
+                               place) == PJ_OK;
+    if (type == STRING ? !is_string(node) : !is_strings(node))
         return false;
+    if (type == STRING)
+        *(pj_str_t *) place = node->text;
     else
-        return pj_json_seconds(node, round, place) == PJ_OK;
+        *(const pj_json_t **) place = node;
     return true;
 }
 
@@ -146,12 +143,11 @@ static pj_err_t claims_read(pj_claims_t *claims)
     return PJ_OK;
 }
 
-/* Claims that are optional, nbf and aud, and typ of access tokens. */
+/* Claims that are optional, nbf and aud, typ of access tokens, and sub. */
 static pj_err_t extras_check(pj_claims_t *claims)
 {
     const pj_json_t *nbf = pj_json_member(claims->root, "nbf");
     const pj_json_t *aud = pj_json_member(claims->root, "aud");
-    const pj_json_t *typ = pj_json_member(claims->root, "typ");
 
     if (nbf != NULL &&
         pj_json_seconds(nbf, PJ_ROUND_UP, &claims->nbf) != PJ_OK)
@@ -159,40 +155,27 @@ static pj_err_t extras_check(pj_claims_t *claims)
     if (aud != NULL && !is_string(aud) && !is_strings(aud))
         return claim_fault(claims, PJ_STR("aud"));
     if (claims->kind != PJ_TOKEN_REFRESH &&
-        (!is_string(typ) || !pj_str_eq(typ->text, PJ_STR("access"))))
+        !pj_str_eq(pj_json_string(claims->root, "typ"), PJ_STR("access")))
         return claim_fault(claims, PJ_STR("typ"));
+    if (!pj_str_eq(claims->sub, claims->account_id))
+        return claim_fault(claims, PJ_STR("sub"));
     return PJ_OK;
-}
-
-static pj_err_t claims_fill(pj_claims_t *claims)
-{
-    pj_err_t err;
-
-    if (claims->root->type != PJ_JSON_OBJECT)
-        return PJ_ERR_TOKEN_CLAIMS;
-    err = kind_read(claims);
-    if (err == PJ_OK)
-        err = claims_read(claims);
-    if (err == PJ_OK)
-        err = extras_check(claims);
-    if (err == PJ_OK && !pj_str_eq(claims->sub, claims->account_id))
-        err = claim_fault(claims, PJ_STR("sub"));
-    return err;
 }
 
 pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
                          pj_claims_t *claims)
 {
-    pj_str_t json;
     pj_err_t err;
 
     memset(claims, 0, sizeof(*claims));
-    err = pj_b64url_decode_arena(arena, jws->payload, &json);
+    err = pj_json_decode(arena, jws->payload, &claims->root);
+    if (err == PJ_OK && claims->root->type != PJ_JSON_OBJECT)
+        err = PJ_ERR_TOKEN_CLAIMS;
     if (err == PJ_OK)
-        err = pj_json_parse(arena, json, &claims->root);
+        err = kind_read(claims);
     if (err == PJ_OK)
-        err = claims_fill(claims);
-    return err;
+        err = claims_read(claims);
+    return err == PJ_OK ? extras_check(claims) : err;
 }
 
 /* -- checking ------------------------------------------------------------- */
@@ -210,12 +193,10 @@ static bool is_one_of(pj_str_t s, const pj_str_t *list, size_t count)
 static bool audience_ok(const pj_claims_t *claims, const pj_policy_t *policy)
 {
     const pj_json_t *aud = pj_json_member(claims->root, "aud");
+    bool many = aud != NULL && aud->type == PJ_JSON_ARRAY;
 
-    if (aud == NULL)
-        return false;
-    if (aud->type == PJ_JSON_STRING)
-        return is_one_of(aud->text, policy->audiences, policy->audience_count);
-    for (const pj_json_t *item = aud->child; item != NULL; item = item->next) {
+    for (const pj_json_t *item = many ? aud->child : aud; item != NULL;
+         item = many ? item->next : NULL) {
         if (is_one_of(item->text, policy->audiences, policy->audience_count))
             return true;
     }

@@ -39,51 +39,6 @@ static EVP_PKEY_CTX *context_new(const pj_key_t *key,
     return NULL;
 }
 
-/* A signature made with the private half must verify with the public one. */
-static pj_err_t pair_check(const pj_key_t *key)
-{
-    unsigned char sig[PJ_SIGNATURE_MAX_BYTES];
-    pj_str_t probe = PJ_STR("pair check");
-
-    if (key->alg->sign(key, probe, sig) != PJ_OK ||
-        key->alg->verify(key, probe, sig) != PJ_OK)
-        return PJ_ERR_KEY_MISMATCH;
-    return PJ_OK;
-}
-
-/* Renders the constant JOSE header of one typ. */
-static pj_err_t header_make(pj_key_t *key, pj_typ_t typ)
-{
-    static const pj_str_t names[PJ_TYP_COUNT] = {
-        [PJ_TYP_JWT] = PJ_STR("JWT"),
-        [PJ_TYP_REFRESH] = PJ_STR("refresh+jwt"),
-    };
-    char json[64 + 6 * PJ_KID_MAX_BYTES];
-    pj_out_t out;
-    size_t len, cap;
-    pj_err_t err;
-
-    pj_out_init(&out, json, sizeof(json));
-    pj_out_text(&out, PJ_STR("{\"alg\":\""));
-    pj_out_text(&out, pj_str(key->alg->name));
-    pj_out_text(&out, PJ_STR("\",\"typ\":\""));
-    pj_out_text(&out, names[typ]);
-    pj_out_text(&out, PJ_STR("\",\"kid\":"));
-    pj_out_json_string(&out, pj_key_id(key));
-    pj_out_text(&out, PJ_STR("}"));
-    err = pj_out_done(&out, &len);
-    if (err != PJ_OK)
-        return err;
-
-    cap = pj_b64url_encoded_len(len);
-    key->headers[typ].text = OPENSSL_malloc(cap);
-    if (key->headers[typ].text == NULL)
-        return PJ_ERR_CRYPTO;
-    return pj_b64url_encode(key->headers[typ].text, cap,
-                            &key->headers[typ].len,
-                            (pj_str_t){(unsigned char *) json, len});
-}
-
 static pj_err_t strength_check(const pj_alg_t *alg, const EVP_PKEY *pkey)
 {
     int bits;
@@ -98,9 +53,10 @@ static pj_err_t strength_check(const pj_alg_t *alg, const EVP_PKEY *pkey)
 
 static pj_err_t key_fill(pj_key_t *key, bool is_private)
 {
-    pj_err_t err = PJ_OK;
+    static const pj_str_t probe = PJ_STR("pair check");
+    unsigned char sig[PJ_SIGNATURE_MAX_BYTES];
 
-    key->size = key->alg->size(key->pkey);
+    key->size = (size_t) key->alg->size(key->pkey);
     key->md = EVP_MD_fetch(NULL, key->alg->digest, NULL);
     key->verify = context_new(key, EVP_PKEY_verify_init);
     if (is_private)
@@ -108,11 +64,11 @@ static pj_err_t key_fill(pj_key_t *key, bool is_private)
     if (key->verify == NULL || (is_private && key->sign == NULL))
         return PJ_ERR_CRYPTO;
 
-    if (is_private)
-        err = pair_check(key);
-    for (pj_typ_t typ = 0; is_private && !err && typ < PJ_TYP_COUNT; typ++)
-        err = header_make(key, typ);
-    return err;
+    /* A signature made with the private half must verify with the public. */
+    if (is_private && (key->alg->sign(key, probe, sig) != PJ_OK ||
+                       key->alg->verify(key, probe, sig) != PJ_OK))
+        return PJ_ERR_KEY_MISMATCH;
+    return PJ_OK;
 }
 
 pj_err_t pj_key_wrap(pj_key_t **out, const pj_alg_t *alg, EVP_PKEY *pkey,
@@ -168,20 +124,12 @@ void pj_key_free(pj_key_t *key)
     EVP_MD_CTX_free(key->digest);
     EVP_MD_free(key->md);
     EVP_PKEY_free(key->pkey);
-    for (pj_typ_t typ = 0; typ < PJ_TYP_COUNT; typ++)
-        OPENSSL_free(key->headers[typ].text);
     OPENSSL_free(key);
 }
 
 pj_str_t pj_key_id(const pj_key_t *key)
 {
     return (pj_str_t){key->kid, key->kid_len};
-}
-
-pj_str_t pj_key_header(const pj_key_t *key, pj_typ_t typ)
-{
-    return (pj_str_t){(const unsigned char *) key->headers[typ].text,
-                      key->headers[typ].len};
 }
 
 pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b)
@@ -194,11 +142,6 @@ pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b)
     return equal == 1 ? PJ_OK : PJ_ERR_KEY_MISMATCH;
 }
 
-const pj_alg_t *pj_key_alg(const pj_key_t *key)
-{
-    return key->alg;
-}
-
 /* HKDF (RFC 5869) from the private key in DER, without a salt. */
 pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label, unsigned char *out,
                        size_t len)
@@ -207,7 +150,7 @@ pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label, unsigned char *out,
     OSSL_PARAM params[4];
     EVP_KDF_CTX *ctx = NULL;
     EVP_KDF *hkdf;
-    pj_err_t err = PJ_ERR_CRYPTO;
+    bool made;
     int n;
 
     if (key->sign == NULL)
@@ -217,23 +160,19 @@ pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label, unsigned char *out,
     if (hkdf != NULL)
         ctx = EVP_KDF_CTX_new(hkdf);
     n = i2d_PrivateKey(key->pkey, &der);
-    if (ctx != NULL && n > 0) {
-        params[0] = OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST,
-                                                     (char *) "SHA256", 0);
-        params[1] = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, der,
-                                                      (size_t) n);
-        params[2] = OSSL_PARAM_construct_octet_string(
-            OSSL_KDF_PARAM_INFO, (void *) (uintptr_t) label.data, label.len);
-        params[3] = OSSL_PARAM_construct_end();
-        if (EVP_KDF_derive(ctx, out, len, params) == 1)
-            err = PJ_OK;
-    }
-    if (n > 0)
-        OPENSSL_clear_free(der, (size_t) n);
+    params[0] = OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST,
+                                                 (char *) "SHA256", 0);
+    params[1] = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, der,
+                                                  n > 0 ? (size_t) n : 0);
+    params[2] = OSSL_PARAM_construct_octet_string(
+        OSSL_KDF_PARAM_INFO, (void *) (uintptr_t) label.data, label.len);
+    params[3] = OSSL_PARAM_construct_end();
+    made = ctx != NULL && n > 0 && EVP_KDF_derive(ctx, out, len, params) == 1;
+    OPENSSL_clear_free(der, params[1].data_size);
     EVP_KDF_CTX_free(ctx);
     EVP_KDF_free(hkdf);
     ERR_pop_to_mark();
-    return err;
+    return made ? PJ_OK : PJ_ERR_CRYPTO;
 }
 
 pj_err_t pj_key_generate(pj_key_t **out, const pj_alg_t *alg, pj_str_t kid)
@@ -253,30 +192,27 @@ pj_err_t pj_key_generate(pj_key_t **out, const pj_alg_t *alg, pj_str_t kid)
 pj_err_t pj_key_pem(const pj_key_t *key, bool private_half, char *dst,
                     size_t cap, size_t *out_len)
 {
+    pj_out_t out = {dst, 0, cap, PJ_ERR_CRYPTO};
+    unsigned char *pem;
     BIO *bio;
-    char *pem;
-    long len = 0;
-    bool made;
+    long len;
 
     if (private_half && key->sign == NULL)
         return PJ_ERR_ARGUMENT;
     ERR_set_mark();
     bio = BIO_new(BIO_s_secmem()); /* wiped when it is freed */
-    made = bio != NULL &&
-           (private_half ? PEM_write_bio_PKCS8PrivateKey(bio, key->pkey, NULL,
-                                                         NULL, 0, NULL, NULL)
-                         : PEM_write_bio_PUBKEY(bio, key->pkey)) == 1;
-    if (made)
-        len = BIO_get_mem_data(bio, &pem);
-    if (len > 0 && (size_t) len <= cap) {
-        memcpy(dst, pem, (size_t) len);
-        *out_len = (size_t) len;
+    if (bio != NULL &&
+        (private_half ? PEM_write_bio_PKCS8PrivateKey(bio, key->pkey, NULL,
+                                                      NULL, 0, NULL, NULL)
+                      : PEM_write_bio_PUBKEY(bio, key->pkey)) == 1 &&
+        (len = BIO_get_mem_data(bio, &pem)) > 0) {
+        out.err = PJ_OK;
+        pj_out_text(&out, (pj_str_t){pem, (size_t) len});
     }
     BIO_free(bio);
     ERR_pop_to_mark();
-    return len <= 0              ? PJ_ERR_CRYPTO
-           : (size_t) len <= cap ? PJ_OK
-                                 : PJ_ERR_NO_SPACE;
+    *out_len = out.len;
+    return out.err;
 }
 
 /* -- reading -------------------------------------------------------------- */
@@ -312,41 +248,28 @@ static pj_str_t trim(pj_str_t s)
     return s;
 }
 
-/* Removes begin and end from s; false unless it has both. */
-static bool strip(pj_str_t *s, pj_str_t begin, pj_str_t end)
-{
-    if (s->len < begin.len + end.len ||
-        memcmp(s->data, begin.data, begin.len) != 0 ||
-        memcmp(s->data + s->len - end.len, end.data, end.len) != 0)
-        return false;
-    s->data += begin.len;
-    s->len -= begin.len + end.len;
-    return true;
-}
-
 /*
- * The only block of a PEM text.  Not read by OpenSSL, whose reader may ask for
- * a passphrase and skips text around the block.  Encrypted keys fail by their
- * label or by the colon of their headers.
+ * The only block of a PEM text, or what DER is.  PEM is not read by OpenSSL,
+ * whose reader may ask for a passphrase and skips text around the block.
+ * Encrypted keys fail by their label, or by the colon of their headers.
  */
-static bool pem_decode(decoded_t *out, pj_str_t pem)
-{
-    for (size_t i = 0; i < sizeof(pem_kinds) / sizeof(pem_kinds[0]); i++) {
-        if (strip(&pem, pem_kinds[i].begin, pem_kinds[i].end)) {
-            out->form = pem_kinds[i].form;
-            return pj_b64_decode(out->der, sizeof(out->der), &out->len, pem) ==
-                   PJ_OK;
-        }
-    }
-    return false;
-}
-
 static bool text_decode(decoded_t *out, pj_str_t text)
 {
     pj_str_t pem = trim(text);
 
-    if (strip(&pem, PJ_STR("-----BEGIN "), PJ_STR("")))
-        return pem_decode(out, trim(text));
+    for (size_t i = 0; i < sizeof(pem_kinds) / sizeof(pem_kinds[0]); i++) {
+        pj_str_t begin = pem_kinds[i].begin, end = pem_kinds[i].end;
+
+        if (pem.len >= begin.len + end.len &&
+            memcmp(pem.data, begin.data, begin.len) == 0 &&
+            memcmp(pem.data + pem.len - end.len, end.data, end.len) == 0) {
+            out->form = pem_kinds[i].form;
+            pem.data += begin.len;
+            pem.len -= begin.len + end.len;
+            return pj_b64_decode(out->der, sizeof(out->der), &out->len, pem) ==
+                   PJ_OK;
+        }
+    }
     if (text.len == 0 || text.len > sizeof(out->der))
         return false;
     memcpy(out->der, text.data, text.len);

@@ -132,7 +132,8 @@ size_t pj_json_escape(char *dst, pj_str_t s);
 
 /* -- base64 (RFC 4648) ---------------------------------------------------- */
 
-/* Characters that n bytes take without padding. */
+/* Characters that n bytes take without padding; SIZE_MAX for more bytes than
+ * can be. */
 size_t pj_b64url_encoded_len(size_t n);
 
 /* Encodes src into dst[0..cap), without padding and NUL. */
@@ -232,9 +233,6 @@ void pj_key_free(pj_key_t *key);
 /* Lives as long as the key. */
 pj_str_t pj_key_id(const pj_key_t *key);
 
-/* What it signs, and verifies. */
-const pj_alg_t *pj_key_alg(const pj_key_t *key);
-
 /* Makes a new private key for alg; kid as in pj_key_private(). */
 PJ_MUST_CHECK pj_err_t pj_key_generate(pj_key_t **out, const pj_alg_t *alg,
                                        pj_str_t kid);
@@ -258,16 +256,12 @@ typedef enum {
     PJ_TYP_COUNT    /* number of values, not a value */
 } pj_typ_t;
 
-/* The first part of every token of that typ that a private key signs,
- * base64url; empty for a public key.  Lives as long as the key. */
-pj_str_t pj_key_header(const pj_key_t *key, pj_typ_t typ);
-
 /* RFC 7638 SHA-256 thumbprint of the public half, base64url, no NUL. */
 PJ_MUST_CHECK pj_err_t pj_key_thumbprint(const pj_key_t *key,
                                          char out[PJ_THUMBPRINT_CHARS]);
 
 /* Writes {"keys":[...]} of the public halves of keys[0..count), each with the
- * members kty, use, alg, kid, n, e.  PJ_ERR_NO_SPACE when it does not fit. */
+ * members e, kty, n, use, alg, kid.  PJ_ERR_NO_SPACE when it does not fit. */
 PJ_MUST_CHECK pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count,
                                     char *dst, size_t cap, size_t *out_len);
 
@@ -327,13 +321,8 @@ PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws,
  * header names the algorithm of the key (RFC 8725 section 3.1). */
 PJ_MUST_CHECK pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key);
 
-/* Upper bound of the characters of a token with payload_len bytes of payload
- * signed by key. */
-size_t pj_jws_sign_max(const pj_key_t *key, size_t payload_len);
-
 /* Writes a token, no NUL, whose header is {"alg":...,"typ":...,"kid":...}.
- * PJ_ERR_NO_SPACE where cap is less than pj_jws_sign_max(), PJ_ERR_ARGUMENT
- * for a public key. */
+ * PJ_ERR_NO_SPACE when it does not fit, PJ_ERR_ARGUMENT for a public key. */
 PJ_MUST_CHECK pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ,
                                    pj_str_t payload, char *dst, size_t cap,
                                    size_t *out_len);

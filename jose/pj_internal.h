@@ -28,8 +28,8 @@ struct pj_alg_s {
     const char *name; /* "alg" (RFC 7518 section 3.1) */
     const char *type; /* of its keys, as OpenSSL names it */
 
-    /* A JWK has them in this order; "kty" is the first, the last has no
-     * name. */
+    /* In alphabetical order, as in a thumbprint (RFC 7638 section 3.3); the
+     * last has no name. */
     pj_member_t members[PJ_JWK_MEMBERS + 1];
 
     /* Shorter keys are weak, longer ones cost too much to verify with. */
@@ -45,7 +45,7 @@ struct pj_alg_s {
     bool (*prepare)(EVP_PKEY_CTX *ctx, const EVP_MD *md);
 
     /* Bytes of a signature in a token. */
-    size_t (*size)(const EVP_PKEY *pkey);
+    int (*size)(const EVP_PKEY *pkey);
 
     /* sig has key->size bytes. */
     pj_err_t (*verify)(const pj_key_t *key, pj_str_t input,
@@ -70,10 +70,6 @@ struct pj_key_s {
     EVP_PKEY_CTX *sign;   /* likewise; NULL for a public key */
     EVP_MD_CTX *digest;   /* of a key that is one thread's alone, else NULL */
     size_t size;          /* of a signature, in bytes */
-    struct {
-        char *text; /* base64url; private keys only */
-        size_t len;
-    } headers[PJ_TYP_COUNT];
     size_t kid_len;
     unsigned char kid[PJ_KID_MAX_BYTES];
 };
@@ -84,12 +80,14 @@ struct pj_key_s {
  * how many they are. */
 size_t pj_json_arena_bytes(size_t len, size_t docs);
 
-/* Decodes base64url into fresh bytes of the arena. */
-PJ_MUST_CHECK pj_err_t pj_b64url_decode_arena(pj_arena_t *arena, pj_str_t src,
-                                              pj_str_t *out);
+/* Decodes base64url and parses the JSON text that comes out; the arena has
+ * both. */
+PJ_MUST_CHECK pj_err_t pj_json_decode(pj_arena_t *arena, pj_str_t src,
+                                      const pj_json_t **root);
 
-/* Whether the member of obj called name is there, and is that string. */
-bool pj_json_member_is(const pj_json_t *obj, const char *name, pj_str_t value);
+/* The string that the member of obj called name is; len 0 where there is no
+ * such member, or it is no string. */
+pj_str_t pj_json_string(const pj_json_t *obj, const char *name);
 
 /* -- text (text.c) -------------------------------------------------------- */
 
@@ -105,7 +103,8 @@ bool pj_utf8_valid(pj_str_t s);
  */
 PJ_MUST_CHECK pj_err_t pj_json_text_check(pj_str_t text);
 
-/* Text under construction in caller memory, and the first error. */
+/* Text under construction in caller memory, and the first error: it is asked
+ * for at the end.  Begins as {dst, 0, cap, PJ_OK}. */
 typedef struct {
     char *dst;
     size_t len;
@@ -113,7 +112,6 @@ typedef struct {
     pj_err_t err;
 } pj_out_t;
 
-void pj_out_init(pj_out_t *out, char *dst, size_t cap);
 /* Room for len characters, or NULL. */
 char *pj_out_take(pj_out_t *out, size_t len);
 void pj_out_text(pj_out_t *out, pj_str_t text);
@@ -121,9 +119,6 @@ void pj_out_b64url(pj_out_t *out, pj_str_t bytes);
 
 /* A JSON string with its quotes. */
 void pj_out_json_string(pj_out_t *out, pj_str_t s);
-
-/* The first error, or PJ_OK and the length. */
-PJ_MUST_CHECK pj_err_t pj_out_done(const pj_out_t *out, size_t *len);
 
 /* -- keys (key.c) --------------------------------------------------------- */
 

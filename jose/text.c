@@ -35,22 +35,14 @@ bool pj_is_space(unsigned char c)
 size_t pj_utf8_next(const unsigned char *p, const unsigned char *end,
                     bool *valid)
 {
-    unsigned char lo = 0x80, hi = 0xBF;
+    unsigned char lo = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned char hi = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
     size_t i, len;
 
     *valid = p[0] < 0x80;
     if (p[0] < 0xC2 || p[0] > 0xF4)
         return 1;
     len = p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
-
-    if (p[0] == 0xE0)
-        lo = 0xA0;
-    else if (p[0] == 0xED)
-        hi = 0x9F;
-    else if (p[0] == 0xF0)
-        lo = 0x90;
-    else if (p[0] == 0xF4)
-        hi = 0x8F;
 
     for (i = 1; i < len && p + i < end && p[i] >= lo && p[i] <= hi; i++) {
         lo = 0x80;
@@ -91,12 +83,12 @@ static bool plain8(const unsigned char *p, bool in_string)
 
 /* -- reading JSON strings ------------------------------------------------- */
 
-/* The code unit of the four hex digits at p, or -1. */
-static int hex4(const unsigned char *p)
+/* The code unit of the escape \uXXXX at p, or -1. */
+static int unit_read(const unsigned char *p, size_t left)
 {
-    int unit = 0;
+    int unit = left < 6 || p[0] != '\\' || p[1] != 'u' ? -1 : 0;
 
-    for (int i = 0; i < 4 && unit >= 0; i++) {
+    for (int i = 2; i < 6 && unit >= 0; i++) {
         int digit = OPENSSL_hexchar2int(p[i]);
 
         unit = digit < 0 ? -1 : unit * 16 + digit;
@@ -107,26 +99,16 @@ static int hex4(const unsigned char *p)
 /* Checks the escape at p (a backslash); *len is its length. */
 static pj_err_t escape_check(const unsigned char *p, size_t left, size_t *len)
 {
-    int unit, low;
+    int unit = unit_read(p, left), low;
 
-    if (left < 2)
-        return PJ_ERR_JSON_SYNTAX;
-    *len = 2; /* which letters may follow is left to yajl */
-    if (p[1] != 'u')
-        return PJ_OK;
-
-    if (left < 6 || (unit = hex4(p + 2)) < 0)
-        return PJ_ERR_JSON_SYNTAX;
-    if (unit == 0)
-        return PJ_ERR_JSON_NUL;
-    *len = 6;
+    *len = unit < 0 ? 2 : 6;
+    if (unit < 0) /* which letters may follow is left to yajl */
+        return left < 2 || p[1] == 'u' ? PJ_ERR_JSON_SYNTAX : PJ_OK;
     if (unit < 0xD800 || unit > 0xDFFF)
-        return PJ_OK;
+        return unit == 0 ? PJ_ERR_JSON_NUL : PJ_OK;
 
-    if (unit > 0xDBFF || left < 12 || p[6] != '\\' || p[7] != 'u')
-        return PJ_ERR_JSON_SYNTAX;
-    low = hex4(p + 8);
-    if (low < 0xDC00 || low > 0xDFFF)
+    low = unit_read(p + 6, left - 6);
+    if (unit > 0xDBFF || low < 0xDC00 || low > 0xDFFF)
         return PJ_ERR_JSON_SYNTAX;
     *len = 12;
     return PJ_OK;
@@ -232,40 +214,33 @@ size_t pj_json_escape(char *dst, pj_str_t s)
 
 /* -- errors ------------------------------------------------------------- */
 
-typedef struct {
-    const char *name;
-    const char *phrase;
-} err_text_t;
-
 #define ERR_TEXT(code, name, phrase) {name, phrase},
 
-static const err_text_t *err_text(pj_err_t err)
-{
-    static const err_text_t texts[PJ_ERR_COUNT + 1] = {
-        {"ok", "no error"},
-        PJ_ERRORS(ERR_TEXT){"unknown", "an unknown error"},
-    };
+static const struct {
+    const char *name;
+    const char *phrase;
+} err_texts[PJ_ERR_COUNT + 1] = {
+    {"ok", "no error"},
+    PJ_ERRORS(ERR_TEXT){"unknown", "an unknown error"},
+};
 
-    /* The enum may be unsigned or signed: the cast covers both. */
-    return &texts[(unsigned) err < PJ_ERR_COUNT ? err : PJ_ERR_COUNT];
+/* The enum may be unsigned or signed: the cast covers both. */
+static size_t err_index(pj_err_t err)
+{
+    return (unsigned) err < PJ_ERR_COUNT ? err : PJ_ERR_COUNT;
 }
 
 const char *pj_strerror(pj_err_t err)
 {
-    return err_text(err)->phrase;
+    return err_texts[err_index(err)].phrase;
 }
 
 const char *pj_errname(pj_err_t err)
 {
-    return err_text(err)->name;
+    return err_texts[err_index(err)].name;
 }
 
-/* -- bounded output: an error is noted once and asked for at the end ------ */
-
-void pj_out_init(pj_out_t *out, char *dst, size_t cap)
-{
-    *out = (pj_out_t){dst, 0, cap, PJ_OK};
-}
+/* -- bounded output ------------------------------------------------------- */
 
 char *pj_out_take(pj_out_t *out, size_t len)
 {
@@ -294,10 +269,4 @@ void pj_out_json_string(pj_out_t *out, pj_str_t s)
         pj_json_escape(at + 1, s);
         at[0] = at[len - 1] = '"';
     }
-}
-
-pj_err_t pj_out_done(const pj_out_t *out, size_t *len)
-{
-    *len = out->len;
-    return out->err;
 }

@@ -142,13 +142,10 @@ START_TEST (test_emit_and_parse_back) {
     ck_assert_ptr_null(pj_keyset_find(&set, PJ_STR("")));
 
     assert_ok(jwk_emit(b, one, sizeof(one), &one_len));
-    ck_assert_int_eq(
-        memcmp(one,
-               "{\"kty\":\"RSA\",\"use\":\"sig\",\"alg\":\"RS256\","
-               "\"kid\":\"b\",\"n\":\"",
-               54),
-        0);
-    ck_assert_int_eq(memcmp(one + one_len - 13, "\",\"e\":\"AQAB\"}", 13), 0);
+    ck_assert_mem_eq(one, "{\"e\":\"AQAB\",\"kty\":\"RSA\",\"n\":\"", 29);
+    ck_assert_mem_eq(one + one_len - 38,
+                     "\",\"use\":\"sig\",\"alg\":\"RS256\",\"kid\":\"b\"}",
+                     38);
     pj_keyset_clear(&set);
     pj_key_free(a);
     pj_key_free(b);

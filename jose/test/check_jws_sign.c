@@ -22,46 +22,63 @@ static void teardown(void)
     check_error_queue();
 }
 
+/* What a part stands for, until the next call. */
+static pj_str_t decoded(pj_str_t part)
+{
+    static unsigned char text[2048];
+    pj_str_t out = {text, 0};
+
+    assert_ok(pj_b64url_decode(text, sizeof(text), &out.len, part));
+    return out;
+}
+
 START_TEST (test_sign_then_verify) {
     unsigned char mem[8192];
     char token[2048];
     pj_arena_t arena;
     pj_jws_header_t header;
     pj_jws_t jws;
-    pj_str_t json;
     size_t len;
 
     assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
                           &len));
-    ck_assert_uint_le(len, pj_jws_sign_max(key, strlen(PAYLOAD)));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
     assert_ok(signature_error(&jws, key));
 
     pj_arena_init(&arena, mem, sizeof(mem));
-    assert_ok(pj_b64url_decode_arena(&arena, jws.header, &json));
-    assert_str(json, "{\"alg\":\"RS256\",\"typ\":\"JWT\",\"kid\":\"k\"}");
-    assert_ok(pj_b64url_decode_arena(&arena, jws.payload, &json));
-    assert_str(json, PAYLOAD);
+    assert_str(decoded(jws.header),
+               "{\"alg\":\"RS256\",\"typ\":\"JWT\",\"kid\":\"k\"}");
+    assert_str(decoded(jws.payload), PAYLOAD);
     assert_ok(pj_jws_header(&arena, &jws, false, &header));
     assert_str(header.kid, "k");
 }
 END_TEST
 
 START_TEST (test_sign_respects_capacity) {
-    size_t max = pj_jws_sign_max(key, strlen(PAYLOAD)), len;
-    char *token = xmalloc(max);
+    static const size_t huge[] = {SIZE_MAX, SIZE_MAX / 4 * 3 + 3};
+    pj_str_t payload = str(PAYLOAD);
+    char token[2048], *exact;
+    size_t need, len;
 
-    assert_err(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, 0, &len),
-               PJ_ERR_NO_SPACE);
-    assert_err(
-        pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, max - 1, &len),
-        PJ_ERR_NO_SPACE);
-    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, max, &len));
-    ck_assert_uint_lt(len, max);
-    assert_ok(
-        pj_jws_sign(key, PJ_TYP_REFRESH, str(PAYLOAD), token, max, &len));
-    ck_assert_uint_eq(len, max);
-    free(token);
+    assert_ok(pj_jws_sign(key, PJ_TYP_REFRESH, payload, token, sizeof(token),
+                          &need));
+    for (size_t cap = 0; cap < need; cap++) {
+        exact = xmalloc(cap);
+        assert_err(pj_jws_sign(key, PJ_TYP_REFRESH, payload, exact, cap, &len),
+                   PJ_ERR_NO_SPACE);
+        free(exact);
+    }
+    exact = xmalloc(need);
+    assert_ok(pj_jws_sign(key, PJ_TYP_REFRESH, payload, exact, need, &len));
+    ck_assert_uint_eq(len, need);
+    ck_assert_mem_eq(exact, token, need);
+    free(exact);
+    /* The length of the second wraps to 0. */
+    for (size_t i = 0; i < 2; i++)
+        assert_err(pj_jws_sign(key, PJ_TYP_JWT,
+                               (pj_str_t){payload.data, huge[i]}, token,
+                               sizeof(token), &len),
+                   PJ_ERR_NO_SPACE);
 }
 END_TEST
 
@@ -71,7 +88,6 @@ START_TEST (test_refresh_typ) {
     pj_jws_header_t header;
     pj_arena_t arena;
     unsigned char mem[8192];
-    pj_str_t json;
     pj_jws_t jws;
     size_t len;
 
@@ -80,8 +96,7 @@ START_TEST (test_refresh_typ) {
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
     assert_ok(signature_error(&jws, key));
     pj_arena_init(&arena, mem, sizeof(mem));
-    assert_ok(pj_b64url_decode_arena(&arena, jws.header, &json));
-    assert_str(json,
+    assert_str(decoded(jws.header),
                "{\"alg\":\"RS256\",\"typ\":\"refresh+jwt\",\"kid\":\"k\"}");
     assert_err(pj_jws_header(&arena, &jws, false, &header), PJ_ERR_TOKEN_TYP);
     assert_ok(pj_jws_header(&arena, &jws, true, &header));
@@ -148,9 +163,6 @@ START_TEST (test_a_copy_of_a_key_stands_alone) {
     assert_ok(pj_key_copy(&copy, first));
     pj_key_free(first);
     assert_str(pj_key_id(copy), "first");
-    ck_assert_mem_eq(pj_key_header(copy, PJ_TYP_JWT).data, one,
-                     pj_key_header(copy, PJ_TYP_JWT).len);
-    ck_assert_int_eq(one[pj_key_header(copy, PJ_TYP_JWT).len], '.');
     assert_ok(pj_jws_sign(copy, PJ_TYP_JWT, str(PAYLOAD), two, sizeof(two),
                           &len_two));
     ck_assert_uint_eq(len_one, len_two);

@@ -193,7 +193,7 @@ static inline pj_err_t signature_error(const pj_jws_t *jws,
 {
     pj_jws_t copy = *jws;
 
-    copy.alg = pj_key_alg(with);
+    copy.alg = with->alg;
     return pj_jws_verify(&copy, with);
 }
 

@@ -210,10 +210,7 @@ void http_header(struct http_response *res, const char *name,
         res->headers.overflow = true; /* answered as a 500 */
         return;
     }
-    buf_addz(&res->headers, name);
-    buf_addz(&res->headers, ": ");
-    buf_addz(&res->headers, value);
-    buf_addz(&res->headers, "\r\n");
+    buf_addf(&res->headers, "%s: %s\r\n", name, value);
 }
 
 /* Drops every header line but Set-Cookie. */
@@ -264,11 +261,7 @@ void http_response_head(struct http_response *res,
                      "The answer could not be written.");
     }
     buf_reset(head);
-    buf_addz(head, "Status: ");
-    buf_addi(head, res->status);
-    buf_addc(head, ' ');
-    buf_addz(head, title_of(res->status));
-    buf_addz(head, "\r\n");
+    buf_addf(head, "Status: %d %s\r\n", res->status, title_of(res->status));
     buf_add(head, res->headers.data, res->headers.len);
     buf_addz(head, "X-Request-Id: ");
     buf_add(head, req->request_id.data, req->request_id.len);
@@ -326,18 +319,13 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
     static const char *const same_site[] = {"Strict", "Lax", "None"};
     struct buf *out = &res->headers;
 
-    buf_addz(out, "Set-Cookie: ");
-    buf_addz(out, cfg->cookie_name);
-    buf_addc(out, '=');
+    buf_addf(out, "Set-Cookie: %s=", cfg->cookie_name);
     buf_add(out, token.data, token.len);
-    buf_addz(out, "; Path=");
-    buf_addz(out, cfg->cookie_path);
-    buf_addz(out, "; Max-Age=");
-    buf_addi(out, max_age_s > 0 ? max_age_s : 0);
-    buf_addz(out, cfg->cookie_secure ? "; HttpOnly; Secure" : "; HttpOnly");
-    buf_addz(out, "; SameSite=");
-    buf_addz(out, same_site[cfg->cookie_same_site]);
-    buf_addz(out, cfg->cookie_partitioned ? "; Partitioned\r\n" : "\r\n");
+    buf_addf(
+        out, "; Path=%s; Max-Age=%" PRId64 "; HttpOnly%s; SameSite=%s%s\r\n",
+        cfg->cookie_path, max_age_s > 0 ? max_age_s : 0,
+        cfg->cookie_secure ? "; Secure" : "", same_site[cfg->cookie_same_site],
+        cfg->cookie_partitioned ? "; Partitioned" : "");
 }
 
 pj_str_t http_bearer(pj_str_t authorization)
