@@ -412,7 +412,8 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
 }
 
 
-/* The wait of r, made at its first; subrequests share the parent's pool. */
+/* The wait of r for an issuer, made at its first; subrequests share the parent's
+   pool. */
 
 static ngx_http_pgw_wait_t *
 ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
@@ -423,7 +424,9 @@ ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
     for (cln = r->pool->cleanup; cln; cln = cln->next) {
         wait = cln->data;
 
-        if (cln->handler == ngx_http_pgw_wait_leave && wait->request == r) {
+        if (cln->handler == ngx_http_pgw_wait_leave
+            && wait->request == r && wait->issuer == issuer)
+        {
             return wait;
         }
     }

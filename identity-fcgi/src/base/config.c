@@ -65,7 +65,7 @@ struct setting {
 static const struct setting settings[] = {
     TEXT("APP_ENV", app_env, NULL, A_TEXT(64)),
     TEXT("APP_NAME", app_name, "identity-service", A_TEXT(64)),
-    FOREIGN("HTTP_HOST", "127.0.0.1", SHARED(HOST), .max = 253),
+    FOREIGN("HTTP_HOST", "127.0.0.1", SHARED(HOST)),
     FOREIGN("HTTP_PORT", "8081", SHARED(PORT)),
     TEXT("IDENTITY_LISTEN", listen, NULL,
          "the path of a socket (with a slash) or host:port",
