@@ -14,10 +14,11 @@ UNITDIR ?= /lib/systemd/system
 PROVE_FLAGS ?= -j$(shell expr 2 \* $$(nproc))
 VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
 # Those that wait longest begin first, or the last of them would run alone.
-LONG := e2e_keys_rotate browser_playground build_configure e2e_make_run \
-  id_key_rotation id_revocations id_keys_commands fault_database_lost_answers \
-  fault_failover gw_subject gw_keys_workers gw_revocations_stale id_prometheus \
-  id_pgbouncer gw_keys_stalled gw_keys_slow_issuer http_client id_lockout
+LONG := browser_playground build_configure id_keys_commands \
+  config_both_halves e2e_keys_rotate http_client e2e_make_run id_revocations \
+  id_key_dir gw_keys_file id_key_rotation id_lockout gw_keys_workers \
+  fault_database_lost_answers fault_failover gw_revocations_stale \
+  gw_keys_slow_issuer
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak
 

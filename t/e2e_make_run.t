@@ -8,6 +8,7 @@ use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Test::More;
 
+use Digest::MD5 qw(md5_hex);
 use IO::Socket::INET;
 use IO::Socket::UNIX;
 use Time::HiRes qw(sleep);
@@ -280,6 +281,31 @@ refused('a listener elsewhere', qr/GATEWAY_LISTEN has no port \d+, where/,
     GATEWAY_LISTEN => '127.0.0.1:1');
 refused('metrics where the playground is', qr/METRICS_LISTEN has the port or socket of another/,
     METRICS_LISTEN => "127.0.0.1:$ports{PLAYGROUND_PORT}");
+
+# Where the servers' user cannot enter RUN_DIR, they get a directory that root
+# writes to: it has to be root's own, or a link in it leads root elsewhere.
+
+SKIP: {
+    my $user = Platform::Test::Env::unprivileged()
+        // skip 'only root starts servers as somebody else', 8;
+    my $closed = $t->dir . '/closed';
+    my $victim = $t->dir . '/victim';
+    mkdir $_, 0700 for $closed, $victim;
+    my $dir = '/var/tmp/platform-gateway-' . substr md5_hex("$closed/run"), 0, 8;
+    mkdir $dir, 0755 or die "$dir: $!\n";
+    symlink $victim, "$dir/db";
+    chown +(getpwnam $user)[2, 3], $dir;
+    my @how = (RUN_USER => $user, RUN_DIR => "$closed/run");
+    refused('a directory of another', qr/\Q$dir\E exists and is not root's alone/, @how);
+    is +(stat $victim)[4], 0, 'and what it leads to is left alone';
+    unlink "$dir/db";
+    chown 0, 0, $dir;
+    my $p = start(@how, PLATFORM_JWT_ACCESS_TOKEN_TTL => 'soon');
+    ok $p->wait_end(60), 'a directory of root: ends';
+    like said($p), qr/are in \Q$dir\E\n.*PLATFORM_JWT_ACCESS_TOKEN_TTL/ms,
+        'a directory of root: it is used';
+    system 'rm', '-rf', $dir;
+}
 
 # The signing key, on its way to keys.env: a stand-in looks at where it goes.
 

@@ -128,6 +128,7 @@ command('add', undef, [ qw(add --kid), $_->[0] ], refused => $_->[1], status => 
     for [ two => qr/a key of this id exists already/ ],
     (map { [ $_ => qr/cannot be the name of a file/ ] } 'a/b', '.a', 'x' x 250),
     [ 'a=b' => qr/--kid is/, 2 ];
+ok !-e "$dir/.new", 'a key that gets no name does not stay';
 keys_are($id);
 key_put($dir, jwt_key('next')->as("k$_"), 'refresh', 1, public => 1) for 1 .. 14;
 command('full', undef, $_, refused => qr/there are 15 keys already: remove one/)

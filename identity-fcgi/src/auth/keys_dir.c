@@ -345,12 +345,17 @@ bool keys_dir_put(struct keys_dir *d, const char *kid, enum key_state state,
                   int64_t after, pj_str_t text)
 {
     int64_t now;
+    bool ok;
 
     if (!write_new(d, text)) {
         return false;
     }
     now = (int64_t) time(NULL); /* the disk may have taken a while */
-    return name_file(d, NEW_FILE, kid, state, now > after ? now : after + 1);
+    ok = name_file(d, NEW_FILE, kid, state, now > after ? now : after + 1);
+    if (!ok) {
+        (void) unlinkat(d->fd, NEW_FILE, 0); /* it has a private key */
+    }
+    return ok;
 }
 
 bool keys_dir_move(struct keys_dir *d, const struct key_file *f,

@@ -63,7 +63,7 @@ sub new {
 
     my $self = bless {
         dir     => abs_path(tempdir('platform-test-XXXXXX',
-            DIR => Platform::Test::Env::scratch())),
+            DIR => Platform::Test::Env::scratch($o{disk}))),
         module  => $o{module} // 1,
         ports   => {},
         vars    => {},

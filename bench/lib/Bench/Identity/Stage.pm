@@ -41,7 +41,7 @@ sub new {
     my ($class, %o) = @_;
 
     my $self = bless {
-        t       => Platform::Test->new(timeout => 36_000),
+        t       => Platform::Test->new(disk => 1, timeout => 36_000),
         backend => {},
         extra   => $o{extra} // {},
         floor   => $o{floor},
