@@ -205,7 +205,10 @@ ngx_http_pgw_feed_entry(ngx_http_pgw_page_t *page, const u_char *data,
 
     subject = pj_json_member(root, "subject");
 
-    if (subject == NULL) {
+    if (subject && pj_json_member(root, "id")) {
+        ngx_http_pgw_feed_fault(page, "an entry has both an id and a subject");
+
+    } else if (subject == NULL) {
         ngx_http_pgw_feed_put(page, root, 'i', pj_json_member(root, "id"),
                               INT64_MAX);
 

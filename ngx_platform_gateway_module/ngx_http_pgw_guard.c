@@ -110,6 +110,8 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
     pj_claims_t            claims;
     ngx_http_pgw_grant_t   grant;
 
+    ngx_http_pgw_keys_judge(mcf->issuers, &ctx->by);
+
     /* the request's pool would hold all this memory until the response ends */
 
     pool = ngx_create_pool(512, r->connection->log);
@@ -118,7 +120,6 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
         return;
     }
 
-    ngx_http_pgw_keys_judge(mcf->issuers, &ctx->by);
     ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, &ctx->by,
                                          &claims, NULL);
 

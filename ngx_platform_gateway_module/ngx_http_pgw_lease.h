@@ -27,6 +27,8 @@
  */
 
 typedef struct {
+    ngx_uint_t      given;        /* the last generation, a failed reload's
+                                     too; the master process alone counts */
     ngx_uint_t      generation;   /* of the configuration whose workers may
                                      fetch */
     u_char          source[NGX_HTTP_PGW_DIGEST];  /* of that */

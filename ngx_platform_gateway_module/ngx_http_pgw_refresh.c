@@ -54,7 +54,7 @@ ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
         /* In force only once a worker runs with it: a reload may yet fail. */
 
-        issuer->from.generation = zone->lease.generation + 1;
+        issuer->from.generation = ++zone->lease.given;
     }
 
     return NGX_OK;

@@ -1,8 +1,8 @@
 
 /*
  * Parts of shared memory zones.  A part is found again by its kind, its size
- * and a name, so it lasts as long as its zone does: over reloads, and over
- * those that load another build if that has the same structure.
+ * and a name, so it lasts as long as its zone does: over reloads.  nginx makes
+ * zones anew for a module that was loaded from another file.
  */
 
 

@@ -25,8 +25,10 @@ my $metrics = '127.0.0.1:' . $t->port('metrics');
 # Starts make run as a shell would: a process group that Ctrl-C reaches.
 my $count = 0;
 
+# Of args, what is given on make's command line, all else is in the environment.
 sub start {
     my (%more) = @_;
+    my $args = delete $more{args} // [];
 
     my $log = $t->dir . '/make-run-' . ++$count . '.log';
     my %set = (%ports, METRICS_LISTEN => $metrics, RUN_DIR => $run, %more);
@@ -35,7 +37,7 @@ sub start {
         dir  => $t->root,
         log  => $log,
         env  => { PATH => $ENV{PATH}, %set },
-        cmd  => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run' ],
+        cmd  => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run', @$args ],
         ok_status => ['any'],
     )->expect_end);
 }
@@ -274,7 +276,15 @@ refused('a broken origin', qr/PLATFORM_CORS_ALLOWED_ORIGINS/,
 refused('a broken key', qr/PLATFORM_JWT_PRIVATE_KEY_BASE64/,
     PLATFORM_JWT_KEY_ID => 'x', PLATFORM_JWT_PRIVATE_KEY_BASE64 => 'c2VjcmV0',
     PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('a')->public_base64);
-refused('a broken port', qr/GATEWAY_PORT/, GATEWAY_PORT => 'eighty');
+refused("$_ as a port", qr/GATEWAY_PORT=$_ is no port/, GATEWAY_PORT => $_) for 'eighty', 0;
+refused("make run $_->[0]", qr/$_->[1]$/, args => [$_->[0]]) for
+    ['GATEWAY_PROT=1', 'GATEWAY_PROT is no setting; did you mean GATEWAY_PORT\?'],
+    ['RUN_DRI=x', 'RUN_DRI is no setting; did you mean RUN_DIR\?'],
+    ['STUB_OF_ANOTHER=x', 'STUB_OF_ANOTHER is no setting; docs/configuration.md lists them'];
+refused('a service that no name server knows',
+    qr/refuses its configuration: host not found in upstream "nohost\.invalid:99" in \S+:\d+$/,
+    PLATFORM_ENTITLEMENT_URL => 'http://nohost.invalid:99');
+$t->allow(qr/host not found in upstream/);
 refused('one port twice', qr/STUB_PORT=8080 is GATEWAY_PORT's/,
     GATEWAY_PORT => 8080, STUB_PORT => 8080);
 refused('a listener elsewhere', qr/GATEWAY_LISTEN has no port \d+, where/,

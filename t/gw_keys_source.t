@@ -195,4 +195,39 @@ is $c[0]->read_response->status, 503, 'the new key opens nothing for the old iss
 is $c[1]->read_response->status, 503, 'nor does the old key still';
 is $issuer->count, $count, 'and the old source is not asked again';
 
+# Two reloads, the second before the workers of the first have begun: the last
+# configuration is the one in force.
+
+$t->write_file('slow.c', <<'C');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+
+pid_t fork(void)
+{
+    pid_t pid = ((pid_t (*)(void)) dlsym(RTLD_NEXT, "fork"))();
+
+    if (pid == 0)
+        usleep(700000);
+    return pid;
+}
+C
+my $slow = $t->dir . '/slow.so';
+system('cc', '-shared', '-fPIC', '-o', $slow, $t->dir . '/slow.c', '-ldl') == 0
+    or die "no $slow\n";
+$nginx->stop;
+keys_gateway($t, main => 'worker_processes 1;');
+$nginx->{clock} = { so => $slow, file => '' };
+$nginx->start;
+$issuer->set(body => jwks($key));
+ok eventually(sub { keys_get($t, $key)->status == 200 }), 'slow workers: a set';
+for my $change ([@issuer], [ @issuer, @address ]) {
+    my $read = () = $nginx->error_log =~ /reconfiguring/g;
+    keys_gateway($t, main => 'worker_processes 1;', change => $change);
+    $nginx->signal('HUP');
+    eventually(sub { $read < (() = $nginx->error_log =~ /reconfiguring/g) });
+}
+ok eventually(sub { keys_get($t, $new, iss => $NEW)->status == 200 }, 20),
+    'slow workers: the set of the last of two reloads';
+
 $t->done;
