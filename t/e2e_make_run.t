@@ -123,7 +123,8 @@ for ([ 'itself', 1, Origin => $page ],
 }
 
 ok -s "$run/platform.env", 'platform.env holds the environment';
-is((stat "$run/platform.env")[2] & 077, 0, 'for its owner alone');
+is_deeply [ grep { (stat "$run/$_")[2] & 077 } 'platform.env', 'keys.env' ], [],
+    'for its owner alone, as are the keys';
 is((stat "$run/logs")[2] & 077, 0, 'and so are the logs');
 is_deeply [ grep { (stat)[2] & 077 } "$run/logs/identity.log",
     "$run/logs/postgres.log" ], [], 'each of them';
@@ -324,8 +325,7 @@ SKIP: {
     my $module = 'ngx_http_platform_gateway_module.so';
     my $seen = $t->dir . '/seen';
     my $program = $t->write_file("$stand_in/identity-fcgi/identity-fcgi",
-        qq(#!/bin/sh\nsaid=\$(readlink /proc/\$\$/fd/1)\n)
-            . qq(echo "\$* \$(stat -c %a "\$said")" >$seen\nexit 1\n));
+        qq(#!/bin/sh\necho "\$* \$(readlink /proc/\$\$/fd/1)" >$seen\nexit 1\n));
     chmod 0755, $program;
     symlink "$build/$module", $t->dir . "/$stand_in/$module";
     my $p = $t->track(Platform::Test::Process->start(
@@ -339,7 +339,7 @@ SKIP: {
         ok_status => ['any'],
     )->expect_end);
     ok $p->wait_end(90), 'keys: the stand-in was run';
-    is $t->read_file('seen'), "keys generate 600\n", 'keys: for their owner alone';
+    like $t->read_file('seen'), qr/\Akeys generate pipe:/, 'keys: in no file on their way';
 }
 
 $t->done;
