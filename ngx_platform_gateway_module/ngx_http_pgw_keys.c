@@ -412,8 +412,8 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
 }
 
 
-/* The wait of r for an issuer, made at its first; subrequests share the parent's
-   pool. */
+/* The wait of r for an issuer, made at its first; subrequests share the pool of
+   their parent. */
 
 static ngx_http_pgw_wait_t *
 ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
