@@ -11,7 +11,7 @@ BUILD ?= build
 SANITIZE ?=
 UNITDIR ?= /lib/systemd/system
 # Most of these tests wait most of the time; under valgrind they compute.
-PROVE_FLAGS ?= -j$(shell expr 2 \* $$(nproc))
+PROVE_FLAGS ?= -j$(shell expr 3 \* $$(nproc))
 VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
 # Those that wait longest begin first, or the last of them would run alone.
 LONG := browser_playground build_configure id_keys_commands \
