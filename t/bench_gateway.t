@@ -1,12 +1,7 @@
 # The benchmark itself: its statistics are right, its verdicts are honest, and
 # a round in which anything went wrong is refused.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib", "$FindBin::Bin/../bench/lib";
 use Platform::Test;
-use Test::More;
 
 use Bench::Figures;
 use Bench::Gateway::Round;
@@ -84,8 +79,7 @@ CONF
     $t->start_nginx;
     my ($pid) = $nginx->workers;
     Bench::Gateway::Round::prepare();
-    my $round = sub {
-        my ($path) = @_;
+    my $round = sub ($path) {
         return Bench::Gateway::Round::round({
             pid => $pid, log => $nginx->{access}, status => 200,
             url => 'http://127.0.0.1:' . $t->port('web') . $path,

@@ -1,12 +1,7 @@
 # The benchmark of identity: its load generator uses the token it just got, a
 # round with an error is refused, and the figures are what they say.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib", "$FindBin::Bin/../bench/lib";
 use Platform::Test;
-use Test::More;
 
 use Bench::Cpu;
 use Bench::Figures;
@@ -63,9 +58,7 @@ cmp_ok process_cpu_us($idle->pid) - $before, '<', $used / 2,
 # A server of one process a connection: each knows the token that it gave.
 
 my $given;
-my $server = $t->http_server(api => sub {
-    my ($request) = @_;
-
+my $server = $t->http_server(api => sub ($request, @) {
     my ($mode) = $request->{uri} =~ m{^/(\w+)};
     my ($token) = $request->{body} =~ /"refreshToken":"([^"]*)"/;
     if ($mode eq 'chain') {
@@ -77,9 +70,7 @@ my $server = $t->http_server(api => sub {
     return [ 200, [], 'yes' ];
 });
 
-sub load {
-    my ($path, $seconds, $connections, %args) = @_;
-
+sub load ($path, $seconds, $connections, %args) {
     return wrk(url => 'http://127.0.0.1:' . $server->port . $path,
         connections => $connections, seconds => 60, args => {
             method => 'POST', body => '{"refreshToken":"@"}',

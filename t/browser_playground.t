@@ -2,12 +2,7 @@
 # page shows, what the network carried and what the gateway logged.  Then the
 # client of examples/, in two tabs.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
     plan skip_all => 'make run has no sanitizer mode';

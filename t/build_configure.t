@@ -1,12 +1,7 @@
 # configure.sh: an nginx that the module is not for is refused in one sentence;
 # what only tests or make run need is missed by those alone.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new(module => 0);
 my $nginx = Platform::Test::Env::nginx();
@@ -15,9 +10,7 @@ my $before = (stat $config)[9];
 
 # What configure.sh says of the nginx that it has, were it of that version.
 # The sources are those of the real one, so nothing is ever configured.
-sub configure {
-    my ($version) = @_;
-
+sub configure ($version) {
     my $fake = $t->write_file('nginx', <<"SH");
 #!/bin/sh
 [ "\$1" != -v ] || { echo 'nginx version: nginx/$version' >&2; exit; }
@@ -47,9 +40,7 @@ delete @ENV{qw(MAKEFLAGS MFLAGS MAKELEVEL BUILD)};
 
 sub said { return scalar qx{cd $copy && PATH=$copy/bin:\$PATH $_[0] 2>&1} }
 
-sub configure_without {
-    my ($library) = @_;
-
+sub configure_without ($library) {
     my ($real) = grep { -x } map {"$_/pkg-config"} split /:/, $ENV{PATH};
     $t->write_file('copy/bin/pkg-config', <<"SH");
 #!/bin/sh

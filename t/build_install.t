@@ -1,13 +1,8 @@
 # make install: everything in its place under DESTDIR, nothing of the
 # operator's overwritten, and a configuration that nginx accepts.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Page qw(commands);
-use Test::More;
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
     plan skip_all => 'installing has no sanitizer mode';
@@ -159,9 +154,7 @@ is $t->read_file('curl.out'), '{"status":"UP"}' x 2, 'and nothing else';
 
 # Values cannot bring configuration along.
 
-sub refused {
-    my ($name, $value, $told) = @_;
-
+sub refused ($name, $value, $told = undef) {
     local $ENV{$name} = $value;
     $told //= 'accepted';
     my $out = qx{@{[ $t->root ]}/tools/render --out $dest/never 2>&1};

@@ -1,12 +1,7 @@
 # Settings of the gateway's side: defaults, bad values, each with one line; and
 # what the program checks too, both halves take and refuse alike.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 use Cwd;    # and what else tools/render needs
 use File::Path;
@@ -17,9 +12,7 @@ my $render = $t->root . '/tools/render';
 
 # (exit status, what it printed) of rendering one placeholder: by a process like
 # this one, since a new perl is what hundreds of runs would cost.
-sub value {
-    my ($placeholder, %env) = @_;
-
+sub value ($placeholder, %env) {
     my $pid = open(my $fh, '-|') // die "fork: $!\n";
     if ($pid == 0) {
         %ENV = (PATH => $ENV{PATH}, RUN_DIR => '/run/platform', %env);

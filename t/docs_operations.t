@@ -1,12 +1,7 @@
 # docs/operations.md: its first account is made by the page's commands, and logs in.
 
-use strict;
-use warnings;
-use FindBin;
 use JSON::PP;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 $t->identity_face;

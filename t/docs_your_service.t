@@ -1,13 +1,8 @@
 # docs/your-service.md, followed word by word under make run: each block prints
 # what the page says, and the route is still there after another make run.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Page qw(steps);
-use Test::More;
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
     plan skip_all => 'make run has no sanitizer mode';
@@ -45,14 +40,12 @@ sub make_run {
     return $p;
 }
 
-sub ours {
-    my ($text) = @_;
+sub ours ($text) {
     $text =~ s/\b(808[0-3])\b/$port{$1}/g;
     return $text;
 }
 
-sub shell {
-    my ($name, $script) = @_;
+sub shell ($name, $script) {
     $t->write_file("$name.sh", "cd $own\n$script");
     local $ENV{RUN_DIR} = "$own/run";
     return qx{sh $dir/$name.sh 2>&1};

@@ -1,12 +1,7 @@
 # PLATFORM_JWT_AUDIENCE: what identity issues with it passes a gateway that
 # demands it, and switching it on logs nobody out.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my %env = (PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'),
@@ -18,9 +13,7 @@ my $s = $t->full_stack(echo => 1, identity => $identity,
 
 sub claims { return (jwt_decode($_[0]))[1] }
 
-sub reason {
-    my ($res) = @_;
-
+sub reason ($res) {
     my $line = eventually(sub {
         return (grep { $_->{requestId} eq $res->header('X-Request-Id') }
             $s->nginx->access_lines)[0];

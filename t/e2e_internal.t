@@ -2,13 +2,8 @@
 # paths are unknown ones, whoever asks and however he came; at the listener
 # nobody gets in or is kept out by what a header says, and no browser gets in.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Metrics;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $s = $t->full_stack(env => { PLATFORM_TRUSTED_PROXIES => '127.0.0.0/8' });
@@ -16,9 +11,7 @@ my ($gateway, $local) = ($s->gateway, $t->port('metrics'));
 my %question = (method => 'GET', path => '/api/workspaces/branches');
 
 # The line of the access log for a response.
-sub logged {
-    my ($res) = @_;
-
+sub logged ($res) {
     my $id = $res->header('X-Request-Id');
     my $line;
     eventually(sub {

@@ -1,15 +1,10 @@
 # keys rotate, killed at each of its steps and run again, while clients refresh
 # and work through a gateway: not one request is refused.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use JSON::PP;
 use Platform::Test;
 use Platform::Test::KeyDir;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
     plan skip_all => 'a sanitizer and the library that kills do not mix';
@@ -52,7 +47,6 @@ sub client {
         }
         sleep 0.1;
     }
-    return;
 }
 
 my @late = session();    # of the old key, refreshed late

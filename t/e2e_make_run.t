@@ -1,17 +1,11 @@
 # make run: starts everything in the foreground, says where, stops in order;
 # what is in its way is told in one line and leaves nothing running.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 use Digest::MD5 qw(md5_hex);
 use IO::Socket::INET;
 use IO::Socket::UNIX;
-use Time::HiRes qw(sleep);
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
     plan skip_all => 'make run has no sanitizer mode';
@@ -26,8 +20,7 @@ my $metrics = '127.0.0.1:' . $t->port('metrics');
 my $count = 0;
 
 # Of args, what is given on make's command line, all else is in the environment.
-sub start {
-    my (%more) = @_;
+sub start (%more) {
     my $args = delete $more{args} // [];
 
     my $log = $t->dir . '/make-run-' . ++$count . '.log';
@@ -55,9 +48,7 @@ sub holders {
     return grep { !$seen{$_}++ } @found;
 }
 
-sub is_ready {
-    my ($p, $name) = @_;
-
+sub is_ready ($p, $name) {
     my $ok = eventually(
         sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 300);
     like said($p), qr/^Ready\.$/m, "$name: ready" or diag said($p);
@@ -245,9 +236,7 @@ ok $p->wait_end(90), 'proxy_protocol: Ctrl-C';
 
 # In its way: one line, an error, nothing left running.
 
-sub refused {
-    my ($name, $pattern, %set) = @_;
-
+sub refused ($name, $pattern, %set) {
     my $p = start(%set);
     ok $p->wait_end(60), "$name: ends";
     isnt $p->status, 0, "$name: with an error";

@@ -1,12 +1,7 @@
 # Rate limits by client address: 429 with Retry-After on both faces, for login
 # and refresh each its own; everything else is not limited.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $s = $t->full_stack(env => {
@@ -17,9 +12,7 @@ my $s = $t->full_stack(env => {
 
 my %LOGIN = (account => 'one@demo.test', credential => $Platform::Test::Stack::CREDENTIAL);
 
-sub limited {
-    my ($res, $name) = @_;
-
+sub limited ($res, $name) {
     is $res->status, 429, "$name: 429";
     is $res->code, 'GATEWAY_RATE_LIMITED', "$name: code";
     is $res->header('Content-Type'), 'application/problem+json', "$name: a problem";
@@ -60,9 +53,7 @@ is $status[-1], 429, "the identity face limits too: @status";
 # In IPv6 a client is its /64: whoever has one of its addresses has them all.
 # The bytes of a newline and of NUL are as good as any.  Each face gets half.
 
-sub from {
-    my (@address) = @_;
-
+sub from (@address) {
     my @faces = ($s->gateway, $s->face);
     # A login that no hash slot came free for was let in, too.
     return join ' ', map { $_ == 503 ? 200 : $_ }

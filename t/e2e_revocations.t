@@ -1,15 +1,10 @@
 # Logout that works, through the templates: what ends a session at identity is
 # refused by the gateway within a second, and nothing else is.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Commands;
 use Platform::Test::Metrics;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my @process = map { $t->identity(name => "identity$_",
@@ -18,33 +13,26 @@ my $stack = $t->full_stack(identity => \@process);
 my $c = Platform::Test::Commands->new(test => $t, env => {
     IDENTITY_LISTEN => undef, %{ $stack->{env} } });
 
-sub login {
-    my ($account) = @_;
-
+sub login ($account = undef) {
     my $res = $stack->login($account // 'one');
     return $res->status == 200 ? $res->json : die 'login: ' . $res->body . "\n";
 }
 
 sub status { return $stack->current_context($_[0])->status }
 
-sub everywhere {
-    my ($token) = @_;
-
+sub everywhere ($token) {
     my %seen = map { status($token) => 1 } 1 .. 8;
     return join ' ', sort keys %seen;
 }
 
 # One test: all of these are refused, a second after that.
-sub ends {
-    my ($name, $end, @tokens) = @_;
-
+sub ends ($name, $end, @tokens) {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     is everywhere($_), '200', "$name: let in before" for @tokens;
     $end->();
     my $since = time;
     ok eventually(sub { !grep { everywhere($_) ne '401' } @tokens }, 10), "$name: refused";
     note sprintf '%s: after %.3f s', $name, time - $since;
-    return;
 }
 
 sub failed {

@@ -1,12 +1,7 @@
 # Every route of the gateway and of the identity face: who may ask what how,
 # and what the rest is told.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $s = $t->full_stack(echo => 1);
@@ -17,9 +12,7 @@ my $account = $s->login('several')->json;
 my $branch = $one->{accessToken};
 my $context = '/api/workspaces/current-context';
 
-sub is_405 {
-    my ($res, $allow, $name) = @_;
-
+sub is_405 ($res, $allow, $name) {
     is_problem($res, 405, 'METHOD_NOT_ALLOWED', $name);
     my @allow = sort split /, */, $res->header('Allow') // '';
     my %has = map { $_ => 1 } @allow;

@@ -1,12 +1,7 @@
 # The whole story of a session, through the rendered templates: gateway,
 # identity face, identity-fcgi, PostgreSQL and the downstream stub.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $s = $t->full_stack;

@@ -1,12 +1,7 @@
 # Tokens and context headers through the templates: what identity signs passes,
 # what is forged is refused, and downstream learns who asks from the token alone.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $s = $t->full_stack(echo => 1);
@@ -17,9 +12,7 @@ my $several = $s->login('several')->json;
 my ($header, $claims) = jwt_decode($good);
 
 # Claims as identity issued them, changed.
-sub forged {
-    my ($head, $change, %o) = @_;
-
+sub forged ($head, $change, %o) {
     my %payload = (%$claims, %$change);
     delete $payload{$_} for grep { !defined $payload{$_} } keys %payload;
     return jwt_sign(header => { %$header, %$head }, payload => \%payload,

@@ -1,12 +1,7 @@
 # examples/: each passes nginx -t and does what it says, tried as
 # examples/README.md tells it, with other ports.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
     plan skip_all => 'README.md has no sanitizer mode';
@@ -20,16 +15,12 @@ my $s = $t->full_stack;
 my %port = (8080 => $s->gateway, 8081 => $s->face, 8082 => $t->port('stub'),
     8090 => $t->port('example'), 8443 => $t->port('tls'));
 
-sub ours {
-    my ($text) = @_;
-
+sub ours ($text) {
     $text =~ s/\b(80(?:8[0-2]|90)|8443)\b/$port{$1}/g;
     return $text;
 }
 
-sub slurp {
-    my ($path) = @_;
-
+sub slurp ($path) {
     open my $fh, '<', $path or die "$path: $!\n";
     local $/;
     return scalar <$fh>;
@@ -49,9 +40,7 @@ $try =~ s/^example minimal -t\n//m or die "no trial in README.md\n";
 local $ENV{PATH} = "$ENV{PATH}:/usr/sbin:/sbin";
 my $nginx = Platform::Test::Env::nginx();
 
-sub shell {
-    my ($script) = @_;
-
+sub shell ($script) {
     my $path = $t->write_file('script.sh', "cd $own\n" . ours($script));
     return qx{sh $path 2>&1};
 }
@@ -60,23 +49,18 @@ my $set_up = $try =~ s/^cp .*\n//mr =~ s/\bnginx -p/$nginx -p/r;
 shell($try =~ /^(cp .*\n)/m);
 
 # What an example needs beforehand, as its first lines say.
-sub prepare {
-    my ($name) = @_;
-
+sub prepare ($name) {
     my ($head) = slurp("$own/run/examples/$name/nginx.conf") =~ /\A((?:#.*\n)+)/;
     my $commands = join "\n", map { s/^#   //r }
         grep {/^#   \S|^#       \S/} split /\n/, $head;
     is shell("cd run/examples/$name\n$commands"), '', "$name: its commands work" if $commands;
-    return;
 }
 
 # Starts it and waits until it has its keys: an answer to a token, of what $ask
 # asks.
 my $running;
 
-sub start {
-    my ($name, $ask) = @_;
-
+sub start ($name, $ask) {
     prepare($name);
     my $said = shell("$set_up\nexample $name -t");
     like $said, qr/test is successful/, "$name: nginx -t" or diag $said;
@@ -91,15 +75,11 @@ sub start {
         cmd => [ 'sh', $path ], ok_status => ['any'])->expect_end);
     ok eventually(sub { $ask->() !~ /^0*\z|^503/ }), "$name: it runs"
         or diag slurp("$dir/$name.log");
-    return;
 }
 
-sub stop {
-    my ($name) = @_;
-
+sub stop ($name) {
     kill 'INT', -$running->pid;
     $running->wait_end(60);
-    return;
 }
 
 # The tokens of make run's gateway.
@@ -112,25 +92,19 @@ my $other = $s->post('/api/auth/select-branch',
 my $id = (jwt_decode($one))[1]{account_id};
 
 # On the example's port; 0 where nothing listens.
-sub call {
-    my ($path, %o) = @_;
-
+sub call ($path, %o) {
     return eval { http($t->port('example'), $o{method} // 'GET', $path, %o) }
         // Platform::Test::Response->garbage('');
 }
 
 # The status of a token's call, to wait for keys.
-sub status_of {
-    my ($path) = @_;
-
+sub status_of ($path) {
     return sub { call($path, token => $one)->status };
 }
 
 # The different statuses of as many calls at once; once more if they took so long
 # that none was too fast.
-sub burst {
-    my ($n, @more) = @_;
-
+sub burst ($n, @more) {
     my $bytes = http_request_bytes(GET => '/api/hello', token => $one, @more);
     my %status;
     eventually(sub {

@@ -1,12 +1,7 @@
 # The database goes away, hangs or crashes: 503 in bounded time, nothing half
 # done, and recovery without a restart.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(durable => 1);
@@ -20,9 +15,7 @@ my $one = $s->login('one')->json;
 my $several = $s->login('several')->json;
 my $sessions = $pg->sql('select count(*) from auth_sessions');
 
-sub all_503 {
-    my ($name) = @_;
-
+sub all_503 ($name) {
     my @calls = (
         [ login => { account => 'one@demo.test',
             credential => $Platform::Test::Stack::CREDENTIAL } ],
@@ -53,9 +46,7 @@ sub all_503 {
     is $s->refresh('abc')->status, 401, "$name: what needs no database is answered";
 }
 
-sub recovered {
-    my ($name) = @_;
-
+sub recovered ($name) {
     ok eventually(sub { http_get($s->face, '/readyz')->status == 200 }), "$name: ready again";
     is $pg->sql('select count(*) from auth_sessions'), $sessions,
         "$name: no session was begun";

@@ -1,14 +1,9 @@
 # The database hangs in the middle of many refreshes: everyone is answered in
 # time, and what was given up on does not happen when it goes on.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
@@ -34,8 +29,7 @@ my $freeze_at = time + 2;
 my %answers;
 my %over;
 $load->run(
-    sub {
-        my ($client) = @_;
+    sub ($client, @) {
         if (!$frozen && time > $freeze_at) {
             $frozen = $pg->freeze('STOP');
         }
@@ -43,8 +37,7 @@ $load->run(
         return { %{ $sessions->refresh($all[ $client->{number} ]) },
             client => $client->{number} };
     },
-    sub {
-        my ($request, $answer) = @_;
+    sub ($request, $answer, @) {
         $answers{"$answer->{status} $answer->{code}"}++;
         $over{ $request->{client} } = 1 if $answer->{status} != 200;
         $sessions->note($request, $answer);

@@ -2,15 +2,10 @@
 # before it was answered, or the write is stuck on the way and arrives when
 # nobody waits for it any more: what the client is told is true.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use IO::Select;
 use IO::Socket::UNIX;
 use Platform::Test;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $unit = 2;    # seconds: a statement has one, a request two
@@ -22,9 +17,7 @@ my $pg = $t->postgres;
 #   after   it is done, and its answer is thrown away with the connection
 #   late    it is held for some seconds, and done then
 #   stuck   likewise, and so is every further one until that time
-sub proxy {
-    my ($client, $state) = @_;
-
+sub proxy ($client, $state) {
     my $server = IO::Socket::UNIX->new(
         Peer => "$pg->{home}/.s.PGSQL.5432") or return;
     my $select = IO::Select->new($client, $server);
@@ -44,19 +37,15 @@ sub proxy {
             syswrite $to, $bytes;
         }
     }
-    return;
 }
 
 # Until the server is ready for the next one: only then has it committed.
-sub end_after {
-    my ($server, $bytes) = @_;
-
+sub end_after ($server, $bytes) {
     syswrite $server, $bytes;
     my $seen = '';
     until ($seen =~ /Z\x00\x00\x00\x05I\z/) {
         sysread $server, $seen, 65536, length $seen or last;
     }
-    return;
 }
 
 my $proxy = $t->http_server('database', undef, protocol => \&proxy);
@@ -70,9 +59,7 @@ my $identity = $t->identity_face(
 );
 my $port = $t->port('identity');
 
-sub call {
-    my ($path, $json, %o) = @_;
-
+sub call ($path, $json, %o) {
     return http_post($port, "/api/auth/$path", json => $json, %o);
 }
 
@@ -87,27 +74,19 @@ sub login {
 
 sub refresh { return call(refresh => { refreshToken => $_[0] }) }
 
-sub break {
-    my ($statement, $how, $hold) = @_;
-
+sub break ($statement, $how, $hold = undef) {
     my $again = { statement => $statement };
     $proxy->set(statement => $statement, how => $how, until => time + ($hold // 0),
         then  => $how eq 'stuck' ? $again : {});
-    return;
 }
 
-sub wait_until {
-    my ($when) = @_;
-
+sub wait_until ($when) {
     sleep $when - time if time < $when;
-    return;
 }
 
 sub met { return $proxy->get->{statement} eq '' }
 
-sub row {
-    my ($session) = @_;
-
+sub row ($session) {
     return [ split /\|/, $pg->sql("select jti, status,
         coalesce(active_branch_id::text, '-') from auth_sessions
         where session_id = '$session'") ];
@@ -133,7 +112,6 @@ is call(logout => { refreshToken => login()->json->{refreshToken} })->status, 20
 sub lose_scope {
     $pg->sql("update branches set status = 'INACTIVE'
         where branch_id = '$branch'");
-    return;
 }
 
 sub find_scope {
@@ -141,7 +119,6 @@ sub find_scope {
         where branch_id = '$branch'");
     is call('select-branch', { branchId => $branch },
         token => $s->{accountAccessToken})->status, 200, 'a selection';
-    return;
 }
 
 my ($start, $before);

@@ -1,12 +1,7 @@
 # Several database hosts: the one that takes writes is found, and found again
 # when it dies or hangs and a standby takes over, with every session.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
@@ -34,9 +29,7 @@ my %identity = map {
 } [ first => $primary->host, $standby->host, $third ],
     [ second => $third, $standby->host, $primary->host ];
 
-sub call {
-    my ($name, $path, $json) = @_;
-
+sub call ($name, $path, $json) {
     my $got = $t->fcgi($identity{$name}->address)->request(
         POST => "/api/auth/$path", body => JSON::PP::encode_json($json));
     $got->{json} = JSON::PP::decode_json($got->{body});
@@ -44,9 +37,7 @@ sub call {
 }
 
 # Not turned away for want of a hash slot.
-sub login {
-    my ($name) = @_;
-
+sub login ($name) {
     return eventually(sub {
         my $got = call($name, login => { account => 'one@demo.test',
             credential => 'Demo-passw0rd!' });
@@ -91,9 +82,7 @@ for my $name (sort keys %identity) {
 
 # -- the standby takes over
 
-sub goes_on {
-    my ($what) = @_;
-
+sub goes_on ($what) {
     my $start = time;
     for my $name (sort keys %identity) {
         my $res;
@@ -107,7 +96,6 @@ sub goes_on {
     }
     cmp_ok time - $start, '<', 7 * $unit,
         sprintf '%s: back after %.1f s', $what, time - $start;
-    return;
 }
 
 $standby->promote;

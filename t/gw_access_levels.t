@@ -1,12 +1,7 @@
 # Which token opens which location: the four levels, lists of them, and deny by
 # default.  Methods, shadow mode and other access modules have files of their own.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');

@@ -1,14 +1,9 @@
 # The access log: one JSON object a request, of known members in a known
 # order, valid whatever bytes the client sent, with no secret in it.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Encode ();
 use JSON::PP;
 use Platform::Test;
-use Test::More;
 use Time::Local qw(timegm);
 
 my $t = Platform::Test->new;
@@ -61,9 +56,7 @@ my $json = JSON::PP->new->utf8;
 my $seen = 0;
 
 # The one line that a request wrote, decoded; undef where it wrote none.
-sub entry {
-    my ($name) = @_;
-
+sub entry ($name) {
     my $log;
     eventually(sub {
         $log = substr $nginx->access_log, $seen;
@@ -81,18 +74,13 @@ sub entry {
     return $entry;
 }
 
-sub get {
-    my ($name, @request) = @_;
-
+sub get ($name, @request) {
     my $res = http($port, @request);
     return (entry($name), $res);
 }
 
-sub says {
-    my ($entry, $name, %want) = @_;
-
+sub says ($entry, $name, %want) {
     is_deeply { map { $_ => $entry->{$_} } keys %want }, \%want, $name;
-    return;
 }
 
 my $branch = jwt_token(branch => $key);

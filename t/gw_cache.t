@@ -2,12 +2,7 @@
 # gets from it what the guard would not let them ask for, and a key by account
 # keeps accounts apart.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');

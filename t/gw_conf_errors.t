@@ -1,12 +1,7 @@
 # What nginx -t refuses, with what is wrong and where; beside each the
 # configuration that is right.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 
@@ -24,9 +19,7 @@ my $SOURCE = "platform_gateway_key_location /keys;\n";
 
 # nginx -t with these lines in http{}, server{} and a location of their own (what
 # accepted() and refused() take first, if they take it).
-sub check {
-    my (%in) = @_;
-
+sub check (%in) {
     my $issuer = $in{no_issuer} ? '' : 'platform_gateway_issuer http://i;';
     my $zone = $in{zone} // 'gateway:1m';
     my ($http, $server) = map { $_ // '' } @in{qw(http server)};
@@ -46,25 +39,19 @@ my $SERVED = $GUARDED . $PASS;
 # Those that need no more than a location are tried together, at the end.
 my @good;
 
-sub accepted {
-    my ($name, @in) = @_;
-
+sub accepted ($name, @in) {
     my %in = @in % 2 ? (location => @in) : @in;
     return push @good, $in{location} if join(' ', keys %in) eq 'location';
     my ($ok, $said) = check(%in);
     ok $ok, "accepted: $name" or diag $said;
-    return;
 }
 
-sub refused {
-    my ($name, $pattern, @in) = @_;
-
+sub refused ($name, $pattern, @in) {
     my ($ok, $said) = check(@in % 2 ? (location => @in) : @in);
     ok !$ok, "refused: $name";
     like $said, $pattern, "$name: says why";
     like $said, qr/check\.conf:\d+/, "$name: and where";
     unlike $said, qr/\[(?:alert|crit)\]/, "$name: calmly";
-    return;
 }
 
 # Deny by default.

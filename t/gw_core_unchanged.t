@@ -5,20 +5,13 @@
 # here (gw_problem.t), so of those all but type, length, caching and body is
 # compared.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use MIME::Base64 qw(encode_base64);
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new(module => 0);
 $t->echo_upstream;
 $t->echo_fastcgi;
-my $origin = $t->http_server(origin => sub {
-    my ($request, $self) = @_;
-
+my $origin = $t->http_server(origin => sub ($request, $self, @) {
     my $uri = $request->{uri};
     my @h = ('Content-Type' => 'text/plain', 'X-Own' => 'a', 'X-Own' => 'b',
         'Set-Cookie' => 'a=1; Path=/', 'Set-Cookie' => 'b=2',
@@ -214,9 +207,7 @@ for my $name (qw(plain gated)) {
 }
 
 # What differs by nature, by a name.
-sub settled {
-    my ($bytes) = @_;
-
+sub settled ($bytes) {
     my %port = map { $t->port($_) => 1 }
         qw(plain gated plain-h2 gated-h2);
     my $ports = join '|', keys %port;
@@ -234,9 +225,7 @@ sub settled {
 }
 
 # A page of nginx itself, on either side.
-sub page {
-    my ($bytes) = @_;
-
+sub page ($bytes) {
     my ($head, $body) = split /\r\n\r\n/, $bytes, 2;
     return $bytes unless defined $head;
     return $bytes unless defined $body && length $body
@@ -249,9 +238,7 @@ sub page {
     return join "\n", @lines, '', '(page)';
 }
 
-sub same {
-    my ($name, @requests) = @_;
-
+sub same ($name, @requests) {
     my %got;
     for my $server (qw(plain gated)) {
         my @answers;
@@ -272,9 +259,7 @@ sub same {
     return $got{plain};
 }
 
-sub get {
-    my ($path, @o) = @_;
-
+sub get ($path, @o) {
     return http_request_bytes(GET => $path, @o);
 }
 
@@ -322,9 +307,7 @@ like same('cache', (get('/cache/a')) x 3, get('/cache/a', headers =>
     qr/X-Cache: MISS.*X-Cache: HIT.*206 Part.*304 Not.*BYPASS/s,
     'control: cached';
 same('cache: private', (get('/cache-private/b-private')) x 2);
-same('cache: revalidated', get('/cache-short/c'), sub {
-    my ($port) = @_;
-
+same('cache: revalidated', get('/cache-short/c'), sub ($port) {
     my $answer;
     eventually(sub { ($answer = http_raw($port, get('/cache-short/c'))) !~ /X-Cache: HIT/ });
     return $answer;

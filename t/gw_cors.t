@@ -2,12 +2,7 @@
 # allowed origin says so, and no other origin learns anything.  Which origins,
 # methods and headers those are, check_cors.c shows.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -15,8 +10,7 @@ $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 
 # What an upstream may say about CORS by itself.
-my $app = $t->http_server('app', sub {
-    my ($request) = @_;
+my $app = $t->http_server('app', sub ($request, @) {
     my ($vary) = $request->{uri} =~ /[?&]vary=([^&]*)/;
     my @vary = map { (Vary => $_ =~ s/\+/ /gr) } split /;/, $vary // '';
     return [ 200, [ 'Access-Control-Allow-Origin' => '*',
@@ -59,17 +53,13 @@ my $port = $t->start_gateway;
 my $ORIGIN = 'https://app.example.com';
 my $VARY3 = 'Origin, Access-Control-Request-Method, ' . 'Access-Control-Request-Headers';
 
-sub preflight {
-    my ($path, $origin, $method, @more) = @_;
-
+sub preflight ($path, $origin = undef, $method = undef, @more) {
     return http($port, 'OPTIONS', $path, headers => [
         (defined $origin ? (Origin => $origin) : ()),
         'Access-Control-Request-Method' => $method // 'GET', @more ]);
 }
 
-sub cors {
-    my ($res) = @_;
-
+sub cors ($res) {
     return { map { lc($_->[0]) =~ s/^access-control-//r => $_->[1] }
         grep { $_->[0] =~ /^access-control-/i } $res->headers };
 }

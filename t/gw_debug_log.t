@@ -1,12 +1,7 @@
 # error_log at the level debug says of each decision what it was, and never
 # holds a token in a line of the gateway's.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 plan skip_all => 'nginx without --with-debug'
@@ -30,9 +25,7 @@ my $forged = jwt_token(branch => jwt_key('b')->as('a'), iss => 'http://issuer');
 ok eventually(sub { http_get($port, '/branch', token => $token)->status == 200 }), 'keys are there';
 
 # What a request adds to the log.
-sub said {
-    my (@request) = @_;
-
+sub said (@request) {
     my $before = length $t->read_file('debug.log');
     http_get($port, @request);
     return join "\n", substr($t->read_file('debug.log'), $before) =~ /http platform gateway: (.*)/g;

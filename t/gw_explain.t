@@ -1,15 +1,9 @@
 # Explain: says of every request what the gateway does with it, and why.  Each
 # answer is held against what really happens; no token is told or logged.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use JSON::PP;
 use Platform::Test;
-use Test::More;
 use Time::Local qw(timegm);
-use Time::HiRes qw(sleep);
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -127,18 +121,14 @@ $t->start_gateway;
 
 my $branch = jwt_token(branch => $key);
 
-sub ask {
-    my (%question) = @_;
-
+sub ask (%question) {
     my $res = http_post($port, '/explain', json => \%question);
     is $res->status, 200, 'an explanation' or diag $res->body;
     return $res->json;
 }
 
 # What happens to a request, and what is said of it: both the same.
-sub agrees {
-    my ($name, $reason, %o) = @_;
-
+sub agrees ($name, $reason, %o) {
     my $method = $o{method} // 'GET';
     my $path = $o{path} // '/branch/';
     my $res = http($port, $method => $path, exists $o{token}
@@ -158,9 +148,7 @@ sub agrees {
 }
 
 # { name of a check => its result }
-sub results {
-    my ($said) = @_;
-
+sub results ($said) {
     return { map { $_->{check} => $_->{result} } @{ $said->{checks} } };
 }
 
@@ -363,9 +351,7 @@ is_deeply $said->{headers}, [ 'X-Subject', 'X-Roles' ], 'the headers of its own 
 
 # Of a page: its preflight first, as the gateway answers one.
 
-sub page {
-    my ($name, $want, %o) = @_;
-
+sub page ($name, $want, %o) {
     my $path = $o{path} // '/branch/';
     my $res = http($port, OPTIONS => $path, headers => [
         Origin => $o{origin},
@@ -448,9 +434,7 @@ is_deeply http_post($t->port('other'), "/explain/$_->[0]", json => {
 
 # Of a server by its name, as that server would have it.
 
-sub same_elsewhere {
-    my (%question) = @_;
-
+sub same_elsewhere (%question) {
     my ($here, $there) = map { http_post($_, '/explain', json => \%question) }
         $port, $t->port('other');
     is $there->status, 200, "another server: an explanation of $question{path}";
@@ -533,9 +517,7 @@ unlike $json->encode(ask(path => '/branch/', token => $branch)),
 
 # nginx -t
 
-sub check {
-    my ($location, $server) = @_;
-
+sub check ($location, $server = undef) {
     return $t->location_test(server => $server, location => "$location platform_gateway_explain;");
 }
 my ($ok, $out);
@@ -559,9 +541,7 @@ for my $open ('', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;', 'deny 0.0.0
 }
 
 # A server to explain, among those that the configuration has.
-sub named {
-    my ($name, @servers) = @_;
-
+sub named ($name, @servers) {
     return $t->location_test(
         http => join('', map {"server { listen 127.0.0.1:8; $_ }\n"} @servers),
         location => "deny all; platform_gateway_explain $name;");

@@ -1,12 +1,7 @@
 # What an operator sets of the gateway's face, without an editor in a rendered
 # file: listeners, TLS, HTTP/2, the redirect to it, who may scrape, upstreams.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $dir = $t->dir;
@@ -35,8 +30,7 @@ my $nginx = $t->render_nginx(\%env, $identity->address);
 $t->track($nginx)->start;
 $t->allow(qr/connect\(\) failed/, qr/upstream server temporarily disabled/);
 
-sub curl {
-    my (@args) = @_;
+sub curl (@args) {
     my $out = qx{curl -sk --max-time 10 @args};
     return $out;
 }

@@ -3,12 +3,7 @@
 # is refused as headers that are too large, before the upstream, and never an
 # alert of nginx.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -68,9 +63,7 @@ my $includes = $t->http_server(includes => sub {
 my $port = $t->start_gateway;
 
 # Headers of about so many kilobytes.
-sub headers {
-    my ($kilobytes) = @_;
-
+sub headers ($kilobytes) {
     return [ map { ("X-Filler-$_" => 'x' x 1000) } 1 .. $kilobytes ];
 }
 

@@ -3,16 +3,10 @@
 # which has no headers at all, is refused, and nothing breaks where header lists
 # were never set up.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
-my $upstream = $t->http_server(upstream => sub {
-    my ($request) = @_;
+my $upstream = $t->http_server(upstream => sub ($request, @) {
     my $answer = Platform::Test::Server::echo($request);
     push @{ $answer->[1] }, 'X-Request-Id' => 'upstream',
         'x-correlation-id' => 'upstream' if $request->{uri} =~ /answers/;
@@ -74,9 +68,7 @@ $t->start_nginx;
 my $port = $t->port('gateway');
 my $MADE = qr/^[0-9a-f]{32}$/;
 
-sub logged {
-    my ($id) = @_;
-
+sub logged ($id) {
     my @found;
     eventually(sub {
         @found = grep { ($_->{requestId} // '') eq $id } $t->nginx->access_lines;
@@ -86,9 +78,7 @@ sub logged {
 }
 
 # The two ids, having looked at every place where they show.
-sub ids {
-    my ($name, $path, @headers) = @_;
-
+sub ids ($name, $path, @headers) {
     my $res = http_get($port, $path, headers => \@headers);
     my @r = $res->header_all('X-Request-Id');
     my @c = $res->header_all('X-Correlation-Id');

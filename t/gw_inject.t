@@ -1,13 +1,8 @@
 # Trusted headers: each claim of the verified token once, encoded so that a
 # service behind us can take it apart again.
 
-use strict;
-use warnings;
 use utf8;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -56,9 +51,7 @@ my %HEADER = (
     roles => 'X-Roles',
 );
 
-sub context {
-    my ($res) = @_;
-
+sub context ($res) {
     my %names = map { lc $_ => 1 } values %HEADER;
     my $seen = $res->json;
     my %got;
@@ -70,9 +63,7 @@ sub context {
     return \%got;
 }
 
-sub seen {
-    my ($path, $kind, %change) = @_;
-
+sub seen ($path, $kind, %change) {
     my $res = http_get($port, $path, token => jwt_token($kind => $key, %change));
     is $res->status, 200, "$path: a good $kind token";
     return $res;

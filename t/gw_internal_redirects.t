@@ -1,21 +1,15 @@
 # The location that serves decides, however the request came to it; headers
 # injected for one location are gone before the next one decides.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Revocations;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
 my $issuer = $t->issuer(body => jwks($key));
 my $feed = revocations_feed($t);
 my $upstream = $t->echo_upstream;
-$t->http_server(accel => sub {
-    my ($request) = @_;
+$t->http_server(accel => sub ($request, @) {
     my ($to) = $request->{uri} =~ /to=([^&]*)/;
     return [ 200, [ 'X-Accel-Redirect' => $to ], '' ];
 });
@@ -194,9 +188,7 @@ is_deeply roles(http_get($port, '/error/again', token => $token{account})), [],
 
 # post_action: once the answer is sent, and guarded as any request.
 
-sub after {
-    my ($path, $expect, @o) = @_;
-
+sub after ($path, $expect, @o) {
     $upstream->forget;
     my $res = http_get($port, $path, @o);
     eventually(sub { $upstream->count >= $expect });

@@ -2,14 +2,9 @@
 # soft age, without a failed request; while the issuer is down the last good set
 # serves up to the hard age.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $SOFT = 2;
 
@@ -25,9 +20,7 @@ my $port = $t->port('gateway');
 keys_begin($t, main => 'worker_processes 4;', soft_age => "${SOFT}s");
 
 my @token = map { jwt_token('branch', $_, iat => past()) } $old, $new;
-sub statuses {
-    my ($n) = @_;
-
+sub statuses ($n) {
     my $bytes = http_request_bytes(GET => '/branch', token => $token[$n]);
     my %seen = map { ($_ ? $_->status : 'none') => 1 }
         http_parallel([ map { [ $port, $bytes ] } 1 .. 24 ]);

@@ -1,14 +1,9 @@
 # A gateway that starts before its issuer: 503 with Retry-After at once, good
 # within a cooldown of the issuer's return, and one fetch for everybody.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
 use IO::Select;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
@@ -42,14 +37,11 @@ is $issuer->count, 1, 'one fetch did';
 
 # 200 requests at once while the first fetch is on its way.
 
-sub hold {
-    my (%o) = @_;
-
+sub hold (%o) {
     $issuer->forget;
     $issuer->set(hold => 1);
     keys_begin($t, %o);
     ok eventually(sub { $issuer->count }), 'a fetch is on its way';
-    return;
 }
 
 hold(cooldown => '20s');

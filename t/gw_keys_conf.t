@@ -1,12 +1,7 @@
 # What is wrong with the directives of the key set shows at nginx -t, with the
 # remedy; beside each stands the same configuration put right.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $port = $t->port('issuer');
@@ -27,30 +22,22 @@ server {
 }
 CONF
 
-sub conf {
-    my (%o) = @_;
-
+sub conf (%o) {
     my $http = $o{http} // '';
     my $server = $o{server} // 'platform_gateway_key_location /_keys;';
     my $location = $o{location} // $LOCATION;
     return (server => "$server\n$location", http => "$http\n$OTHER");
 }
 
-sub good {
-    my ($name, %o) = @_;
-
+sub good ($name, %o) {
     my ($ok, $said) = $t->location_test(conf(%o));
     ok $ok, "good: $name" or diag $said;
-    return;
 }
 
-sub bad {
-    my ($name, $pattern, %o) = @_;
-
+sub bad ($name, $pattern, %o) {
     my ($ok, $said) = $t->location_test(conf(%o));
     ok !$ok, "bad: $name";
     like $said, $pattern, "$name: says what to do";
-    return;
 }
 
 good('the usual');
@@ -86,9 +73,7 @@ good('a nested one', location => 'location /_ { platform_gateway off; '
 
 my $paths = join ' ', map { "${_}_cache_path " . $t->dir
     . "/$_ keys_zone=$_:1m;" } qw(proxy fastcgi);
-sub cached {
-    my ($directive) = @_;
-
+sub cached ($directive) {
     return (http => $paths,
         server => "platform_gateway_key_location /_keys; $directive");
 }

@@ -1,14 +1,8 @@
 # A bad document never replaces a good one: the old set serves on, and exactly
 # one log line says why.  What a key set is at all, jose/test/check_jwk.c shows.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
-use Test::More;
-use Time::HiRes qw(sleep);
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -32,9 +26,7 @@ ok eventually(sub { keys_get($t, $key)->status == 200 }), 'a good set';
 my @json = ('Content-Type' => 'application/json');
 my $head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
 
-sub chunked {
-    my ($body, $end) = @_;
-
+sub chunked ($body, $end) {
     return "${head}Transfer-Encoding: chunked\r\n\r\n"
         . sprintf("%x\r\n%s\r\n", length $body, $body) . $end;
 }

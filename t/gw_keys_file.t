@@ -4,13 +4,8 @@
 # issuer is down serves, up to the hard age counted from the fetch; a bad file is
 # ignored with one line.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
@@ -18,12 +13,9 @@ my ($old, $new, $third) = map { jwt_key($_) } qw(a b c);
 my $port = $t->port('gateway');
 
 # As an operator would: beside it, then renamed over it.
-sub keys_file {
-    my (@keys) = @_;
-
+sub keys_file (@keys) {
     my $path = $t->write_file('keys.new', jwks(@keys));
     rename $path, $t->dir . '/keys.json' or die "rename: $!\n";
-    return;
 }
 
 my @file = (source => '', http => 'platform_gateway_key_file ' . $t->dir . '/keys.json;');
@@ -156,9 +148,7 @@ is ignored(), 0, 'nothing was ignored so far';
 
 # Files that are of no use: the start is a cold one then.
 
-sub time_of {
-    my ($at) = @_;
-
+sub time_of ($at) {
     return $good =~ s/^(fetched )\d+/sprintf '%s%020d', $1, $at/emr;
 }
 

@@ -1,14 +1,8 @@
 # A slow issuer holds up nobody who has a known key, nor any connection; a
 # client that goes away ends no fetch.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
-use Test::More;
-use Time::HiRes qw(sleep);
 
 my $t = Platform::Test->new;
 my ($key, $new) = map { jwt_key($_) } qw(a b);
@@ -26,9 +20,7 @@ sub fetching {
 
 # What $code returns while one and the same fetch hangs; with
 # another fetch if that one has failed before it was done.
-sub hanging {
-    my ($code) = @_;
-
+sub hanging ($code) {
     my $got = 'no fetch lasted so long';
     eventually(sub {
         fetching();

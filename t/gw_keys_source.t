@@ -3,13 +3,8 @@
 # another place for their keys the old set is gone at once, in memory, on disk
 # and for workers that are still at work.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $NEW = 'http://other.test';
@@ -24,26 +19,20 @@ my @issuer = (qr{http://issuer\.test} => $NEW);
 my @address = (qr{:\d+(?=/jwks)} => ':' . $other->port);
 
 # A reload to the usual configuration, with these changes.
-sub reload {
-    my (%o) = @_;
-
+sub reload (%o) {
     keys_gateway($t, main => 'worker_processes 1;', %o);
     $t->reload or die "no reload\n";
-    return;
 }
 
 sub ready { return http_get($port, '/readyz')->status }
 
 # The first source, with a good set, whatever was before.
-sub begin {
-    my ($what, %o) = @_;
-
+sub begin ($what, %o) {
     $issuer->up;
     $issuer->set(body => jwks($key));
     $other->down;
     reload(%o);
     ok eventually(sub { keys_get($t, $key)->status == 200 }), "$what: the first source's key works";
-    return;
 }
 
 my $nginx = keys_begin($t, main => 'worker_processes 1;');

@@ -5,15 +5,10 @@
 # Workers stall where a real one would: at a line for a log that takes no more
 # (a full pipe), or stopped from outside with the issuer's answer unread.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Fcntl;
 use Platform::Test;
 use Platform::Test::Keys;
 use POSIX qw(mkfifo);
-use Test::More;
 
 my $t = Platform::Test->new;
 my ($old, $new) = map { jwt_key($_) } qw(a b);
@@ -29,7 +24,6 @@ sysopen my $log, $pipe, O_RDWR | O_NONBLOCK or die "$pipe: $!\n";
 sub fill {
     drain();
     for my $size (4096, 1) { 1 while defined syswrite $log, 'x' x $size }
-    return;
 }
 
 sub drain { 1 while sysread $log, my $text, 65536; return }
@@ -49,13 +43,10 @@ sub children {
 }
 
 # Starts afresh with both keys in the set.
-sub begin {
-    my ($what, %o) = @_;
-
+sub begin ($what, %o) {
     $issuer->set(body => $both);
     $nginx = keys_begin($t, main => "worker_processes $o{workers};", %o);
     ok eventually(sub { keys_get($t, $old)->status == 200 }), "$what: starts";
-    return;
 }
 
 sub superseded { return keys_metric($t, 'superseded') }
@@ -79,12 +70,9 @@ sub stall_fetching {
     return $worker;
 }
 
-sub decided {
-    my ($what) = @_;
-
+sub decided ($what) {
     is keys_get($t, $old, iat => past())->status, 401, "$what: the withdrawn key is still refused";
     is keys_get($t, $new)->status, 200, "$what: the other one works";
-    return;
 }
 
 # While it adopts: one fetches a set, and before it goes on another fetches

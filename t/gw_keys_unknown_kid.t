@@ -2,14 +2,9 @@
 # What a fetch that began after them did not bring is not there; only while none
 # may be made a token that says it is new gets 503, for a reason of its own.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
 use Platform::Test::Metrics;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $COOLDOWN = 4;
@@ -47,9 +42,7 @@ cmp_ok $issuer->count, '<=', $allowed, "with at most $allowed fetches";
 
 sub fresh { return (iat => CORE::time() + 25) }    # newer than any fetch
 
-sub within {
-    my ($code) = @_;
-
+sub within ($code) {
     my $got;
     eventually(sub {
         eventually(sub {
@@ -61,7 +54,6 @@ sub within {
         $code->($got);
         $issuer->count == $fetched;
     });
-    return;
 }
 
 my ($first, $second, $older);

@@ -3,15 +3,10 @@
 # clients that hold all connections of a worker, or all of its descriptors, do
 # not stop the key set from being refreshed: a fetch has one of its own.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
 use POSIX ();
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my ($key, $new) = map { jwt_key($_) } qw(a b);
@@ -166,9 +161,7 @@ sub greedy {
     POSIX::_exit(0);
 }
 
-sub refreshed {
-    my ($document, $name) = @_;
-
+sub refreshed ($document, $name) {
     my $sets = () = $nginx->error_log =~ /: new key set, /g;
     $issuer->set(hold => 0, body => $document);
     return ok eventually(sub {

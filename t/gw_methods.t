@@ -4,8 +4,6 @@
 # path: a body too large, a missing slash, an internal location, a "return" of
 # the server; with the CORS rules of the location that would have served it.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 
 my $t = Platform::Test->new;
@@ -157,18 +155,14 @@ server {
 HTTP
 my $port = $t->start_gateway;
 
-sub preflight {
-    my ($at, $path, $origin, @o) = @_;
-
+sub preflight ($at, $path, $origin, @o) {
     return http($at, OPTIONS => $path, @o, headers => [ Origin => $origin,
         'Access-Control-Request-Method' => 'POST' ]);
 }
 
 # An allowed preflight is 204, for that origin; the server's own is not allowed
 # where a location has its own list, so the location was found.
-sub answered {
-    my ($name, $at, $path, $origin, @o) = @_;
-
+sub answered ($name, $at, $path, $origin, @o) {
     my $res = preflight($at, $path, $origin, @o);
     is $res->status, 204, "$name: preflight";
     is $res->header('Access-Control-Allow-Origin'), $origin, "$name: allowed";
@@ -179,7 +173,6 @@ sub answered {
     my $plain = http($at, OPTIONS => $path, @o);
     is $plain->status, 204, "$name: plain OPTIONS";
     like $plain->header('Allow'), qr/\bOPTIONS$/, "$name: Allow";
-    return;
 }
 
 my @large = (body => 'x' x 11);
@@ -272,9 +265,7 @@ $port = $t->port('methods');
 my $good = jwt_token(branch => $key);
 $upstream->forget;
 
-sub allows {
-    my ($path, $allow, @methods) = @_;
-
+sub allows ($path, $allow, @methods) {
     my %ok = map { $_ => 1 } @methods;
     for my $method (qw(GET HEAD POST PUT PATCH DELETE PROPFIND BREW)) {
         my $res = http($port, $method, $path, token => $good, body => '');
@@ -289,7 +280,6 @@ sub allows {
     my $options = http($port, 'OPTIONS', $path);
     is $options->status, 204, "OPTIONS $path";
     is $options->header('Allow'), $allow, "OPTIONS $path: Allow";
-    return;
 }
 
 allows('/get', 'GET, HEAD, OPTIONS', qw(GET HEAD));

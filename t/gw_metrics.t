@@ -1,8 +1,6 @@
 # The metrics: exact sums over all workers, each request once; sums that never
 # go down, whatever becomes of workers and configurations; bounded labels.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Metrics;
 
@@ -70,9 +68,7 @@ sub is_now { return $sample->{"platform_gateway_$_[0]"} }
 
 # The sum of what is counted once a log phase ran, which may be after the
 # client has its answer.
-sub counts {
-    my ($series, $n, $name) = @_;
-
+sub counts ($series, $n, $name = undef) {
     eventually(sub { scrape(); (is_now($series) // -1) >= $n });
     return is is_now($series), $n, $name // "$series is $n";
 }
@@ -89,13 +85,10 @@ sub counted {
             : $kind eq 'tokens' ? qq(token_verifications_total{result="$of"})
             : qq(upstream_responses_total{route="$route",class="$as"}), $n, "$what: $n");
     }
-    return;
 }
 
 # Samples of a family, as [labels, value], of a route.
-sub of_route {
-    my ($route, $name) = @_;
-
+sub of_route ($route, $name) {
     return grep { $_->[0]{route} eq $route } @{ $family->{"platform_gateway_$name"}{samples} };
 }
 
@@ -213,9 +206,7 @@ counted('upstream branch 2xx' => $n, 'upstream branch none' => 4 * $n + 5,
 
 # How long requests took: one each, in all buckets from its own upwards.
 
-sub buckets {
-    my ($route) = @_;
-
+sub buckets ($route) {
     my %le = map { $_->[0]{le} => $_->[1] } grep { exists $_->[0]{le} }
         of_route($route, 'request_duration_seconds');
     return map { $le{$_} } qw(0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 +Inf);
@@ -269,16 +260,13 @@ sub reload {
     return $t->reload;
 }
 
-sub nothing_lost {
-    my ($name) = @_;
-
+sub nothing_lost ($name) {
     my $old = $sample;
     eventually(sub { scrape() && $sample });
     my @fell = grep {
         /_total/ && exists $sample->{$_} && $sample->{$_} < $old->{$_}
     } keys %$old;
     is_deeply \@fell, [], "$name: no counter went down";
-    return;
 }
 
 for my $round (1 .. 4) {
@@ -295,9 +283,7 @@ cmp_ok is_now("zone_free_bytes$zones[$_]"), '>=', $after[$_] - 8 * 4096,
     'reloads use up no memory' for 0, 1;
 
 # A request that is at its upstream until the hold ends.
-sub begin {
-    my ($path) = @_;
-
+sub begin ($path) {
     my $count = $upstream->count;
     my $held = Platform::Test::Http->new(port => $port);
     $upstream->set(hold => 1);
@@ -375,9 +361,7 @@ ok !(grep {/route="more/} keys %$sample), 'what is gone is gone';
 
 # The key set, later.
 
-sub fetches_until {
-    my ($series, $is, $name) = @_;
-
+sub fetches_until ($series, $is, $name) {
     return ok eventually(sub {
         http_get($port, '/branch', token => jwt_token(branch => $next, @sig));
         scrape();

@@ -2,8 +2,6 @@
 # after it sees no header that was stripped, answers no OPTIONS and no wrong
 # method, and its filter sees problems as they are sent.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 
 for my $order (qw(after before)) {

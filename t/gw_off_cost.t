@@ -1,8 +1,6 @@
 # What the loaded module costs a request to a server where it is off: counted
 # in instructions from a request's head to its log line, over many requests.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 
 my $valgrind = Platform::Test::Env::find('valgrind');
@@ -35,9 +33,7 @@ my %with = (
 $t->write_file('www/page', 'text');
 
 # Instructions of one nginx that answers $n requests.
-sub instructions {
-    my ($name, $n) = @_;
-
+sub instructions ($name, $n) {
     $t->set(@{ $with{$name} });
     my $nginx = $t->nginx_conf($CONF, $name);
     my $log = $t->dir . "/$name-$n.callgrind.log";

@@ -1,8 +1,6 @@
 # Problems (RFC 9457): our refusals and nginx's built-in pages become
 # application/problem+json; an operator's pages and upstream bodies do not.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 
 my $t = Platform::Test->new;
@@ -11,8 +9,7 @@ $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 
 # Answers whatever the path asks for: /STATUS or /html/STATUS, or hangs.
-my $app = $t->http_server('app', sub {
-    my ($request) = @_;
+my $app = $t->http_server('app', sub ($request, @) {
     if ($request->{uri} =~ m{/hang}) { sleep 30; return undef }
     my ($status) = $request->{uri} =~ m{/(\d{3})};
     my $html = $request->{uri} =~ m{/html/};
@@ -125,7 +122,6 @@ sub problems {
         is_deeply [ $got->header_all($_) ], [ $has->{$_} // () ], "$name: $_"
             for qw(Allow Retry-After WWW-Authenticate);
     }
-    return;
 }
 
 sub long { return (headers => [ map { ("X-$_" => 'a' x $_[0]) } 1 .. $_[1] ]) }
@@ -237,9 +233,7 @@ like $res->body, qr/^before .*<h1>404 Not Found.* after$/s, 'a subrequest keeps 
 
 # What is not ours passes.
 
-sub unchanged {
-    my ($path, $status, $body, $name, %o) = @_;
-
+sub unchanged ($path, $status, $body, $name, %o) {
     my $got = http_get($port, $path, %o);
     is $got->status, $status, "$name: status";
     is $got->body, $body, "$name: body as it was";

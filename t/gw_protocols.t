@@ -1,8 +1,6 @@
 # The guard over every protocol: HTTP/1.0, 1.1 with keepalive and pipelining,
 # HTTP/2, HEAD, WebSocket; towards every kind of upstream.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 
 my $t = Platform::Test->new;
@@ -12,9 +10,7 @@ my $upstream = $t->echo_upstream;
 $t->echo_protocols;
 
 # Takes the upgrade, tells what it was asked with, then repeats what it gets.
-my $socket = $t->http_server(socket => undef, protocol => sub {
-    my ($fh, $self) = @_;
-
+my $socket = $t->http_server(socket => undef, protocol => sub ($fh, $self, @) {
     $self->read_head($fh) // return;
     syswrite $fh, "HTTP/1.1 101 Switching Protocols\r\n"
         . "Upgrade: websocket\r\nConnection: upgrade\r\n"
@@ -141,9 +137,7 @@ $c->close;
 
 # HTTP/2, each with an HTTP/1.1 request beside it in the cases above.
 
-sub curl {
-    my (@o) = @_;
-
+sub curl (@o) {
     open my $fh, '-|', 'curl', '-s', '-i', '-m', 10 * $t->scale,
         '--http2-prior-knowledge', @o or die "curl: $!\n";
     local $/;
@@ -180,9 +174,7 @@ for my $case (
 
 # Streams of one connection, all open at once, each with its own headers.
 
-sub h2_frame {
-    my ($type, $flags, $stream, $payload) = @_;
-
+sub h2_frame ($type, $flags, $stream, $payload) {
     return substr(pack('N', length $payload), 1) . pack('CCN', $type, $flags, $stream) . $payload;
 }
 
@@ -190,8 +182,7 @@ sub h2_frame {
 sub h2_fields {
     my (@fields) = @_;
 
-    my $length = sub {
-        my ($n) = @_;
+    my $length = sub ($n) {
         return pack 'C', $n if $n < 127;
         my $out = pack 'C', 127;
         for ($n -= 127; $n > 127; $n >>= 7) {

@@ -1,16 +1,12 @@
 # docs/troubleshooting.md: its tables have every reason there is, and no other;
 # its examples do what it says.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Metrics;
 
 my $t = Platform::Test->new;
 
-sub slurp {
-    my ($name) = @_;
-
+sub slurp ($name) {
     open my $fh, '<', $t->root . "/$name" or die "$name: $!\n";
     local $/;
     return <$fh>;

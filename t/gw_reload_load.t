@@ -2,8 +2,6 @@
 # the zone has as much room after ten of them as before, also where each brings
 # a new key set.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use POSIX ();
 
@@ -29,9 +27,7 @@ my $port = $t->start_gateway;
 my $token = jwt_token(branch => $keys[0]);
 
 # A child that asks until it is told to stop; "how status", "how status", ...
-sub load {
-    my ($path, $kept) = @_;
-
+sub load ($path, $kept) {
     pipe my $in, my $out or die "pipe: $!\n";
     my $pid = fork // die "fork: $!\n";
     return { pid => $pid, in => $in } if $pid;
@@ -46,9 +42,7 @@ sub load {
 
 # A kept connection that nginx closes while it is idle carried no request: a
 # client asks again on a new one, once (RFC 9110, section 9.2.2).
-sub ask {
-    my ($path, $kept, $c) = @_;
-
+sub ask ($path, $kept, $c = undef) {
     my @o = (token => $token, connection => $kept ? 'keep-alive' : 'close');
     for my $fresh (0, 1) {
         undef $$c if $fresh || !$kept;

@@ -1,8 +1,6 @@
 # A session that its issuer says has ended: its tokens are refused from then on,
 # by every worker, cached or not, wherever the guard is asked; no other is.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Revocations;
 
@@ -17,40 +15,29 @@ my @all;
 sub revoke {
     push @all, @_;
     $feed->set(all => \@all);
-    return;
 }
 
-sub token {
-    my ($session, %claims) = @_;
-
+sub token ($session, %claims) {
     return jwt_token('branch', $key, session_id => $session, %claims);
 }
 
-sub ask {
-    my ($token, $path) = @_;
-
+sub ask ($token, $path = undef) {
     return http_get($port, $path // '/branch', token => $token);
 }
 
 # The statuses that both workers give, without the cache and from it.
-sub everywhere {
-    my ($token, $path) = @_;
-
+sub everywhere ($token, $path = undef) {
     my %seen = map { ask($token, $path)->status => 1 } 1 .. 8;
     return join ' ', sort keys %seen;
 }
 
-sub becomes {
-    my ($token, $status) = @_;
-
+sub becomes ($token, $status) {
     return eventually(sub {
         ask($token)->status == $status && everywhere($token) eq $status;
     });
 }
 
-sub explained {
-    my ($token, %o) = @_;
-
+sub explained ($token, %o) {
     return http($port, 'POST', '/explain', json => {
         token => $token, path => '/branch', %o })->json;
 }
@@ -204,9 +191,7 @@ is explained($other)->{decision}, 'allow', 'control: the other';
 
 my $now = int(time);
 my $account = uuid(50);
-sub of_account {
-    my ($iat, $sub) = @_;
-
+sub of_account ($iat, $sub = undef) {
     $sub //= $account;
     return token(uuid, iat => $iat, sub => $sub, account_id => $sub);
 }
@@ -287,9 +272,7 @@ $t->stop($nginx);
 
 my $first = $Platform::Test::Jwt::ISSUER;
 my $second = 'https://b.example.com';
-sub of_both {
-    my ($id) = @_;
-
+sub of_both ($id) {
     return map { jwt_token('branch', $key, iss => $_, session_id => $id,
         sub => $id, account_id => $id, iat => time - 60) } $first, $second;
 }

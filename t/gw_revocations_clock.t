@@ -1,8 +1,6 @@
 # The gateway's clock is wrong for a while: what died by it and has not died is
 # known again when it is right, since tokens are alive again then.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Clock;
 use Platform::Test::Revocations;
@@ -24,9 +22,7 @@ sub seen {
     return $t->logged($res)->{reason};
 }
 
-sub comes {
-    my ($session, $reason, $name) = @_;
-
+sub comes ($session, $reason, $name) {
     return ok eventually(sub { seen($session) eq $reason }), $name;
 }
 

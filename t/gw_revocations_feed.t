@@ -1,8 +1,6 @@
 # What a feed may do wrong: none of it blocks a worker, loses what is known or
 # keeps what is good from being applied.  What a page may say: check_page.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Revocations;
 use Time::HiRes qw(time);
@@ -14,9 +12,7 @@ my $port = $t->port('gateway');
 my @all;
 my $last = 0;
 
-sub status {
-    my ($session, %claims) = @_;
-
+sub status ($session, %claims) {
     my $id = $session =~ /\A\d+\z/ ? uuid($session) : $session;
     return http_get($port, '/branch',
         token => jwt_token('branch', $key, session_id => $id, %claims))->status;
@@ -29,9 +25,7 @@ sub revoke {
     return $last;
 }
 
-sub arrives {
-    my ($session, $name) = @_;
-
+sub arrives ($session, $name) {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     return ok eventually(sub { status($session) == 401 }), $name;
 }
@@ -39,9 +33,7 @@ sub arrives {
 sub metric { return revocations_metrics($t)->{"revocation_$_[0]"} }
 
 # What grew of a counter until it did so $n times.
-sub grows {
-    my ($outcome, $n) = @_;
-
+sub grows ($outcome, $n) {
     my $name = qq(fetches_total{outcome="$outcome"});
     my $was = metric($name);
     return eventually(sub { metric($name) >= $was + $n });

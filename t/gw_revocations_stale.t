@@ -1,8 +1,6 @@
 # What holds while the feed is not there, or there is no room: it is never
 # silent, and the operator says whether requests are let in.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Revocations;
 
@@ -14,9 +12,7 @@ my ($ended, $goes_on) = map { uuid($_) } 1, 2;
 my @all = (revoked_id($ended));
 $feed->set(all => \@all);
 
-sub ask {
-    my ($session, $path, %claims) = @_;
-
+sub ask ($session, $path = undef, %claims) {
     return http_get($port, $path // '/branch',
         token => jwt_token('branch', $key, session_id => $session, %claims));
 }
@@ -29,12 +25,9 @@ sub becomes_ready { return ok eventually(sub { ready()->status == 200 }), $_[0] 
 
 sub metric { return revocations_metrics($t)->{"revocation_$_[0]"} }
 
-sub over {
-    my ($nginx) = @_;
-
+sub over ($nginx) {
     $t->stop($nginx);
     unlink $nginx->{log};
-    return;
 }
 
 my $SET = 'zone=revocations:1m uri=/_revocations interval=100ms';
@@ -94,13 +87,10 @@ for my $stale ('pass', 'refuse') {
 # A reload keeps the zone; another size is another zone; so is another feed's.
 
 my @REFUSE = (stale => 'refuse after=60s');
-sub reloads {
-    my ($name, $ready, %o) = @_;
-
+sub reloads ($name, $ready, %o) {
     revocations_conf($t, $key, @REFUSE, %o);
     ok $t->reload, "a reload: $name";
     is ready()->status, $ready, "$name: whether it is ready";
-    return;
 }
 my $LARGER = $SET =~ s/1m/2m/r;
 
@@ -148,9 +138,7 @@ over($nginx);
 # A zone that is too small.
 
 $t->allow(qr/\[alert\] .*revocations not read: the zone is full/);
-sub full {
-    my ($full, $name) = @_;
-
+sub full ($full, $name) {
     return ok eventually(sub { metric('zone_full') == $full }), $name;
 }
 for my $stale ('pass', 'refuse') {

@@ -1,12 +1,10 @@
 # The table and the processes: a writer that is killed, two hundred thousand
 # revocations at once, a single process, and issuers of another kind.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use List::Util qw(min);
 use Platform::Test;
 use Platform::Test::Revocations;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $MANY = 200_000;
 
@@ -18,9 +16,7 @@ my $SET = 'uri=/_revocations interval=100ms';
 my ($first, $goes_on) = (uuid(1), uuid(2));
 my @all;
 
-sub token {
-    my ($session, %claims) = @_;
-
+sub token ($session, %claims) {
     return jwt_token('branch', $key, session_id => $session, %claims);
 }
 
@@ -29,25 +25,18 @@ sub ask { return http_get($port, '/branch', token => $_[0])->status }
 sub entries { return revocations_metrics($t)->{'revocation_entries'} }
 
 # Until it is refused, through workers that die.
-sub ends {
-    my ($session, $name) = @_;
-
+sub ends ($session, $name) {
     my $token = token($session);
     return ok eventually(sub { (eval { ask($token) } // 0) == 401 }), $name;
 }
 
-sub over {
-    my ($nginx) = @_;
-
+sub over ($nginx) {
     $t->stop($nginx);
     unlink $nginx->{log};
-    return;
 }
 
 # One value of a file of a process in /proc.
-sub proc {
-    my ($pid, $file, $pattern) = @_;
-
+sub proc ($pid, $file, $pattern) {
     open my $fh, '<', "/proc/$pid/$file" or return 0;
     return (map {/$pattern/} <$fh>)[0];
 }
@@ -129,7 +118,6 @@ sub probe {
     my $was = proc($pid, 'schedstat', qr/^(\d+)/);
     $status{ $client->request(GET => '/branch', token => $good)->status }++;
     push @busy, (proc($pid, 'schedstat', qr/^(\d+)/) - $was) / 1e6;
-    return;
 }
 probe() for 1 .. 10;
 my $before = my $most = proc($pid, 'status', qr/\ARssAnon:\s+(\d+)/);

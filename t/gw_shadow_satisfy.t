@@ -4,8 +4,6 @@
 # limit_except.  Without keys, and with them.  Beside each shadow the same in
 # earnest.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use MIME::Base64 qw(encode_base64);
 use Platform::Test;
 
@@ -97,21 +95,16 @@ sub roles { return [ header_values($_[0]->json, 'X-Roles') ] }
 sub why { my $line = $t->logged($_[0]); return [ @$line{qw(decision reason)} ] }
 
 # Let in by another module: with no trusted header, and logged as that.
-sub let_in {
-    my ($path, @o) = @_;
-
+sub let_in ($path, @o) {
     my $res = http_get($port, $path, @o);
     is $res->status, 200, "$path: let in";
     is_deeply roles($res), [], "$path: without trusted headers";
     is $res->header('Retry-After'), undef, "$path: no Retry-After";
     is_deeply why($res), [ 'allow', 'satisfied' ], "$path: logged as let in by another module";
-    return;
 }
 
 # One request in earnest and in shadow: its status there, its reason here.
-sub shadows {
-    my ($name, $method, $status, $reason, $path, @o) = @_;
-
+sub shadows ($name, $method, $status, $reason, $path, @o) {
     my @spoof = (headers => [ 'X-Roles' => 'spoofed', x_roles => 'spoofed' ]);
     is http($path ? $t->port('static') : $port, $method, "/earnest$path", @spoof, @o)->status,
         $status, "$name: $status in earnest (control)";
@@ -122,7 +115,6 @@ sub shadows {
     is $res->header($_), undef, "$name: no $_" for qw(WWW-Authenticate Retry-After Allow);
     is_deeply why($res), [ 'shadow', $reason ], "$name: logged, with the reason";
     is $t->logged($res)->{status}, 200, "$name: and the status that there was";
-    return;
 }
 
 # While there are no keys, others decide by themselves.
@@ -206,9 +198,7 @@ for my $token ($token{branch}, 'garbage', $token{account}) {
 
 # Preflights.
 
-sub preflight {
-    my ($at, $path, $origin, $method, @more) = @_;
-
+sub preflight ($at, $path, $origin, $method = undef, @more) {
     return http($at, OPTIONS => $path, headers => [ Origin => $origin,
         'Access-Control-Request-Method' => $method // 'POST', @more ]);
 }

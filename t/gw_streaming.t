@@ -2,10 +2,8 @@
 # request buffering on and off, Expect: 100-continue; let in and refused.
 
 use Digest::MD5 qw(md5_hex);
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -13,9 +11,7 @@ $t->issuer(body => jwks($key));
 
 # The first event at once, the second when the test says so.
 my $go = $t->dir . '/go';
-my $events = $t->http_server(events => undef, protocol => sub {
-    my ($fh, $self) = @_;
-
+my $events = $t->http_server(events => undef, protocol => sub ($fh, $self, @) {
     $self->read_head($fh) // return;
     syswrite $fh, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
         . "Cache-Control: no-store\r\nConnection: close\r\n\r\n" . "data: first\n\n";
@@ -67,9 +63,7 @@ sub chunked { return join '', map { sprintf "%x\r\n%s\r\n", length, $_ } unpack 
 
 # A large answer, in chunks or until the end of the connection.
 my $big = join '', map { sprintf "%015d\n", $_ } 1 .. 200_000;
-my $source = $t->http_server(source => undef, protocol => sub {
-    my ($fh, $self) = @_;
-
+my $source = $t->http_server(source => undef, protocol => sub ($fh, $self, @) {
     my $chunked = ($self->read_head($fh) // return) =~ m{\AGET /\S*chunked};
     my $out = "HTTP/1.1 200 OK\r\nConnection: close\r\n"
         . ($chunked ? "Transfer-Encoding: chunked\r\n\r\n" . chunked($big, 60_000) . "0\r\n\r\n"
@@ -96,9 +90,7 @@ my @with = (token => jwt_token(branch => $key));
 sub connected { return Platform::Test::Http->new(port => $port) }
 
 # What is answered to those bytes, on a connection of their own or on $c.
-sub answer {
-    my ($method, $path, $o, $bytes, $c) = @_;
-
+sub answer ($method, $path, $o, $bytes, $c = undef) {
     my $on = $c // connected();
     $on->send(http_request_bytes($method, $path, @$o) . $bytes);
     my $res = $on->read_response;

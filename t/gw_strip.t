@@ -1,8 +1,6 @@
 # Context headers of a client reach no upstream, on any path, in any
 # protocol and spelling; all other headers pass as they came.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 
 my $t = Platform::Test->new;
@@ -58,9 +56,7 @@ my @NAMES = qw(X-Account-Id X-Account-Type X-Session-Id X-Token-Type
     X-Token-Scope X-Workspace-Id X-Tenant-Id X-Member-Id X-Active-Branch-Id X-Branch-Ids X-Roles);
 
 # Header lines at an upstream that did not come from nginx itself.
-sub passed {
-    my ($res) = @_;
-
+sub passed ($res) {
     my $seen = $res->json;
     my @lines = map {"$_->[0]: $_->[1]"}
         $seen->{headers} ? @{ $seen->{headers} } : @{ $seen->{params} };

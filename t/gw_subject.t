@@ -3,10 +3,7 @@
 # them.  In each case two users ask for the same, and the second gets the
 # second's answer; where nobody is verified, no cache is read or filled.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Time::HiRes qw(sleep);
 
 my $t = Platform::Test->new;
 my ($key, $late) = map { jwt_key($_) } qw(a late);
@@ -15,14 +12,11 @@ my $issuer = $t->issuer(body => jwks($key));
 # Says who asks by what no gateway touches: the user's cookie.
 sub user { return Platform::Test::Server::header($_[0], 'Cookie') }
 
-sub held {
-    my ($request, $server) = @_;
+sub held ($request, $server) {
     sleep 0.02 while $request->{uri} =~ /\bhold\b/ && $server->get->{hold};
-    return;
 }
 
-my $upstream = $t->http_server(upstream => sub {
-    my ($request, $server) = @_;
+my $upstream = $t->http_server(upstream => sub ($request, $server, @) {
     held($request, $server);
     return [ 200, $request->{uri} =~ /accel/ ? [ 'X-Accel-Redirect' => '/public/same/x' ] : [],
         '<' . user($request) . '>' ];
@@ -32,8 +26,7 @@ my $upstream = $t->http_server(upstream => sub {
 $t->http_server(judge => sub { return [ user($_[0]) eq 'user=1' ? 204 : 403, [], '' ] });
 
 # A file of 20 bytes, in ranges.
-my $ranges = $t->http_server(ranges => sub {
-    my ($request) = @_;
+my $ranges = $t->http_server(ranges => sub ($request, @) {
     held($request, $upstream);
     my $body = '<' . user($request) . '>' . '.' x 11;
     my ($from, $to) = Platform::Test::Server::header($request, 'Range')
@@ -47,9 +40,7 @@ my $ranges = $t->http_server(ranges => sub {
 
 my $TO = $t->expand('%%TO_upstream%%');
 
-sub cached {
-    my ($path, $id, $more) = @_;
-
+sub cached ($path, $id, $more = undef) {
     $more //= '';
     my $to = $more =~ /_pass/ ? '' : $TO;
     return "location $path { platform_gateway_allow_cache on; proxy_cache cache;"
@@ -225,48 +216,36 @@ for my $whose (qw(ours theirs)) {
 
 my $port = $t->start_gateway;
 
-sub token {
-    my ($n, $by, $kind, %change) = @_;
-
+sub token ($n, $by = undef, $kind = undef, %change) {
     return jwt_token($kind // 'branch', $by // $key, account_id => uuid($n),
         sub => uuid($n), session_id => uuid(10 + $n), %change);
 }
 
-sub ask {
-    my ($n, $path, %o) = @_;
-
+sub ask ($n, $path, %o) {
     my $token = exists $o{token} ? $o{token} : token($n, $o{key}, $o{kind});
     return http_get($o{port} // $port, $path, cookie => "user=$n",
         defined $token ? (token => $token) : ());
 }
 
 # Asks and does not wait; the connection.
-sub begin {
-    my ($n, $path, @by) = @_;
-
+sub begin ($n, $path, @by) {
     my $c = Platform::Test::Http->new(port => $port);
     $c->send(http_request_bytes(GET => $path, cookie => "user=$n", token => token($n, @by)));
     return $c;
 }
 
-sub theirs {
-    my ($name, $n, $res, $cached) = @_;
-
+sub theirs ($name, $n = undef, $res = undef, $cached = undef) {
     is $res->status, 200, "$name: user $n";
     like $res->body, qr/<user=$n>/, "$name: gets user $n\'s answer";
     is $res->header('X-Cache'), $cached, "$name: from where" if $cached;
-    return;
 }
 
 # Both ask, and both again: each gets what is theirs.  cached => the status of
 # the cache at the first and the second time.
-sub apart {
-    my ($name, $path, %o) = @_;
-
+sub apart ($name, $path, %o) {
     for my $round (0, 1) {
         theirs("$name, round $round", $_, ask($_, $path, %o), $o{cached}[$round]) for 1, 2;
     }
-    return;
 }
 
 my @KEPT = (cached => [ 'MISS', 'HIT' ]);
@@ -282,7 +261,6 @@ sub answers {
         is $want =~ /^\d/ ? $res->status : $want =~ /^</ ? $res->body
             : $res->header('X-Cache'), $want, "$name: user $n, $path";
     }
-    return;
 }
 
 sub asked { my ($uri) = @_; return scalar grep { $_->{uri} eq $uri } $upstream->requests }
@@ -386,16 +364,12 @@ answers(([ 'nobody is counted', 1, '/limited/public/', 200 ]) x 3);
 
 # The log says whose limit it was.
 
-sub says {
-    my ($name, $res, @want) = @_;
+sub says ($name, $res, @want) {
     is_deeply [ @{ $t->logged($res) }{qw(decision reason accountId sessionId)} ],
         \@want, "$name: logged";
-    return;
 }
 
-sub limits {
-    my ($n, $path) = @_;
-
+sub limits ($n, $path) {
     my $res = ask($n, $path);
     is $res->status, 429, "$path: user $n is limited";
     return says("$path: user $n", $res, 'deny', 'rate_limited', uuid($n), uuid(10 + $n));
@@ -446,9 +420,7 @@ is asked('/set/part'), 2, 'a part that waited for its key is kept';
 # variable was read, and is not when the guard decides.
 
 # Until the key is among those that the gateway has, or is not.
-sub key_is {
-    my ($there, $name) = @_;
-
+sub key_is ($there, $name) {
     return ok eventually(sub {
         ask(1, '/direct/main', key => jwt_key('none'));
         (ask(1, '/direct/main')->status == 200) == $there;

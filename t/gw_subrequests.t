@@ -1,8 +1,6 @@
 # Subrequests: nginx skips the ACCESS phase for them, the guard does not.  And
 # what is injected for one request is not seen by another.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 
 my $t = Platform::Test->new;
@@ -60,12 +58,9 @@ location /asks/too {
 }
 SERVER
 
-sub page {
-    my ($name, @include) = @_;
-
+sub page ($name, @include) {
     $t->write_file("www/$name", join '', "[start]",
         (map {qq([<!--# include virtual="$_" -->])} @include), "[end]");
-    return;
 }
 
 page('ssi/branch.html', '/branch?1');
@@ -83,9 +78,7 @@ my %token = map { $_ => jwt_token($_ => $key) } qw(account branch system);
 my @branch = (token => $token{branch});
 
 # What one request made an upstream see: by URI, the headers asked for.
-sub seen {
-    my ($name, @request) = @_;
-
+sub seen ($name, @request) {
     $upstream->forget;
     my $res = http_get($port, @request);
     return ($res, map { $_->{uri} => $_ } $upstream->requests);
@@ -136,9 +129,7 @@ is http_get($port, '/ssi/guarded/mixed.html')->status, 401, 'a guarded page, no 
 
 # Mirrors.
 
-sub mirrored {
-    my ($path, $expect, @o) = @_;
-
+sub mirrored ($path, $expect, @o) {
     $upstream->forget;
     my $r = http_get($port, $path, @o);
     eventually(sub { $upstream->count >= $expect });

@@ -1,16 +1,12 @@
 # The templates: whatever an operator may set renders to a configuration that
 # nginx accepts and that says what was meant; what is wrong is refused.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 
 my $t = Platform::Test->new;
 
 # (whether nginx takes it, all rendered files as one text)
-sub rendered {
-    my (%env) = @_;
-
+sub rendered (%env) {
     my ($ok, $said) = $t->render_nginx(\%env, delete $env{UPSTREAM} // '/run/identity.sock')->test;
     diag $said unless $ok;
     my $text = join "\n", map { $t->read_file("rendered/$_") }

@@ -2,8 +2,6 @@
 # faster: every test runs with the cache on and off, and counts show that it
 # was at work.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Clock;
 use Platform::Test::Metrics;
@@ -67,18 +65,14 @@ sub claims { return (jwt_decode($_[0]))[1] }
 sub status { return http_get($port, $_[0], token => $_[1])->status }
 
 # Headers of the context that the upstream got, without the two ids.
-sub context {
-    my ($path, $token) = @_;
-
+sub context ($path, $token) {
     my $seen = http_get($port, $path, token => $token)->json;
     return { map { lc $_->[0] => $_->[1] }
         grep { $_->[0] =~ /^X-/i && $_->[0] !~ /-(?:Request|Correlation)-/i }
         @{ $seen->{headers} } };
 }
 
-sub start {
-    my ($cache) = @_;
-
+sub start ($cache) {
     my $running = $t->nginx;
     $running->stop if $running;
     my $nginx = $t->gateway_conf($SERVER, main => 'worker_processes 1;',
@@ -88,15 +82,13 @@ sub start {
     $t->start_gateway;
     %seen = ();
     events();
-    return;
 }
 
 # 1. What one token is answered with, cache or no cache.
 
 for my $on (1, 0) {
     my $name = $on ? 'on' : 'off';
-    my $is_events = sub {
-        my ($want, $what) = @_;
+    my $is_events = sub ($want, $what) {
         is_deeply events(), $on ? $want : [ 0, 0, 0 ], "$name: $what";
     };
     start($on ? 'entries=100 size=1m' : 'off');

@@ -1,8 +1,6 @@
 # What a token costs in the cache, all included, that a full cache does not
 # grow, and that nothing of a token stays in memory once the cache let it go.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 
 plan skip_all => 'memory is that of nginx in a plain build only'
@@ -15,9 +13,7 @@ my $key = jwt_key('a');
 my $issuer = $t->issuer(body => jwks($key));
 my $port = $t->port('gateway');
 
-sub start {
-    my ($entries) = @_;
-
+sub start ($entries) {
     my $nginx = $t->gateway_conf('location / { platform_gateway_access branch; empty_gif; }',
         main => 'worker_processes 1;', http => "large_client_header_buffers 4 32k;
             platform_gateway_token_cache entries=$entries;");
@@ -35,9 +31,7 @@ note "a token has $size bytes";
 ok $size > 1200 && $size < 1500, 'tokens of about 1.3 KB';
 
 # Sends the tokens over a few connections; returns the kilobytes of the worker.
-sub rss_after {
-    my (@which) = @_;
-
+sub rss_after (@which) {
     my ($n, $passed) = (scalar @which, 0);
     while (my @some = splice @which, 0, 500) {
         my $c = Platform::Test::Http->new(port => $port);
@@ -71,17 +65,13 @@ cmp_ok $later[-1] - $full, '<=', 0.2 * ($full - $empty), 'a full cache stays as 
 $nginx->stop;
 $nginx = start(8);
 
-sub token_of {
-    my ($roles) = @_;
-
+sub token_of ($roles) {
     return jwt_token('branch', $key, iss => 'http://issuer.test',
         roles => [ ('r' x 100) x $roles ]);
 }
 
 # How many of the tokens there are in entries of the worker's memory.
-sub entries {
-    my (@tokens) = @_;
-
+sub entries (@tokens) {
     my ($worker) = $nginx->workers;
     my $found = 0;
     open my $maps, '<', "/proc/$worker/maps" or die "maps: $!\n";

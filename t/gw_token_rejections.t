@@ -2,8 +2,6 @@
 # code, challenge, and reason in the log.  Every case is one change to a token
 # that passes.
 
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use JSON::PP ();
 use Platform::Test;
 
@@ -40,28 +38,21 @@ sub header { return jwt_sign(header => {@_}, key => $key, payload => jwt_claims(
 sub payload { return jwt_sign(key => $key, payload => $_[0]) }
 
 # With the raw text as that claim.
-sub raw {
-    my ($name, $text) = @_;
-
+sub raw ($name, $text) {
     my $claims = jwt_claims('branch');
     delete $claims->{$name};
     return payload(JSON::PP->new->canonical->encode($claims) =~ s/\}$/,"$name":$text}/r);
 }
 
-sub passes {
-    my ($name, $res) = @_;
-
+sub passes ($name, $res) {
     is_deeply [ $res->status, $res->header('WWW-Authenticate') ], [ 200, undef ], "$name: passes";
-    return;
 }
 
 my %CODE = (token_missing => 'GATEWAY_TOKEN_MISSING', token_expired => 'GATEWAY_TOKEN_EXPIRED');
 my $REALM = 'Bearer realm="platform"';
 
 # One that is refused: all of the answer, and of what is logged.
-sub refused {
-    my ($name, $reason, $token, $res) = @_;
-
+sub refused ($name, $reason, $token, $res) {
     my $line = $t->logged($res);
     like $line->{reason}, qr/^(?:$reason)$/, "$name: reason";
     is $line->{decision}, 'deny', "$name: decision";
@@ -71,7 +62,6 @@ sub refused {
         "$name: challenge";
     like $res->json->{detail}, qr/\b(?:token|key id)\b/, "$name: detail says what is wrong";
     unlike $res->raw_head . $res->body, qr/\Q$token/, "$name: no echo" if length $token > 10;
-    return;
 }
 
 # [name, reason (PASS: none), token, or what is sent instead: headers, path].
@@ -85,7 +75,6 @@ sub judged {
         is $upstream->count - $asked, $reason eq 'PASS' ? 1 : 0, "$name: upstream";
         $reason eq 'PASS' ? passes($name, $res) : refused($name, $reason, $token // '', $res);
     }
-    return;
 }
 
 sub authorization { return (undef, headers => [ Authorization => $_[0] ]) }

@@ -1,11 +1,6 @@
 # The harness itself: what it starts works, what goes wrong fails a test.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new(module => 0);
 
@@ -127,15 +122,9 @@ is $pg->sql('select 2'), '2', 'also after a restart';
 
 # What must fail a test.  Each runs as a test file of its own.
 
-sub run_sub {
-    my ($body) = @_;
-
+sub run_sub ($body) {
     my $file = $t->write_file('sub.t', <<"SUB");
-use strict;
-use warnings;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 my \$t = Platform::Test->new(module => 0);
 ok 1, 'something';
 \$t->write_file('dir', \$t->dir);
@@ -193,8 +182,7 @@ SKIP: {
     skip 'no namespaces without root', 1 if $> != 0 || system("$apart true 2>/dev/null") != 0;
     my ($tree, $outside) = map { $t->dir . $_ } '/a tree', '/outside';
     my $bind = 'mount --bind . "$1/in" && : >"$1/mounted"';
-    my $removed = sub {
-        my ($how, @remove) = @_;
+    my $removed = sub ($how, @remove) {
         is system(@remove), 0, "$how: the tree is removed";
         ok !-e $tree && -e "$outside/kept", '  and nothing else';
     };

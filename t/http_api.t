@@ -2,14 +2,9 @@
 # and each error that can be provoked, are as the file says; and the file, the
 # page beside it and the sources know the same codes with the same statuses.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use JSON::PP;
 use Platform::Test;
 use Platform::Test::Env;
-use Test::More;
 
 my $node = Platform::Test::Env::node();
 
@@ -26,9 +21,7 @@ my $clients = 0;
 
 # One call, kept for later.  of => a port by name; the client has an address of
 # its own, unless client => says which, or none.
-sub call {
-    my ($name, $method, $path, %o) = @_;
-
+sub call ($name, $method, $path, %o) {
     my $of = delete $o{of} // 'gateway';
     my $instance = delete $o{at} // $t;
     my $client = exists $o{client} ? delete $o{client}
@@ -44,9 +37,7 @@ sub call {
     return $res;
 }
 
-sub keep {
-    my ($name, $of, $method, $path, $bytes, $res) = @_;
-
+sub keep ($name, $of, $method, $path, $bytes, $res) {
     my ($head, $body) = split /\r\n\r\n/, $bytes, 2;
     push @exchanges, {
         name => $name, of => $of, method => $method,
@@ -54,19 +45,14 @@ sub keep {
         requestBody => $body // '', status => $res->status + 0,
         headers => [ $res->headers ], body => $res->body,
     };
-    return;
 }
 
-sub post {
-    my ($name, $path, $data, %o) = @_;
-
+sub post ($name, $path, $data = undef, %o) {
     return call($name, POST => "/api/auth/$path",
         (defined $data ? (json => $data) : (body => '')), %o);
 }
 
-sub is_code {
-    my ($res, $status, $code, $name) = @_;
-
+sub is_code ($res, $status, $code, $name = undef) {
     my $exchange = $exchanges[-1];
     is $res->status . ' ' . $res->code, "$status $code", $name // $exchange->{name};
     return $res;
@@ -357,18 +343,13 @@ my %gate = (PLATFORM_JWT_ISSUER => $claims{iss}, IDENTITY_UPSTREAM => $gone,
     PLATFORM_REVOCATIONS_ENABLED => 'false');
 
 # Renders it anew and has it started or reloaded.
-sub gate {
-    my (%env) = @_;
-
+sub gate (%env) {
     my $nginx = $lost->render_nginx({ %gate, %env }, $gone);
     return $lost->track($nginx)->start;
 }
 
-sub stopped {
-    my ($nginx) = @_;
-
+sub stopped ($nginx) {
     $lost->stop($nginx);
-    return;
 }
 
 my @there = (at => $lost, client => undef);
@@ -446,9 +427,7 @@ is_code(post('select-branch: no database', 'select-branch' =>
 
 my $file = $t->root . '/docs/openapi.yaml';
 
-sub validate {
-    my ($exchanges) = @_;
-
+sub validate ($exchanges) {
     my $path = $t->write_file('exchanges.json', $json->encode($exchanges));
     my $said = qx{$node @{[ $t->root ]}/t/node/validate.mjs $file $path};
     return $? == 0 ? $json->decode($said) : die "validate.mjs failed\n";
@@ -471,9 +450,7 @@ is join(' ', grep { my $path = s/\{\w+\}/[^ ]+/r;
 my ($good) = grep { $_->{name} eq 'login: one branch' } @exchanges;
 my ($bad) = grep { $_->{name} eq 'login: too many failures' } @exchanges;
 
-sub changed {
-    my ($exchange, $change) = @_;
-
+sub changed ($exchange, $change) {
     local $_ = $json->decode($json->encode($exchange));
     my $body = $json->decode($_->{body});
     $change->($body);
@@ -519,9 +496,7 @@ is_deeply $faults, [ [], [] ], 'control: as they came';
 
 # -- do file, page and sources know the same codes?
 
-sub slurp {
-    my ($path) = @_;
-
+sub slurp ($path) {
     open my $fh, '<', $path or die "$path: $!\n";
     local $/;
     return scalar <$fh>;

@@ -2,13 +2,8 @@
 # docs/openapi.yaml makes, and does what it says against the real gateway,
 # identity service and PostgreSQL.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Env;
-use Test::More;
 
 my $node = Platform::Test::Env::node();
 
@@ -17,9 +12,7 @@ my $s = $t->full_stack;
 my ($dir, $tools) = ($t->dir, $t->root . '/t/node');
 my $source = $t->root . '/examples/client/client.ts';
 
-sub slurp {
-    my ($path) = @_;
-
+sub slurp ($path) {
     open my $fh, '<', $path or die "$path: $!\n";
     local $/;
     return scalar <$fh>;
@@ -65,9 +58,7 @@ END
 # What is right compiles, as strictly as the compiler can, and of all that was made
 # wrong each file has a fault: one run, since the compiler's start is what it costs.
 
-sub changed {
-    my ($text, $from, $to) = @_;
-
+sub changed ($text, $from, $to) {
     $text =~ s/$from/$to/ or die "no $from\n";
     return $text;
 }

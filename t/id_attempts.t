@@ -1,12 +1,7 @@
 # Failed logins are counted per account and address, and per address at ten
 # times that; over the limit even the right credential waits.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $identity = $t->identity(
@@ -17,9 +12,7 @@ my $identity = $t->identity(
 my $pg = $t->postgres;
 
 # One login from any address, as nginx would pass it on.
-sub login {
-    my ($account, $credential, $address) = @_;
-
+sub login ($account, $credential = undef, $address = undef) {
     require JSON::PP;
     my $answer = $t->fcgi($identity->address)->request(
         POST => '/api/auth/login',
@@ -45,7 +38,6 @@ sub logins {
             1 .. $times;
         is_deeply \@got, [ ($status) x $times ], $name;
     }
-    return;
 }
 
 # The pair.
@@ -110,9 +102,7 @@ logins([ 'three addresses', 401, 3, 'one', 'wrong', '2001:db8:1:2::%d' ],
 # What a client says of its address is not asked: nginx names it.
 
 $pg->sql('truncate login_attempts');
-sub from {
-    my ($credential, $forwarded) = @_;
-
+sub from ($credential, $forwarded) {
     return $t->fcgi($identity->address)->request(POST => '/api/auth/login',
         params => { REMOTE_ADDR => '192.0.2.77',
             HTTP_X_FORWARDED_FOR => $forwarded, HTTP_X_REAL_IP => $forwarded,

@@ -2,12 +2,7 @@
 # was sent, and the next good request on the same connection works: the
 # client's, and nginx's to the service.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(PLATFORM_AUTH_MAX_FAILURES => 0);
@@ -71,8 +66,7 @@ for my $name (sort keys %endpoint) {
     my $e = $endpoint{$name};
     my @token = (token => $e->{token}) x !!$e->{token};
     my $c = Platform::Test::Http->new(port => $port);
-    my $send = sub {
-        my ($body, $type) = @_;
+    my $send = sub ($body, $type = undef) {
         return $c->request(POST => "/api/auth/$name", body => $body, @token,
             headers => [ defined $type ? ('Content-Type' => $type) : () ]);
     };

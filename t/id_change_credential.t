@@ -1,13 +1,8 @@
 # A person's own change of credential: with the current one, counted like
 # logins; all other sessions end, and the old one opens none.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $forbidden = $t->write_file('forbidden', "letmein-now\nPassword1\n");
@@ -33,31 +28,23 @@ sub session { return logged_in($_[0], from()) }
 sub token { return $_[0]{accessToken} // $_[0]{accountAccessToken} }
 
 # What a change is asked with.
-sub asked {
-    my ($session, $current, $new, %o) = @_;
-
+sub asked ($session, $current, $new, %o) {
     return (token => $o{token} // token($session), from($o{from}),
         json => $o{json} // { credential => $current, newCredential => $new });
 }
 
-sub change {
-    my ($session, $current, $new, %o) = @_;
-
+sub change ($session, $current, $new, %o) {
     return http_post($o{port} // $gateway, $CHANGE, asked($session, $current, $new, %o));
 }
 
 # One that is asked for and not waited for.
-sub begin_change {
-    my ($session, $port) = @_;
-
+sub begin_change ($session, $port = undef) {
     my $client = Platform::Test::Http->new(port => $port // $gateway);
     $client->send(http_request_bytes(POST => $CHANGE, asked($session, $OLD, $NEW)));
     return $client;
 }
 
-sub is_alive {
-    my ($session, $alive, $name) = @_;
-
+sub is_alive ($session, $alive, $name) {
     my $res = refresh($session);
     %$session = %{ $res->json } if $res->status == 200;
     return is $res->status, $alive ? 200 : 401, $name;

@@ -1,18 +1,13 @@
 # The operator's commands: their help, what they refuse, the directory of tenants,
 # workspaces, branches and grants, and where audit lines go.
 
-use strict;
-use warnings;
 use utf8;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Commands;
 use IO::Socket::UNIX;
 use JSON::PP qw(decode_json);
 use POSIX qw(mkfifo);
 use Socket qw(SOCK_DGRAM MSG_DONTWAIT);
-use Test::More;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(empty => 1, settings => { log_statement => 'all' });
@@ -284,9 +279,7 @@ is account_status(), 'ACTIVE', 'and nothing was';
 # has an exit status of its own.
 
 # The exit status of a command, and what it printed.
-sub with {
-    my ($redirect, $command, %env) = @_;
-
+sub with ($redirect, $command, %env) {
     my $p = $c->start({ redirect => " $redirect", env => \%env }, split / /, $command);
     $p->wait_end(60 * $t->scale);
     return ($p->status >> 8, $t->read_file("op$t->{runs}.log"));
@@ -321,9 +314,7 @@ is +(with($_->[0], "account $_->[1] ann\@example.com"))[0], $_->[2], "$_->[0]: e
 # the command said.
 my $turns = 0;
 
-sub change {
-    my ($where) = @_;
-
+sub change ($where) {
     my $verb = $turns++ % 2 ? 'enable' : 'disable';
     return ("account.${verb}d", $c->run({ env => { PLATFORM_AUDIT_LOG => $where } },
         'account', $verb, 'ann@example.com'));

@@ -1,14 +1,9 @@
 # The operator's commands, seen from a client: from an empty database to a
 # login over HTTP, and what disabling, unlocking and the like do to it.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Commands;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(empty => 1, settings => { log_statement => 'all' });
@@ -38,9 +33,7 @@ $c->done(qw(member grant --account ann@example.com --branch Main --role MANAGER 
 my $identity = $t->identity_face(%env);
 my $port = $t->port('identity');
 
-sub post {
-    my ($path, $json) = @_;
-
+sub post ($path, $json) {
     return http_post($port, "/api/auth/$path", json => $json);
 }
 
@@ -48,9 +41,7 @@ sub login { return post(login => { account => $_[0], credential => $_[1] }) }
 
 sub refresh { return post(refresh => { refreshToken => $_[0]->json->{refreshToken} }) }
 
-sub logged_in {
-    my ($name, @login) = @_;
-
+sub logged_in ($name, @login) {
     my $res = login(@login);
     is $res->status, 200, $name or diag $res->body;
     return $res;
@@ -111,9 +102,7 @@ is login('robot', '')->status, 400, '--no-login: no credential';
 is login('robot', 'x')->status, 401, '--no-login: nor any other';
 
 # Does the terminal echo that script(1) made, which is this process?
-sub echoes {
-    my ($pid) = @_;
-
+sub echoes ($pid) {
     open my $fh, '<', "/proc/$pid/task/$pid/children" or return 1;
     my ($child) = split ' ', <$fh> // '';
     my $terminal = readlink '/proc/' . ($child // return 1) . '/fd/0';
@@ -122,9 +111,7 @@ sub echoes {
 
 # A prompt, where standard input is a terminal; script(1) makes one.
 
-sub typed {
-    my ($args, @lines) = @_;
-
+sub typed ($args, @lines) {
     my %o = ref $args eq 'HASH' ? %$args : ();
     my $out = $t->dir . '/typed' . ++$t->{typed};
     my $cmd = $o{cmd} // join ' ', map {"'$_'"} Platform::Test::Env::identity(), @$args;
@@ -164,8 +151,7 @@ sub pasted {
     my $go = $t->dir . '/go' . $t->{typed};
     my ($last) = $block =~ /(\w+)\n?\z/;
     return typed({ cmd => "until [ -e $go ]; do sleep 0.1; done; exec sh -i",
-        then => sub {
-            my ($shown) = @_;
+        then => sub ($shown) {
             eventually(sub { $shown->() =~ /\Q$last\E/ });    # its echo
             $t->write_file($go =~ s{.*/}{}r, '');
         } }, $block, @answers);
@@ -206,20 +192,16 @@ SKIP: {
 my $ANN = 'ann@example.com';
 my $res;
 
-sub ended {
-    my ($session, $name) = @_;
+sub ended ($session, $name) {
     return is_problem(refresh($session), 401, 'AUTH_SESSION_NOT_ACTIVE', $name);
 }
 
-sub changes {
-    my ($words, $event, %want) = @_;
-
+sub changes ($words, $event, %want) {
     my %o = (stdin => delete $want{stdin} // '');
     my $got = $c->done(\%o, 'account', @$words);
     is_deeply { map { $_ => $got->{$_} } keys %want }, \%want, "account @$words";
     is_deeply $c->events, [ $event ? "account.$event" : () ],
         $event ? 'audited' : 'and not audited';
-    return;
 }
 
 my ($yes, $no) = (JSON::PP::true(), JSON::PP::false());
@@ -338,9 +320,7 @@ $c->refused(1, qr/no account/, qw(token system --ttl 5m --account), uuid(7));
 
 # Inspection.
 
-sub inspect {
-    my ($token) = @_;
-
+sub inspect ($token) {
     my ($status, $out, $err) = $c->run({ stdin => "$token\n" }, qw(token inspect --json));
     my $signature = (split /[.]/, $token)[2] // 'none';
     unlike $out . $err, qr/\Q$signature\E/, 'no signature is shown';

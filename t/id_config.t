@@ -1,12 +1,7 @@
 # Settings: what is wrong stops the program with one line that says so; files
 # of settings, commands, sockets.  Each setting's values are for check_config.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my ($key, $other) = map { jwt_key($_) } qw(identity other);
@@ -14,23 +9,18 @@ my $never = $t->dir . '/never.sock';
 my $secret = qr/@{[ substr $key->private_base64, 100, 40 ]}|hunter2/;
 
 # The exit status is 0, unless another is given, and the output.
-sub runs {
-    my ($args, $env, $name, $want) = @_;
-
+sub runs ($args, $env, $name, $want = undef) {
     my ($status, $out, $err) = $t->run_identity($args, %$env);
     is $status, $want // 0, $name or diag $err;
     return ($out, $err);
 }
 
 # One line on stderr that has every word, and the exit status.
-sub refused {
-    my ($name, $status, $args, $env, @words) = @_;
-
+sub refused ($name, $status, $args, $env, @words) {
     my ($out, $err) = runs($args, $env, "$name: exit $status", $status);
     like $err, qr/\Aidentity-fcgi: [^\n]*\n\z/, "$name: one line, by name";
     like $err, $_, "$name: says $_" for @words;
     unlike $err . $out, $secret, "$name: no secret";
-    return;
 }
 
 my (undef, $err) = runs(['--check'], {}, '--check: good settings');
@@ -156,8 +146,7 @@ my $tcp = $t->http_server('busy', sub { return [ 200, [], '' ] });
 refused("$_ in use", 1, [], { IDENTITY_LISTEN => $_ }, qr/\Q$_\E.*in use/)
     for $address, '127.0.0.1:' . $tcp->port;
 
-sub serves {
-    my ($where) = @_;
+sub serves ($where) {
     my $c = eval { $t->fcgi($where) };
     return $c && $c->request(GET => '/healthz')->{status} == 200;
 }

@@ -1,13 +1,8 @@
 # The refresh cookie by its settings: name, path and attributes are the same
 # wherever it is set and cleared, and no other cookie is looked at.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(
@@ -25,9 +20,7 @@ my $end = '; HttpOnly; Secure; SameSite=Strict';
 sub by { my ($path, $cookie) = @_; return call($path, undef, body => '', cookie => $cookie) }
 
 # One test: the cookie is that token, for as long as that and the session last.
-sub is_set {
-    my ($res, $what) = @_;
-
+sub is_set ($res, $what) {
     my $token = $res->json->{refreshToken};
     my $claims = claims($token);
     my $age = $claims->{exp} - $claims->{iat};
@@ -39,9 +32,7 @@ sub is_set {
     return $token;
 }
 
-sub is_cleared {
-    my ($res, $what) = @_;
-
+sub is_cleared ($res, $what) {
     return is $res->cookie_line($name), "$name=; Path=/; Max-Age=0$end",
         "$what: cleared with the same attributes";
 }

@@ -1,23 +1,16 @@
 # The database itself: impossible rows are refused, limits hold, migrations
 # are applied once, local data is what it should be.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use POSIX ();
 use Time::HiRes ();
-use Test::More;
 
 my $t = Platform::Test->new(module => 0);
 my $pg = $t->postgres(empty => 1);
 
 sub id { return sprintf '00000000-0000-4000-8000-%04d%08d', @_ }
 
-sub source {
-    my ($path) = @_;
-
+sub source ($path) {
     open my $fh, '<', $t->root . "/$path" or die "$path: $!\n";
     local $/;
     return <$fh>;
@@ -31,13 +24,10 @@ sub cases {
         like $said, $why eq '' ? qr/\A\z/ : qr/\Q$why\E/,
             $why eq '' ? "accepted: $name" : "refused: $name";
     }
-    return;
 }
 
 # A command that is expected to succeed, or to fail for a reason.
-sub runs {
-    my ($name, $args, $why, %env) = @_;
-
+sub runs ($name, $args, $why = undef, %env) {
     my ($status, undef, $err) = $t->run_identity($args, %env);
     return is($status, 0, $name) || diag $err if !defined $why;
     isnt $status, 0, $name;
@@ -50,7 +40,6 @@ sub empty {
     $pg->sql('drop schema public cascade; create schema public',
         user => 'postgres');
     $pg->sql('grant all on schema public to public', user => 'postgres');
-    return;
 }
 
 # Who waits for another may take longer than the role's statements otherwise.
@@ -180,9 +169,7 @@ my %scope = (
     several => [ id(2, 3), id(4, 3), id(5, 31) ],
 );
 
-sub insert {
-    my (%o) = @_;
-
+sub insert (%o) {
     my %row = (
         session_id => "'" . id(9, 1) . "'", account_id => "'$one'",
         jti => 'gen_random_uuid()', created_at => 'now()',
@@ -193,9 +180,7 @@ sub insert {
         . ') values (' . join(', ', @row{@columns}) . ')';
 }
 
-sub scope {
-    my ($workspace, $member, $branch) = @_;
-
+sub scope ($workspace, $member, $branch) {
     return (workspace_id => $workspace ? "'$workspace'" : 'null',
         member_id => $member ? "'$member'" : 'null',
         active_branch_id => $branch ? "'$branch'" : 'null');
@@ -372,9 +357,7 @@ $pg->sql('revoke execute on all functions in schema public
 my $served = $t->identity(name => 'served', PLATFORM_DB_USER => 'served',
     PLATFORM_DB_SEED_ON_START => 'false');
 
-sub ready {
-    my ($status, $name) = @_;
-
+sub ready ($status, $name) {
     my $got = $t->fcgi($served->address)->request(GET => '/readyz');
     is $got->{status}, $status, "readyz: $name";
     return $got->{body};
@@ -389,9 +372,7 @@ ready(503, 'a right on a table is missing');
 roles();
 ready(200, 'all rights');
 # What it answers a request: status and body.
-sub ask {
-    my ($method, $path, $body, $token) = @_;
-
+sub ask ($method, $path, $body = undef, $token = undef) {
     my $got = $t->fcgi($served->address)->request($method => $path,
         defined $body ? (body => $body) : (), $token
             ? (params => { HTTP_AUTHORIZATION => "Bearer $token" }) : ());

@@ -2,12 +2,7 @@
 # answer and from one that is not migrated: by /readyz, the log and the
 # metrics.  PostgreSQL with scram passwords; nothing is disclosed to who asks.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new(module => 0);
 my $hba = $t->write_file('hba.conf', <<'HBA');
@@ -35,16 +30,12 @@ my %right = (
 my $count = 0;
 my @disclosed;
 
-sub serving {
-    my (%change) = @_;
-
+sub serving (%change) {
     return $t->identity(name => 'identity' . ++$count, %right, %change);
 }
 
 # What /readyz says, by code and detail; and never anything of the settings.
-sub readyz {
-    my ($identity, $name) = @_;
-
+sub readyz ($identity, $name) {
     my $got = $t->fcgi($identity->address)->request(GET => '/readyz');
     push @disclosed, "$name: $got->{body}" if $got->{body} =~ /hunter2|127\.0\.|
         nobody|nologin|platform|unmigrated|closed|28P01|wrong/x;
@@ -53,9 +44,7 @@ sub readyz {
     return "$got->{status} " . join ' ', grep {defined} $code, $detail;
 }
 
-sub kinds {
-    my ($identity) = @_;
-
+sub kinds ($identity) {
     my $text = $t->fcgi($identity->address)->request(GET => '/actuator/prometheus')->{body};
     return { $text =~ /^identity_db_errors_total\{kind="(\w+)"\} ([1-9]\d*)$/mg };
 }

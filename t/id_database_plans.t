@@ -1,12 +1,7 @@
 # Every statement of the service uses an index, and a rotation stays on its
 # page (a HOT update): the server's own plans and counters say so.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $SESSIONS = $ENV{PLATFORM_TEST_SESSIONS} // 20_000;
 my $ACCOUNTS = $SESSIONS < 200_000 ? 8_000 : $SESSIONS / 10;
@@ -26,9 +21,7 @@ my $identity = $t->identity_face(
 my $port = $t->port('identity');
 my $log = $pg->{log};
 
-sub call {
-    my ($path, $json, %o) = @_;
-
+sub call ($path, $json, %o) {
     return http_post($port, "/api/auth/$path", json => $json, %o);
 }
 
@@ -45,9 +38,7 @@ sub since {
     return scalar <$fh>;
 }
 
-sub is_same_plan {
-    my ($when, $account) = @_;
-
+sub is_same_plan ($when, $account) {
     my $start = -s $log;
     my $s = call(login => { account => "$account\@demo.test",
         credential => 'Demo-passw0rd!' })->json;
@@ -61,7 +52,6 @@ sub is_same_plan {
     my @indexes = $plan =~ /Scan (?:using|on) (\w+_(?:pkey|once))/g;
     $rows ||= "@{[ sort @indexes ]}";
     is "@{[ sort @indexes ]}", $rows, "$when, $account: the same indexes";
-    return;
 }
 
 for my $when ('as it was made', 'analyzed') {

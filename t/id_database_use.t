@@ -1,15 +1,10 @@
 # How the service uses its database: few connections, bounded waiting, without
 # prepared statements where a pooler wants that, and nothing half done.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
-use Test::More;
 use Time::HiRes ();
 
 my $t = Platform::Test->new;
@@ -31,7 +26,6 @@ sub connections {
 sub cut {
     $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
         where application_name = 'identity-service'", user => 'postgres');
-    return;
 }
 
 # -- few connections

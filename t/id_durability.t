@@ -1,15 +1,10 @@
 # A database that loses its last commits brings logged-out and replaced tokens
 # back: the service warns of one that may, and a command ends what came back.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
 use POSIX qw(strftime);
-use Test::More;
 
 my $t = Platform::Test->new;
 my $primary = $t->postgres;
@@ -25,9 +20,7 @@ my $port = client_of($t);
 
 # -- the warning
 
-sub warnings {
-    my (%settings) = @_;
-
+sub warnings (%settings) {
     $primary->sql("alter system set $_ = '$settings{$_}'", user => 'postgres')
         for keys %settings;
     $primary->sql('select pg_reload_conf()', user => 'postgres');
@@ -82,9 +75,7 @@ my $since = strftime('%Y-%m-%dT%H:%M:%SZ', gmtime);
 
 # Where a reader of the revocation feed is, and what there is for one that
 # begins.
-sub feed {
-    my ($cursor) = @_;
-
+sub feed ($cursor = undef) {
     return http_get($port, '/internal/revocations' . (defined $cursor ? "?after=$cursor" : ''));
 }
 

@@ -2,12 +2,7 @@
 # unknown, disabled or the credential wrong: hashes, statements and bytes are
 # counted, not timed.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => { log_statement => 'all' });
@@ -36,9 +31,7 @@ sub statements {
 }
 
 # One login: what it did and how its answer looked.
-sub work {
-    my ($account, $credential) = @_;
-
+sub work ($account, $credential) {
     statements();
     my ($hashes, $cost) = hashes();
     my $res = http_post($port, '/api/auth/login', json => {

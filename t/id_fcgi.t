@@ -2,13 +2,8 @@
 # slow, half-sent or broken hold up others for two seconds at most.  A request's
 # time runs from its arrival.  check_fcgi has what is read of a connection.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $slack = $t->scale;
@@ -23,9 +18,7 @@ my $jwks = '/.well-known/jwks.json';
 
 sub bytes { return Platform::Test::Fcgi::request_bytes(@_) }
 
-sub sent {
-    my ($bytes) = @_;
-
+sub sent ($bytes) {
     my $c = $t->fcgi($address);
     $c->send($bytes);
     return $c;
@@ -232,9 +225,7 @@ is scalar(grep { $_ >= 290 && $_ > $alone } @took), 3, 'their time ran from thei
 # Too long: the process stands still while two requests are on their way.
 
 # A signal is on its way for a moment: whether every thread stands still.
-sub stands_still {
-    my ($pid) = @_;
-
+sub stands_still ($pid) {
     return !grep { open my $stat, '<', $_ or return 0; <$stat> !~ /^\d+ \(.*\) T / }
         glob "/proc/$pid/task/*/stat";
 }

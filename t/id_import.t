@@ -2,15 +2,10 @@
 # is refused and why, the same file again, a run that was killed; and logins
 # with the hashes that came along.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Commands;
 use Platform::Test::Import;
 use POSIX qw(mkfifo);
-use Test::More;
 
 my $ACCOUNTS = 1_400;
 my $CREDENTIAL = 'Demo-passw0rd!';
@@ -30,17 +25,14 @@ $c->done(qw(branch add Outlet --workspace Shop));
 my $other = $c->done(qw(workspace add Other --tenant Acme));
 my $away = $c->done(qw(branch add Main --workspace Other));
 
-sub count {
-    my ($table, $where) = @_;
+sub count ($table, $where = undef) {
     return $pg->sql("select count(*) from $table where " . ($where // 'true'));
 }
 
 my $json = JSON::PP->new->utf8;
 
 # (exit status, result, lines of reasons, events) of an import.
-sub import_lines {
-    my ($lines, @args) = @_;
-
+sub import_lines ($lines, @args) {
     my ($status, $out, $err) = $c->run({ stdin => $lines, within => 120 },
         qw(account import --json), @args);
     my (@why, @events);
@@ -107,8 +99,7 @@ for my $case (
 my $identity = $t->identity_face(%env);
 my $port = $t->port('identity');
 
-sub login {
-    my ($account, $credential) = @_;
+sub login ($account, $credential = undef) {
     return http_post($port, '/api/auth/login', json => {
         account => $account, credential => $credential // $CREDENTIAL });
 }
@@ -212,8 +203,7 @@ is login('more7')->status, 200, 'until one is set';
 
 my $hash = foreign_hash(sha256 => $CREDENTIAL, 1);
 
-sub member_of {
-    my ($workspace, @grants) = @_;
+sub member_of ($workspace, @grants) {
     return (memberships => [ { workspace => $workspace, grants => \@grants } ]);
 }
 

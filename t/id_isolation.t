@@ -2,16 +2,11 @@
 # and the operator's commands work at READ COMMITTED: who waited for a row then
 # sees what became of it.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres;
@@ -24,9 +19,7 @@ my $credential = 'Demo-passw0rd!';
 client_of($t);
 
 # One that waits for a lock, by a part of its text.
-sub waits {
-    my ($sql) = @_;
-
+sub waits ($sql) {
     return ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
         where wait_event_type = 'Lock' and query like '%$sql%'
         and pid <> pg_backend_pid()", user => 'postgres') }),
@@ -83,14 +76,12 @@ for my $level ('repeatable read', 'serializable') {
     my @all = $sessions->all;
     my ($left, %answers) = (200 / $t->scale);
     $load->run(
-        sub {
-            my ($client) = @_;
+        sub ($client, @) {
             my $s = $all[ $client->{number} % 4 ];
             return undef if $left-- <= 0;
             return $client->{number} < 4 ? $sessions->refresh($s) : $sessions->select_branch($s);
         },
-        sub {
-            my ($request, $answer) = @_;
+        sub ($request, $answer, @) {
             $answers{"$answer->{status} $answer->{code}"}++;
             $sessions->note($request, $answer);
         });

@@ -1,14 +1,9 @@
 # PLATFORM_JWT_KEY_DIR: what is accepted of a directory of keys, what the
 # state of a key means, and that processes follow it by themselves.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use JSON::PP;
 use Platform::Test;
 use Platform::Test::KeyDir;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
@@ -16,9 +11,7 @@ my ($old, $new, $other) = map { jwt_key($_) } qw(identity next other);
 my $dir = key_dir($t);
 my %env = key_dir_env($dir);
 
-sub check {
-    my ($name, $want, %change) = @_;
-
+sub check ($name, $want = undef, %change) {
     my ($status, $out, $err) = $t->run_identity(['--check'], %env, %change);
     return is "$status $err", '0 ', $name if !defined $want;
     is $status, 2, "$name: refused";
@@ -26,7 +19,6 @@ sub check {
         "$name: in one line";
     like $err, $want, "$name: that says why";
     unlike $err, qr/BEGIN|MII/, "$name: and shows no key";
-    return;
 }
 
 # -- what is accepted ---------------------------------------------------------
@@ -150,16 +142,14 @@ sub kids {
     return join ' ', map { $_->{kid} } @{ decode_json($got->{body})->{keys} };
 }
 
-sub post {
-    my ($path, $data, %o) = @_;
+sub post ($path, $data, %o) {
     my $got = ask(POST => "/api/auth/$path",
         body => encode_json($data), %o);
     return ($got->{status}, decode_json($got->{body}));
 }
 
 # May have to wait for a hash slot.
-sub login {
-    my ($who) = @_;
+sub login ($who) {
     my ($status, $json);
 
     soon(sub { ($status, $json) = post('login', { account => "$who\@demo.test",
@@ -171,9 +161,7 @@ sub login {
 sub soon { return eventually($_[0], 60) }
 
 # By itself, or when it is told to.
-sub follows {
-    my ($want, $name, $told) = @_;
-
+sub follows ($want, $name, $told = undef) {
     $identity->process->signal('HUP') if $told;
     soon(sub { kids() eq $want });
     return is kids(), $want, $name;

@@ -2,15 +2,10 @@
 # two identity processes: not one request is refused.  What goes wrong keeps
 # the old keys and says why.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use JSON::PP qw(decode_json);
 use Platform::Test;
 use Platform::Test::Metrics;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $slack = $t->scale;
@@ -19,17 +14,13 @@ my $access_ttl = 2 * $slack;
 my $refresh_ttl = 6 * $slack;
 
 # identity.env with these keys; the file is replaced as an editor does.
-sub env_file {
-    my (%set) = @_;
-
+sub env_file (%set) {
     $t->write_file('id.env.new', join '', map {"$_=$set{$_}\n"} sort keys %set);
     rename $t->dir . '/id.env.new', $t->dir . '/id.env' or die "rename: $!";
     return $t->dir . '/id.env';
 }
 
-sub signing {
-    my ($key, @additional) = @_;
-
+sub signing ($key, @additional) {
     return (
         PLATFORM_JWT_KEY_ID             => $key->kid,
         PLATFORM_JWT_PRIVATE_KEY_BASE64 => $key->private_base64,
@@ -62,9 +53,7 @@ my $stack = $t->full_stack(
     },
 );
 
-sub reload {
-    my ($event, @which) = @_;
-
+sub reload ($event, @which) {
     for my $identity (@which ? @which : @identity) {
         my $before = () = $identity->log_text =~ /"keys\./g;
         $identity->process->signal('HUP');
@@ -79,18 +68,14 @@ sub reload {
     return 1;
 }
 
-sub kids {
-    my ($identity) = @_;
-
+sub kids ($identity) {
     my $got = $t->fcgi($identity->address)->request(GET => '/.well-known/jwks.json');
     return [ map { $_->{kid} } @{ decode_json($got->{body})->{keys} } ];
 }
 
 # -- load: clients that use every token until shortly before its end ----------
 
-sub client {
-    my ($n) = @_;
-
+sub client ($n) {
     my $account = $n % 2 ? 'one' : 'several';
     my $login;    # may have to wait for a hash slot
     eventually(sub { ($login = $stack->login($account))->status == 200 })
@@ -118,7 +103,6 @@ sub client {
         # Now and then wait long: the refresh token is used late in its life.
         sleep rand() < 0.05 ? $refresh_ttl / 2 : 0.1;
     }
-    return;
 }
 
 my @load = map {
@@ -169,8 +153,7 @@ is_deeply \%seen, {}, "$refreshes refreshes and $contexts business calls: "
 
 # The old key is out of use: at the gateway within a soft age.
 
-sub branch_token {
-    my ($key) = @_;
+sub branch_token ($key) {
     return jwt_token('branch', $key, iss => $env{PLATFORM_JWT_ISSUER});
 }
 
@@ -184,8 +167,7 @@ ok eventually(sub {
 # The wrong order: who signs first is not understood by the other process.
 
 my $third = jwt_key('third');
-my $login = sub {
-    my ($identity, $path, $body) = @_;
+my $login = sub ($identity, $path, $body) {
     return $t->fcgi($identity->address)->request(POST => $path, body => $body);
 };
 my $credentials = '{"account":"one@demo.test","credential":"'

@@ -1,17 +1,12 @@
 # keys list, add, activate, retire, remove, revoke and rotate: what each does
 # to the directory of keys, and when it refuses.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Fcntl qw(:flock);
 use IO::Socket::INET;
 use POSIX ();
 use Platform::Test;
 use Platform::Test::Commands;
 use Platform::Test::KeyDir;
-use Test::More;
 use Time::HiRes ();
 
 my $t = Platform::Test->new;
@@ -27,7 +22,6 @@ my $DAY = 86400;
 sub keys_are {
     unlink map {"$dir/$_"} key_names($dir);
     key_put($dir, jwt_key($_->[0]), $_->[1], time - $_->[2], @$_[3 .. $#$_]) for @_;
-    return;
 }
 
 sub names { return join ' ', grep { !/^\./ } key_names($dir) }
@@ -56,9 +50,7 @@ sub dry {
 # One command: [name, keys (undef: as they are), words, expected].  Of what is
 # expected: refused => the reason, or [file, seconds after its name's moment that
 # it may be, reason]; else states, events, rows; env and dry (first so).
-sub command {
-    my ($name, $keys, $words, %want) = @_;
-
+sub command ($name, $keys, $words, %want) {
     keys_are(@$keys) if $keys;
     my @words = ({ env => $want{env} // {} }, 'keys', @$words);
     if (my $why = $want{refused}) {
@@ -163,7 +155,6 @@ sub at_once {
     key_put($dir, jwt_key('next')->as('two'), 'published', 1) if @all == 1;
     close $lock;
     $_->wait_end(60) for @all;
-    return;
 }
 at_once([qw(add --kid two)]);
 is names() =~ tr/ //, 1, 'and see what that one did';
@@ -179,8 +170,7 @@ is_deeply [ sort values %{ key_states($dir) } ], [qw(published signing)],
 my @asked = ([ 'identity', 'signing', $DAY ], [ 'next', 'published', 1000 ]);
 my $asked = $t->issuer(name => 'asked');
 my @ask = ('--ask', 'http://127.0.0.1:' . $asked->port . '/internal/metrics');
-sub metrics {
-    my ($keys, $age) = @_;
+sub metrics ($keys, $age) {
     return "# HELP platform_gateway_key_set_keys x\n"
         . "platform_gateway_key_set_keys $keys\n"
         . "platform_gateway_key_set_age_seconds $age\n";
@@ -280,9 +270,7 @@ my @refresh = ([ 'next', 'signing', 60 * $DAY ],
 my @longer = (env => { PLATFORM_JWT_ACCESS_TOKEN_TTL => '2h' });
 
 # These keys, of which that one has its state since so many seconds.
-sub at {
-    my ($keys, $n, $seconds) = @_;
-
+sub at ($keys, $n, $seconds) {
     my @keys = map { [@$_] } @$keys;
     $keys[$n][2] = $seconds;
     return \@keys;

@@ -3,16 +3,11 @@
 # PLATFORM_AUTH_MAX_SESSIONS: at a login the oldest sessions past that number end, the
 # expired ones first, and the log says which.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
 use Platform::Test::Http;
 use Platform::Test::Metrics;
-use Test::More;
 
 my $MANY = 30_000;
 
@@ -32,9 +27,7 @@ my $branch = branch(41);
 # A command in the background.
 my $new_credential = $t->write_file('credential', "n3w credential\n");
 
-sub begin_command {
-    my ($name) = @_;
-
+sub begin_command ($name) {
     return $c->start({ env => { PLATFORM_DB_STATEMENT_TIMEOUT => '60s' },
         redirect => " <$new_credential" }, 'account', $name, "$account\@demo.test", '--json');
 }
@@ -42,9 +35,7 @@ sub begin_command {
 # What it has said.
 sub said { return $t->read_file("$_[0]{name}.log") }
 
-sub ends_well {
-    my ($p) = @_;
-
+sub ends_well ($p) {
     $p->wait_end(60 * $t->scale);
     return is $p->status, 0, "$p->{name} ends well";
 }
@@ -54,25 +45,19 @@ sub command { return $c->done(@_, "$account\@demo.test") }
 my @row = qw(status jti active_branch_id);
 
 # Nothing can be done with the session, and its row stays as it is.
-sub is_over {
-    my ($session, $what) = @_;
-
+sub is_over ($session, $what) {
     my $row = row($session, @row);
     is_problem(refresh($session), 401, 'AUTH_SESSION_NOT_ACTIVE', "$what: a refresh");
     is_problem(select_branch($session, $branch), 401, 'AUTH_SESSION_NOT_ACTIVE',
         "$what: a selection");
     is logout($session)->status, 200, "$what: a logout";
     is row($session, @row), $row, "$what: which changes nothing";
-    return;
 }
 
-sub is_alive {
-    my ($session, $what) = @_;
-
+sub is_alive ($session, $what) {
     is select_branch($session, $branch)->status, 200, "$what: a selection";
     my $res = refresh($session);
     is $res->status, 200, "$what: a refresh" or diag $res->body;
-    return;
 }
 
 # -- what a lockout is: sessions opened before it are over
@@ -161,9 +146,7 @@ for my $name (sort keys %meanwhile) {
 
 # -- a lockout between what is read of a session and what is written to it
 
-sub sent {
-    my ($path, $json, @o) = @_;
-
+sub sent ($path, $json, @o) {
     my $client = Platform::Test::Http->new(port => $port);
     $client->send(http_request_bytes(POST => "/api/auth/$path", json => $json, @o));
     return $client;
@@ -241,16 +224,13 @@ for my $how ('commit', 'rollback') {
 
 # -- very many sessions
 
-sub fill {
-    my ($where) = @_;
-
+sub fill ($where) {
     $pg->sql("set session_replication_role = replica;    -- triggers would take minutes
         insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
         select gen_random_uuid(), account_id, gen_random_uuid(),
                now() - n * interval '1 s', now() + interval '30 days'
           from accounts, generate_series(1, $MANY) n where $where;
         analyze auth_sessions", user => 'postgres');
-    return;
 }
 
 fill($is_it);
@@ -289,9 +269,7 @@ sub ended {
 # Logs in once more: the sessions that this ends, of those before.
 my @s;
 
-sub one_more_ends {
-    my ($name, @want) = @_;
-
+sub one_more_ends ($name, @want) {
     my @ids = sort map { session_of($s[$_]) } @want;
     push @s, logged_in('several');
     return is_deeply ended(), \@ids, $name;

@@ -3,13 +3,8 @@
 # first, here and at the other endpoints: 404, 405, 413, 415, 400, 403, 429, 503, then what
 # tokens and state say.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(
@@ -23,9 +18,7 @@ my $CREDENTIAL = $Platform::Test::Client::CREDENTIAL;
 my $COOKIE = $Platform::Test::Client::COOKIE;
 
 # Makes one test of several: fields of a hash.
-sub has {
-    my ($got, $want, $name) = @_;
-
+sub has ($got, $want, $name) {
     return is_deeply { map { $_ => $got->{$_} } keys %$want }, $want, $name;
 }
 
@@ -128,9 +121,7 @@ my $weak = $hash_of->('several');
 like $weak, qr/\$m=19456,t=2,p=1\$/, 'from this';
 restart($identity, AUTH_ARGON2_ITERATIONS => 3);
 
-sub bytes_of {
-    my ($who) = @_;
-
+sub bytes_of ($who) {
     return http_request_bytes(POST => '/api/auth/login', json => {
         account => "$who\@demo.test", credential => $CREDENTIAL });
 }
@@ -193,15 +184,12 @@ my @wrong = (json => { account => 'one@demo.test', credential => 'wrong' });
 my @two = (cookie => "$COOKIE=a; $COOKIE=b");
 my @cookie = (cookie => "$COOKIE=a");
 
-sub refused {
-    my ($when, @cases) = @_;
-
+sub refused ($when, @cases) {
     for my $case (@cases) {
         my ($method, $path, $status, $code, %o) = @$case;
         is_problem(http($port, $method => "/api/auth/$path", %o), $status, $code,
             "$when$method $path");
     }
-    return;
 }
 
 # With a database and without.

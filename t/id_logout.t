@@ -2,14 +2,9 @@
 # origins may use the cookie: one variable says it for both halves, and both take it
 # alike.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Sessions;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $stack = $t->full_stack(env => {
@@ -34,9 +29,7 @@ my $DONE = 'Logout succeeded.';
 my $NOTHING = 'No session was ended: the request has no token, and no cookie of '
     . 'an allowed origin.';
 
-sub succeeds {
-    my ($name, $request, %o) = @_;
-
+sub succeeds ($name, $request, %o) {
     my $res = call(logout => @$request);
     return is_deeply [ $res->status, $res->code, $res->json->{message},
         $res->header_all('Set-Cookie') ],
@@ -147,9 +140,7 @@ is status($one), 'ACTIVE|f', 'the session lives';
 client_of($t, $stack->gateway);
 my $token = $one->{refreshToken};
 
-sub verdicts {
-    my ($origin, %o) = @_;
-
+sub verdicts ($origin, %o) {
     my $res = call(refresh => @nothing, cookie($token), %o, headers => [ Origin => $origin ]);
     $token = $res->json->{refreshToken} if $res->status == 200;
     my $read = ($res->header('Access-Control-Allow-Origin') // '') eq $origin;

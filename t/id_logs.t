@@ -2,15 +2,10 @@
 # each event of the audit has its line with both request ids; no secret stands in any
 # log, environment, command line or core.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use File::Find ();
 use JSON::PP;
 use Platform::Test;
 use Platform::Test::Client;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('identity');
@@ -18,9 +13,7 @@ my $next = jwt_key('next');
 my $good = $Platform::Test::Client::CREDENTIAL;
 my $password = 'db-passw0rd-hunter2';
 
-sub env_file {
-    my ($signing, $additional) = @_;
-
+sub env_file ($signing, $additional = undef) {
     return $t->write_file('id.env', join '', map {"$_\n"}
         'PLATFORM_JWT_KEY_ID=' . $signing->kid,
         'PLATFORM_JWT_PRIVATE_KEY_BASE64=' . $signing->private_base64,
@@ -65,9 +58,7 @@ my %of;    # request ids by what was done
 
 # Has $ask make a request through the gateway, with ids of its own that are
 # remembered by $what.
-sub ask {
-    my ($what, $ask, @args) = @_;
-
+sub ask ($what, $ask, @args) {
     my $n = ++$ids;
     $of{$what} = "log-$n";
     my $res = $ask->(@args, headers => [ 'X-Request-Id' => "log-$n",
@@ -177,8 +168,7 @@ is_deeply [ grep {
 } grep { defined $_->{requestId} } @lines ], [], 'those of one request';
 
 # The line of an event that the request $what caused.
-sub line {
-    my ($what, $event) = @_;
+sub line ($what, $event) {
     my @found = grep { ($_->{requestId} // '') eq $of{$what} && $_->{event} eq $event } @lines;
     is scalar @found, 1, "$what: one line $event";
     return $found[0] // {};
@@ -234,15 +224,12 @@ for my $access ('true', 'false') {
 
 my $texts = 0;
 
-sub clean {
-    my ($where, $file) = @_;
-
+sub clean ($where, $file) {
     $texts++;
     open my $fh, '<:raw', $file or die "$file: $!";
     my $text = do { local $/; <$fh> // '' };
     my @found = map { $secret{$_} } grep { index($text, $_) >= 0 } keys %secret;
     ok !@found, "$where: no secret" or diag "@found";
-    return;
 }
 
 cmp_ok scalar(keys %secret), '>', 25, scalar(keys %secret) . ' secrets';

@@ -1,14 +1,9 @@
 # Looking things up: lists of accounts, workspaces, branches and members, page by page
 # and filtered, for people and for scripts; and other names for them.
 
-use strict;
-use warnings;
 use utf8;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Commands;
-use Test::More;
 
 my $ACCOUNTS = 1000;
 
@@ -25,9 +20,7 @@ sub column { my ($name, $rows) = @_; return [ map { $_->{$name} } @$rows ] }
 sub count { return $pg->sql("select count(*) from $_[0]") }
 
 # A list in pages of so many, as a script reads it; how many pages there were.
-sub pages {
-    my ($key, $most, @list) = @_;
-
+sub pages ($key, $most, @list) {
     my (@all, @after);
     for my $page (1 .. 200) {
         my $rows = $c->done(@list, '--limit', $most, @after);
@@ -39,14 +32,11 @@ sub pages {
 }
 
 # Each of [exit status, what it says, arguments].
-sub refuses {
-    my (@list) = @_;
-
+sub refuses (@list) {
     for my $case (@{ pop @list }) {
         my ($status, $says, @args) = @$case;
         $c->refused($status, $says, @list, @args);
     }
-    return;
 }
 
 # Nothing yet.
@@ -118,9 +108,7 @@ like $pg->sql("explain select * from accounts where account_name collate \"C\" ^
 
 # Every filter, with what it keeps and what it leaves out.
 
-sub only {
-    my ($filter, $from, @in) = @_;
-
+sub only ($filter, $from, @in) {
     my $rows = $c->done(@in, @$filter, '--limit', 100000);
     my $all = count($in[0] =~ /branch/ ? 'branches' : "$in[0]s");
     is scalar @$rows, count($from), "@in[0, 1] @$filter: those";

@@ -3,13 +3,8 @@
 # starts where the kernel takes no files in memory that could be executed
 # (vm.memfd_noexec=2, a setting of the namespace of processes).
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
-use Test::More;
 
 no warnings 'portable';    # addresses
 
@@ -25,9 +20,7 @@ client_of($t);
 my $COOKIE = $Platform::Test::Client::COOKIE;
 
 # Where in the memory of the process a string is: one line each.
-sub places {
-    my ($needle) = @_;
-
+sub places ($needle) {
     my @found;
     open my $maps, '<', '/proc/' . $identity->pid . '/maps' or die "maps: $!";
     open my $mem, '<:raw', '/proc/' . $identity->pid . '/mem' or die "mem: $!";
@@ -47,16 +40,13 @@ sub places {
 # Tests: each is nowhere, soon after its answer.  Once one was, why wait.
 my $patience = 20;
 
-sub gone {
-    my (%needles) = @_;
-
+sub gone (%needles) {
     for my $name (sort keys %needles) {
         my @found;
         eventually(sub { @found = places($needles{$name}); return !@found }, $patience);
         $patience = 0 if @found;
         is join("\n", @found), '', $name;
     }
-    return;
 }
 
 ok scalar(places($COOKIE)), 'what is meant to stay there is found';

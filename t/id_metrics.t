@@ -1,14 +1,9 @@
 # /actuator/prometheus: a known mix of requests gives exactly these sums, with
 # labels that no client can multiply, to nobody but this host.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Metrics;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
@@ -28,9 +23,7 @@ my $name = '/actuator/prometheus';
 sub scrape { return metrics_scrape($face, $name) }
 
 # What the code changes, without the clock's and the scrape's own part.
-sub changed {
-    my ($code) = @_;
-
+sub changed ($code) {
     my $before = scrape();
     $code->();
     my $diff = metrics_changes($before, scrape());
@@ -147,9 +140,7 @@ is_deeply [ keys %path ], [], 'endpoints are paths of the program alone';
 
 # Every code that the sources may answer with has a place.
 
-sub source {
-    my ($file) = @_;
-
+sub source ($file) {
     open my $fh, '<', $file or die "$file: $!";
     return do { local $/; <$fh> };
 }

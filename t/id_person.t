@@ -1,14 +1,9 @@
 # All that is held about a person: shown, handed over, and erased for good.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
 use Platform::Test::Http;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(empty => 1);

@@ -1,13 +1,8 @@
 # The service through a real PgBouncer in transaction mode, where every
 # transaction may run on another server connection.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
-use Test::More;
 use Time::HiRes ();
 
 my $pgbouncer = Platform::Test::Env::find('pgbouncer')

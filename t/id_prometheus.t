@@ -2,14 +2,9 @@
 # configuration: what it has counted is what nginx has logged, and no counter ever
 # went back.  The example's alerts and dashboard name metrics that exist.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Metrics;
 use JSON::PP;
-use Test::More;
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
     plan skip_all => 'the programs are slow then, and Prometheus is not ours';
@@ -25,8 +20,7 @@ my $stack = $t->full_stack(identity => $process[0], env => {
     IDENTITY_UPSTREAM => join(' ', map { $_->address } @process) });
 my ($face, $gateway, $local) = map { $t->port($_) } qw(identity gateway metrics);
 
-sub content {
-    my ($file) = @_;
+sub content ($file) {
     open my $fh, '<', $file or die "$file: $!\n";
     local $/;
     return <$fh>;
@@ -66,8 +60,7 @@ $t->track(Platform::Test::Process->start(
     cmd => [ $prometheus, "--config.file=$dir/prometheus/prometheus.yml",
         "--storage.tsdb.path=$dir/prometheus/data", "--web.listen-address=127.0.0.1:$port" ]));
 
-sub query {
-    my ($expr) = @_;
+sub query ($expr) {
     $expr =~ s/([^A-Za-z0-9_])/sprintf '%%%02X', ord $1/ge;
     my $res = eval { http_get($port, "/api/v1/query?query=$expr") } or return [];
     return $res->status == 200 ? decode_json($res->body)->{data}{result} : [];

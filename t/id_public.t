@@ -1,26 +1,18 @@
 # What the identity face tells everybody: health, readiness, information and the
 # key set, with its validators.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my ($key, $old, $new) = map { jwt_key($_) } qw(identity old new);
 my $file = $t->dir . '/keys.env';
 
 # Writes the file of keys: the one that signs, and another.
-sub write_keys {
-    my ($signing, $other) = @_;
-
+sub write_keys ($signing, $other) {
     my %env = (KEY_ID => $signing->kid, PRIVATE_KEY_BASE64 => $signing->private_base64,
         PUBLIC_KEY_BASE64 => $signing->public_base64,
         ADDITIONAL_PUBLIC_KEYS => $other->kid . '=' . $other->public_base64);
     $t->write_file('keys.env', join '', map {"PLATFORM_JWT_$_=\"$env{$_}\"\n"} sort keys %env);
-    return;
 }
 
 write_keys($key, $old);
@@ -65,9 +57,7 @@ ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it is back: r
 # No signing key where APP_ENV is local, and a schema older than the program:
 # serves, is not ready.  A newer one is at least what the program needs.
 
-sub ask {
-    my ($which, @request) = @_;
-
+sub ask ($which, @request) {
     return @{ $t->fcgi($which->address)->request(@request) }{qw(status body)};
 }
 

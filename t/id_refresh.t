@@ -2,13 +2,8 @@
 # and what becomes of the cookie then; the policy `revoke`, the longest life of a
 # session, and clocks.  How the parts of a request are judged: check_refresh.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
@@ -21,15 +16,11 @@ client_of($t);
 my $COOKIE = $Platform::Test::Client::COOKIE;
 my $key = jwt_key('identity');
 
-sub by_cookie {
-    my ($token, @o) = @_;
-
+sub by_cookie ($token, @o) {
     return call(refresh => undef, body => '', cookie => "$COOKIE=$token", @o);
 }
 
-sub cleared {
-    my ($res) = @_;
-
+sub cleared ($res) {
     return ($res->cookie_line($COOKIE) // '') eq
         "$COOKIE=; Path=/api/auth; Max-Age=0; HttpOnly; SameSite=Lax";
 }
@@ -117,9 +108,7 @@ is_problem(refresh('x' x 17000), 413, 'REQUEST_TOO_LARGE', 'a long body');
 
 # A session of its own, whose row or account something happens to; with it its
 # first token, and the one that replaced that.
-sub ended {
-    my ($account, $how, $which) = @_;
-
+sub ended ($account, $how, $which) {
     my $first = logged_in($account);
     my @tokens = ($first->{refreshToken}, next_of(refresh($first)));
     alter($first, $how) if $how;

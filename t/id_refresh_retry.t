@@ -3,14 +3,9 @@
 # over; and it brings nothing back to life.  Whoever sends it from elsewhere is found
 # out.  (Retries that wait for each other: id_refresh_statement.t.)
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Metrics;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => {
@@ -25,8 +20,7 @@ my $port = client_of($t);
 my ($old_key, $new_key) = (jwt_key('identity'), jwt_key('next'));
 my $of_one = "where account_name = 'one\@demo.test'";
 
-sub change_credential {
-    my ($access) = @_;
+sub change_credential ($access) {
     my $res;
 
     eventually(sub { ($res = call('change-credential', { map { ($_ =>
@@ -57,34 +51,26 @@ sub statements {
     return "@names";
 }
 
-sub audited {
-    my ($token) = @_;
-
+sub audited ($token) {
     return join ' ', map { $_->{event} =~ s/.*\.//r }
         grep { $_->{event} =~ /^auth\.refresh\./
             && $_->{sessionId} eq session_of($token) } $identity->log_lines;
 }
 
 # A session whose first token was replaced: both.
-sub lost {
-    my ($account) = @_;
-
+sub lost ($account = undef) {
     my $first = logged_in($account // 'one')->{refreshToken};
     return ($first, next_of(refresh($first)));
 }
 
-sub is_retry {
-    my ($token, $next, $what) = @_;
-
+sub is_retry ($token, $next, $what) {
     my $res = refresh($token);
     is $res->status, 200, "$what: answered" or diag $res->body;
     is $res->json->{refreshToken}, $next, "$what: with the very same token";
     return $res;
 }
 
-sub is_stale {
-    my ($token, $what) = @_;
-
+sub is_stale ($token, $what) {
     return is_problem(refresh($token), 401, 'AUTH_REFRESH_TOKEN_STALE', $what);
 }
 
@@ -284,8 +270,7 @@ my %as = (    # and how many of nine retries are answered
 );
 
 # How often the second of the two was answered, and what the session is afterwards.
-sub nine_rounds {
-    my ($one, $other) = @_;
+sub nine_rounds ($one, $other) {
     my $mine = my $theirs = logged_in('one')->{refreshToken};
     my $answered = 0;
 

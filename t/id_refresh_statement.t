@@ -3,15 +3,10 @@
 # again; and it decides as the service does, to the second.  (At random, from many
 # clients: id_isolation.t, e2e_concurrent_refresh.t and soak/.)
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Http;
 use Platform::Test::Metrics;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => {
@@ -38,9 +33,7 @@ sub statements {
 
 # The answers to so many refreshes (default: one) that began before a transaction,
 # whose row they wait for, has ended as told (default: commit).
-sub during {
-    my ($token, $change, %o) = @_;
-
+sub during ($token, $change, %o) {
     my $row = "session_id = '" . session_of($token) . "'";
     my $transaction = $pg->begin("select 1 from auth_sessions where $row for update");
     statements();
@@ -56,24 +49,18 @@ sub during {
 }
 
 # The token of a new session, in a branch if one is named.
-sub session_in {
-    my ($branch) = @_;
-
+sub session_in ($branch) {
     my $s = logged_in('several');
     select_branch($s, $branch)->status == 200 or die 'no selection' if $branch;
     return $s->{refreshToken};
 }
 
-sub selects {
-    my ($branch) = @_;
-
+sub selects ($branch) {
     return "update auth_sessions set workspace_id = '$workspace',
         member_id = '$member', active_branch_id = '$branch' where SESSION";
 }
 
-sub is_rotated {
-    my ($token, $res, $branch, $what) = @_;
-
+sub is_rotated ($token, $res, $branch, $what) {
     is $res->status, 200, "$what: succeeds" or return diag $res->body;
     my $access = $res->json->{accessToken};
     is_deeply [ row($token, qw(jti status active_branch_id)),
@@ -83,7 +70,6 @@ sub is_rotated {
         "$what: the row, and the scope that it answers with";
     is_problem(refresh($token), 401, 'AUTH_REFRESH_TOKEN_STALE', "$what: the old token");
     is refresh($res->json)->status, 200, "$what: the new token";
-    return;
 }
 
 my $revoke = "update auth_sessions set status = 'REVOKED', revoked_at = now() where SESSION";

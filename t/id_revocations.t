@@ -1,16 +1,11 @@
 # The revocation feed: whatever ends a session tells it, nothing is missed that
 # becomes visible late, and a database that lost its last transactions says so.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
 use Platform::Test::Http;
 use POSIX qw(floor);
-use Test::More;
 use Time::HiRes ();
 
 my $t = Platform::Test->new;
@@ -33,9 +28,7 @@ sub account_id {
 }
 
 # All pages from a cursor on: the entries, and the last cursor.
-sub feed {
-    my ($cursor) = @_;
-
+sub feed ($cursor = undef) {
     my @all;
     while (1) {
         my $res = http_get($port, $PATH . (defined $cursor ? "?after=$cursor" : ''));
@@ -62,17 +55,13 @@ sub news {
 }
 
 # One test: so much is new, and is told once.
-sub is_told {
-    my ($want, $name) = @_;
-
+sub is_told ($want, $name) {
     my $got = news();
     return is_deeply [ $got, news() ], [ [ sort @$want ], [] ], $name;
 }
 
 # A session, and SQL that ends some.
-sub open_session {
-    my ($account, $count, $columns, $values) = @_;
-
+sub open_session ($account = undef, $count = undef, $columns = undef, $values = undef) {
     return split /\n/, $pg->sql('insert into auth_sessions (session_id, account_id,
             jti, expires_at, created_at, access_until' . ($columns // '') . ')
         select gen_random_uuid(), account_id, gen_random_uuid(), '
@@ -82,9 +71,7 @@ sub open_session {
         returning session_id");
 }
 
-sub ends {
-    my (@ids) = @_;
-
+sub ends (@ids) {
     return "update auth_sessions set status = 'REVOKED', revoked_at = now()
         where session_id in ('" . join("', '", @ids) . "')";
 }
@@ -239,9 +226,7 @@ ok !eval { $pg->sql('delete from session_revocations', user => 'hand'); 1 },
 # -- seconds: a token of before is refused, one of after is not
 
 # The last entry about an account.
-sub entry_of {
-    my ($id) = @_;
-
+sub entry_of ($id) {
     my @all;
     ($cursor, @all) = feed($cursor);
     return (grep { ($_->{subject} // '') eq $id } @all)[-1];
@@ -276,9 +261,7 @@ for my $round (1, 2) {
 }
 
 # A system token is judged by the same entries: by its subject alone.
-sub system_token {
-    my ($account) = @_;
-
+sub system_token ($account) {
     my $claims = claims($c->done(qw(token system --ttl 5m --account), $account)->{token});
     cmp_ok $claims->{exp}, '>', time + 200, 'a system token: it lives';
     return $claims->{iat};
@@ -447,9 +430,7 @@ $pg->sql("delete from session_revocations where xid = '900000000'");
 
 # -- what is no cursor, or not of this database
 
-sub refused {
-    my ($query, $name) = @_;
-
+sub refused ($query, $name = undef) {
     return is_problem(http_get($port, "$PATH?$query"), 400, 'REQUEST_INVALID', $name // $query);
 }
 

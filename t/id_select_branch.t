@@ -3,14 +3,9 @@
 # whichever of them is missing, login, select-branch, refresh and the token's
 # branch_ids agree about it.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Http;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(PLATFORM_AUTH_MAX_FAILURES => 0);
@@ -135,9 +130,7 @@ my @ways = (
 sub ids { return [ map { $_->{branchId} } @{ $_[0]{branches} } ] }
 
 # What a refresh gives, with the account token.
-sub refreshed {
-    my ($session) = @_;
-
+sub refreshed ($session) {
     my $res = refresh($session, more => { includeAccountToken => \1 });
     is $res->status, 200, 'a refresh' or diag $res->body;
     return $res->json;

@@ -3,15 +3,10 @@
 # and of the last refresh, as the access log has them, bounded and valid UTF-8; a
 # switch stores neither.  (That a refresh is one HOT update: id_refresh_retry.t.)
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
 use POSIX qw(strftime);
-use Test::More;
 
 my $t = Platform::Test->new;
 my $s = $t->full_stack(env => {
@@ -27,18 +22,14 @@ my $key = jwt_key('identity');
 # A login by an agent of its own, and whether that session still lives.
 sub opened { return logged_in($_[0], headers => [ 'User-Agent' => $_[1] // 'test' ]) }
 
-sub is_alive {
-    my ($session, $alive, $name) = @_;
-
+sub is_alive ($session, $alive, $name) {
     my $res = refresh($session);
     $session->{refreshToken} = $res->json->{refreshToken} if $res->status == 200;
     return is $res->status, $alive ? 200 : 401, $name;
 }
 
 # A call with an access token of either kind.
-sub ask {
-    my ($session, $method, $path, %o) = @_;
-
+sub ask ($session, $method, $path, %o) {
     my $token = exists $o{token} ? delete $o{token}
         : $session->{accessToken} // $session->{accountAccessToken};
     return http($o{port} // $gateway, $method => "/api/auth/$path",
@@ -46,9 +37,7 @@ sub ask {
         ($method eq 'POST' ? (body => '') : ()), %o);
 }
 
-sub sessions {
-    my ($session, %o) = @_;
-
+sub sessions ($session, %o) {
     my $res = ask($session, GET => 'sessions', %o);
     $res->status == 200 or die $res->body;
     return @{ $res->json->{sessions} };
@@ -57,9 +46,7 @@ sub sessions {
 sub listed { return [ map { $_->{sessionId} } sessions(@_) ] }
 
 # One test: what was logged by $do has this line.
-sub is_audited {
-    my ($line, $do) = @_;
-
+sub is_audited ($line, $do) {
     my $log = length $s->identity->log_text;
     my $res = $do->();
     is $res->status, 200, 'it succeeds' or diag $res->body;
@@ -258,22 +245,17 @@ is_alive($_, 1, "another account's lives, and a new one")
 my @login = ('127.0.0.1', 'Mozilla/5.0 (X11)');
 my $mine = opened('several', $login[1]);
 
-sub is_client {
-    my ($what, @want) = @_;
-
+sub is_client ($what, @want) {
     return is row($mine, map {"coalesce(${_}_address, '-'), coalesce(${_}_agent, '-')"}
         qw(used login)), join('|', map { $_ // '-' } @want), $what;
 }
 
 # A refresh by a client: its agent, from => its address, for => whom it says that it
 # asks for.
-sub refreshed {
-    my ($agent, %o) = @_;
-
+sub refreshed ($agent = undef, %o) {
     $mine->{refreshToken} = next_of(refresh($mine, from => $o{from}, headers => [
         (defined $agent ? ('User-Agent' => $agent) : ()),
         (defined $o{for} ? ('X-Forwarded-For' => $o{for}) : ()) ]));
-    return;
 }
 
 is_client('at login', undef, undef, @login);

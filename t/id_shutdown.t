@@ -1,15 +1,10 @@
 # Stopping: what is in flight is finished, then the process is gone; a restart behind
 # an inherited socket loses nothing.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use IO::Socket::UNIX;
 use Platform::Test;
 use Platform::Test::Http;
 use Socket qw(SOCK_STREAM);
-use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
@@ -20,9 +15,7 @@ my $runs = 0;
 sub start { return $t->identity(name => 'id' . ++$runs, @_) }
 
 # Sends the signal; (exit status, seconds until the end).
-sub stopped {
-    my ($identity, $signal) = @_;
-
+sub stopped ($identity, $signal) {
     my $start = time;
     my $process = $identity->process->expect_end;
     $process->signal($signal);
@@ -32,9 +25,7 @@ sub stopped {
 }
 
 # Connections that have sent so many bytes of it, which the process has read.
-sub sent {
-    my ($identity, $count, $bytes) = @_;
-
+sub sent ($identity, $count, $bytes) {
     my @c = map { $t->fcgi($identity->address) } 1 .. $count;
     $_->send($bytes) for @c;
     eventually(sub { !grep { !taken($_) } @c }) or die "not read\n";
@@ -42,16 +33,12 @@ sub sent {
 }
 
 # Whether the peer has read all that was sent there (SIOCOUTQ).
-sub taken {
-    my ($c) = @_;
-
+sub taken ($c) {
     my $left = pack 'i', 0;
     return ioctl($c->connection->{fh}, 0x5411, $left) && !unpack 'i', $left;
 }
 
-sub login_bytes {
-    my ($account, $credential) = @_;
-
+sub login_bytes ($account, $credential) {
     return Platform::Test::Fcgi::request_bytes(POST => '/api/auth/login', body =>
         qq({"account":"$account\@demo.test","credential":"$credential"}));
 }

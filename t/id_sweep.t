@@ -1,15 +1,10 @@
 # Sweeping: what goes and what stays, in small batches that wait for nobody,
 # by one process at a time, by hand and by itself.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $slack = $t->scale;
@@ -26,9 +21,7 @@ $c->done('seed');
 
 my $serial = 0;
 
-sub session {
-    my ($created, $expires, $revoked, $count) = @_;
-
+sub session ($created, $expires, $revoked = undef, $count = undef) {
     my $first = $serial + 1;
     $serial += $count // 1;
     $pg->sql("insert into auth_sessions (session_id, account_id, jti, status,
@@ -42,12 +35,9 @@ sub session {
     return sprintf '00000000-0000-4000-a000-%012x', $serial;
 }
 
-sub rotated {
-    my ($session, $when) = @_;
-
+sub rotated ($session, $when) {
     $pg->sql("insert into rotated_tokens values ('$session',
         gen_random_uuid(), now() + interval '$when')");
-    return;
 }
 
 sub left {

@@ -1,13 +1,8 @@
 # The README's tour does what the README prints, and nginx takes the README's
 # configuration as it stands.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Page qw(fixed_ids steps);
-use Test::More;
 
 my $t = Platform::Test->new;
 $t->full_stack;
@@ -41,9 +36,7 @@ my $directives = do { local $/; <$fh> };
 close $fh;
 my ($minimal) = $directives =~ /^## A minimal gateway\n.*?^```nginx\n(.*?)^```\n/ms;
 
-sub key_location {
-    my ($conf) = @_;
-
+sub key_location ($conf) {
     my ($block) = $conf =~ /^\s*(location = \/_keys \{.*?^\s*\})$/ms;
     $block =~ s/^\s*(?:#.*)?\n?//mg;
     return $block;

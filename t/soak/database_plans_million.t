@@ -1,13 +1,13 @@
 # The plans of id_database_plans.t, on a million sessions: what it asserts is
 # asserted here, and that it did look.
 
-use strict;
-use warnings;
+use v5.36;
+
 use FindBin;
 use Test::More;
 
 $ENV{PLATFORM_TEST_SESSIONS} = 1_000_000;
-open my $tap, '-|', $^X, "$FindBin::Bin/../id_database_plans.t" or die "perl: $!\n";
+open my $tap, q{-|}, $^X, "-It/lib", "$FindBin::Bin/../id_database_plans.t" or die "perl: $!\n";
 my %seen;
 while (my $line = <$tap>) {
     my ($failed, $name) = $line =~ /\A(not )?ok \d+ - (.*)$/ or next;

@@ -1,14 +1,9 @@
 # A hundred thousand requests leave the memory of the identity service flat:
 # what is resident when idle grows by at most 2 MiB after the first tenth.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/../lib";
 use Platform::Test;
 use Platform::Test::Chain;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $TOTAL = $ENV{SOAK_REQUESTS} // 100_000;
 my $TENTHS = 10;
@@ -27,9 +22,7 @@ sub resident_kib {
 
 # What one client does in a tenth: mostly refreshes, and a little of all else,
 # good and bad.
-sub work {
-    my ($n) = @_;
-
+sub work ($n) {
     my $load = Platform::Test::Chain->new($identity->address,
         account => $n % 2 ? 'one@demo.test' : 'two-hundred@demo.test');
     my $spare = Platform::Test::Chain->new($identity->address);
@@ -60,7 +53,6 @@ sub work {
     my $bad = delete $sum{'/api/auth/refresh 0'};
     delete @sum{ grep {m{^/nothing}} keys %sum };
     print "$_ $sum{$_}\n" for sort keys %sum;
-    return;
 }
 
 my (@kib, %answers);

@@ -2,16 +2,11 @@
 # clients refresh their sessions through nginx: not one of ten restarts costs a
 # request, let alone a session.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/../lib";
 use IO::Socket::UNIX;
 use Platform::Test;
 use Platform::Test::Chain;
 use Socket qw(SOCK_STREAM);
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $RESTARTS = $ENV{SOAK_ROUNDS} // 10;
 my $CLIENTS = 8;    # as many logins as may hash and wait at once
@@ -38,8 +33,7 @@ my $running = start_identity();
 sub client {
     my $json = JSON::PP->new->utf8;
     my $http = Platform::Test::Http->new(port => $port, timeout => 30 * $slack);
-    my $post = sub {
-        my ($path, $data) = @_;
+    my $post = sub ($path, $data) {
         my $start = time;
         my $res = $http->request(POST => "/api/auth/$path", json => $data);
         printf "%s %s %.3f\n", $path, $res ? $res->status : 'none', time - $start;
@@ -56,7 +50,6 @@ sub client {
         }
         $post->('logout', { refreshToken => $token });
     }
-    return;
 }
 
 my @clients = map {

@@ -3,14 +3,9 @@
 # hash.  Prints the times; beside them those of unknown accounts, while most
 # hashes are still foreign ones and after all were replaced.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/../lib";
 use Platform::Test;
 use Platform::Test::Commands;
 use Platform::Test::Import;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $ACCOUNTS = $ENV{SOAK_ACCOUNTS} // 10_000;
@@ -46,9 +41,7 @@ my $identity = $t->identity_face(%env);
 my $port = $t->port('identity');
 
 # Milliseconds that a login took, which had this status.
-sub login {
-    my ($account, $credential, $status) = @_;
-
+sub login ($account, $credential, $status) {
     my $start = time;
     my $got = http_post($port, '/api/auth/login', json => {
         account => $account, credential => $credential })->status;
@@ -56,13 +49,10 @@ sub login {
     return 1000 * (time - $start);
 }
 
-sub show {
-    my ($what, @ms) = @_;
-
+sub show ($what, @ms) {
     @ms = sort { $a <=> $b } @ms;
     diag sprintf '%-26s %6d: median %4.0f ms, 5%% %4.0f, 95%% %4.0f', $what,
         scalar @ms, map { $ms[ $_ * $#ms ] } 0.5, 0.05, 0.95;
-    return;
 }
 
 my @some = map { int($_ * $ACCOUNTS / 200) + 1 } 0 .. 199;

@@ -1,16 +1,11 @@
 # keys rotate, three times in a row, under 500 requests a second from login to
 # the gateway: nobody who has a valid token is refused.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/../lib";
 use JSON::PP;
 use Platform::Test;
 use Platform::Test::KeyDir;
 use Platform::Test::Load;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $ROUNDS = $ENV{SOAK_ROUNDS} // 3;
 my $RATE = 500;
@@ -46,8 +41,7 @@ sub clients {
     my ($sent, $start) = (0, time);
     $logging_in = 0;
 
-    my $next = sub {
-        my ($c) = @_;
+    my $next = sub ($c, @) {
         return if -e $t->dir . '/enough';
         my $due = $start + $sent / $RATE;
         if ($due > time) {
@@ -80,8 +74,7 @@ sub clients {
         $sent++;
         return $request;
     };
-    my $done = sub {
-        my ($request, $answer) = @_;
+    my $done = sub ($request, $answer, @) {
         my $c = $request->{client};
         # A client that had to wait may use one that has expired by then.
         if ($request->{token} && $answer->{code} eq 'GATEWAY_TOKEN_EXPIRED'
@@ -108,7 +101,6 @@ sub clients {
     $load->run($next, $done);
     $t->write_file('result.json', encode_json({ count => \%count, kid => \%kid,
         rate => $sent / (time - $began), sent => $sent, late => $late }));
-    return;
 }
 
 my $clients = Platform::Test::Process->start(name => 'clients',

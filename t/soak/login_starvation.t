@@ -2,15 +2,10 @@
 # percentile stays within three times its value without any login.  Both are
 # measured in turns, so that what else the machine does meets both.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/../lib";
 use Platform::Test;
 use Platform::Test::Chain;
 use Platform::Test::Metrics;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $ROUNDS = $ENV{SOAK_ROUNDS} // 8;
 my $REFRESHES = 250;    # a round and state

@@ -12,16 +12,11 @@
 # day, of the thirty that they live.  A retry comes a second after the answer
 # was missed, by the real clock, as does the window.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/../lib";
 use Platform::Test;
 use Platform::Test::Load;
 use Platform::Test::Lossy;
 use Platform::Test::Sessions;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $SESSIONS = $ENV{SOAK_SESSIONS} // 2_000;
 my $CONTROL = $ENV{SOAK_CONTROL} // $SESSIONS / 20;    # without it
@@ -52,7 +47,6 @@ sub day_passes {
             expires_at = expires_at - interval '1 day',
             used_at = used_at - interval '1 day',
             retry_iat = retry_iat - interval '1 day'", user => 'postgres');
-    return;
 }
 
 # Every tab of every session wakes up once a day, those of a session at the same
@@ -96,14 +90,12 @@ sub ten_days {
         return { %{ $sessions->refresh($jar{ $tab->{jar} }) }, tab => $tab,
             headers => [ 'User-Agent' => 'app/1', 'X-Forwarded-For' => join '.', @address ] };
     };
-    my $again = sub {
-        my ($tab, $seconds) = @_;
+    my $again = sub ($tab, $seconds) {
         $tab->{at} = time + $seconds;
         @later = sort { $a->{at} <=> $b->{at} } @later, $tab;
         return;
     };
-    my $done = sub {
-        my ($request, $answer) = @_;
+    my $done = sub ($request, $answer, @) {
         my $tab = $request->{tab};
         $in_flight--;
         $sessions->note($request, $answer);

@@ -1,13 +1,8 @@
 # What races with refreshes by the thousand: changes of the branch, and logouts.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/../lib";
 use Platform::Test;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
-use Test::More;
 
 my $ROUNDS = $ENV{SOAK_ROUNDS} // 20_000;
 my $SESSIONS = 8;
@@ -29,16 +24,14 @@ is scalar @all, $SESSIONS, 'logged in';
 my $left = $ROUNDS;
 my %got;
 $load->run(
-    sub {
-        my ($client) = @_;
+    sub ($client, @) {
         my $s = $all[ $client->{number} % $SESSIONS ];
         return undef if $left <= 0;
         return $sessions->select_branch($s) if $client->{number} >= $SESSIONS;
         $left--;
         return $sessions->refresh($s);
     },
-    sub {
-        my ($request, $answer) = @_;
+    sub ($request, $answer, @) {
         $got{ $answer->{code} }++;
         $sessions->note($request, $answer);
     });
@@ -84,8 +77,7 @@ my @queue = map {
 } $ending->make($pg, jwt_key('identity'), one => $count);
 %got = ();
 my (%won, @tokens);
-$load->run(sub { shift @queue }, sub {
-    my ($request, $answer) = @_;
+$load->run(sub { shift @queue }, sub ($request, $answer, @) {
     $got{"$answer->{status} $answer->{code}"}++;
     push @tokens, my ($token) = $answer->{body} =~ /"refreshToken":"([^"]+)"/;
     $won{ $request->{session}{id} }++ if $token;

@@ -3,16 +3,11 @@
 # taken over from its primary: a token has one successor, what was logged out is
 # out, and every row is legal.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/../lib";
 use List::Util qw(shuffle);
 use Platform::Test;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $ROUNDS = $ENV{SOAK_ROUNDS} // 10_000;
 my $AT_ONCE = 8;     # sessions in a round at the same time
@@ -56,9 +51,7 @@ sub fresh {
 }
 
 # Five requests of a session, and what has to hold when all are answered.
-sub new_round {
-    my ($s) = @_;
-
+sub new_round ($s) {
     my $order = $s->{order};
     my $before = @$order > 1 ? $s->{issued}{ $order->[-2] } : $s->{current};
     my $logout = rand() < $LOGOUT;
@@ -71,9 +64,7 @@ sub new_round {
         from => $s->{current}, before => $before, logout => $logout };
 }
 
-sub end_round {
-    my ($round) = @_;
-
+sub end_round ($round) {
     my ($s, $from) = @$round{qw(session from)};
     my $old = jti($from);
     my $next = $s->{next}{$old};
@@ -103,8 +94,7 @@ sub rounds {
             }
             return undef;
         },
-        sub {
-            my ($request, $answer) = @_;
+        sub ($request, $answer, @) {
             my $round = $request->{round};
             $sessions->note($request, $answer);
             $round->{busy} = 1 if $answer->{status} == 503;
@@ -118,13 +108,10 @@ sub rounds {
             $begun++;
             $rounds[$at] = new_round($s);
         });
-    return;
 }
 
 # The rows: legal, and of every session that nobody ended the one successor.
-sub check_rows {
-    my ($when) = @_;
-
+sub check_rows ($when) {
     $sessions->check_stale;
     is_deeply $sessions->{broken}, [], "$when: no answer contradicts another";
     is_deeply \@wrong, [], "$when: somebody has the new token";
@@ -161,7 +148,6 @@ sub check_rows {
     }
     is_deeply [ keys %after ], ['401 AUTH_SESSION_NOT_ACTIVE'],
         "$when: what was logged out is out" or diag explain \%after;
-    return;
 }
 
 my $start = time;
@@ -179,8 +165,7 @@ sub missed {
 }
 
 my ($killed_at, $promoted);
-rounds($ROUNDS / 2, sub {
-    my ($begun) = @_;
+rounds($ROUNDS / 2, sub ($begun, @) {
     if (!defined $killed_at && $begun > $ROUNDS / 10) {
         push @pool, $sessions->make($primary, $key, 'several', 50);
         $primary->stop('KILL');

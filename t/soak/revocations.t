@@ -2,13 +2,8 @@
 # each refuse the session everywhere, and whether anybody else is refused; then
 # the same while identity is killed and restarted, and while a standby takes over.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/../lib";
 use Platform::Test;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $LOGOUTS = $ENV{SOAK_LOGOUTS} // 200;
 my $CLIENTS = 8;
@@ -37,9 +32,7 @@ my @gate = ($stack->gateway, $second->port('gateway'));
 ok eventually(sub { http_get($gate[1], '/readyz')->status == 200 }, 20), 'two nginx';
 
 # What a gateway answers to a token on a connection that stays.
-sub ask {
-    my ($c, $token) = @_;
-
+sub ask ($c, $token) {
     my $res = eval { $c->{http}->request(
         GET => '/api/workspaces/current-context', token => $token) };
     return $res->status if $res;
@@ -66,9 +59,7 @@ sub login {
 
 # One that logs out again and again: "took SECONDS" for each from the 200 to the
 # last time that anybody let it in, "wrong STATUS" for one refused before.
-sub one_client {
-    my ($n, $out) = @_;
-
+sub one_client ($n, $out) {
     my @c = connections();
     for (1 .. $n) {
         my $login = login();
@@ -94,13 +85,10 @@ sub one_client {
         }
         printf {$out} "took %.3f\n", $last;
     }
-    return;
 }
 
 # One that goes on all the time: "wrong STATUS" where it was refused.
-sub load {
-    my ($enough, $out) = @_;
-
+sub load ($enough, $out) {
     my @c = connections();
     my $token = login()->{accessToken};
     my $n = 0;
@@ -113,12 +101,9 @@ sub load {
         sleep 0.002;
     }
     print {$out} "asked $n\n";
-    return;
 }
 
-sub forked {
-    my ($name, $code) = @_;
-
+sub forked ($name, $code) {
     my $pid = fork // die "fork: $!\n";
     return $pid if $pid;
     open my $out, '>', $t->dir . "/$name.said" or die "$name: $!\n";

@@ -3,16 +3,11 @@
 # twice: whoever got a 200 can go on with what it got, whoever logged out is
 # out, and nobody waits for long.
 
-use strict;
-use warnings;
-use FindBin;
-use lib "$FindBin::Bin/../lib";
 use JSON::PP;
 use Platform::Test;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $SECONDS = $ENV{SOAK_SECONDS} // 60;
 my $REQUEST_TIMEOUT = 5;
@@ -109,8 +104,7 @@ sub clients {
         push @after, $sessions->select_branch($s);
     }
     my %longest = (longest => $sessions->{longest});
-    $load->run(sub { shift @after }, sub {
-        my ($request, $answer) = @_;
+    $load->run(sub { shift @after }, sub ($request, $answer, @) {
         $over{ "$answer->{status} $answer->{code}" }++;
     });
 
@@ -129,7 +123,6 @@ sub clients {
         } } $sessions->all },
     });
     close $fh or die "$result: $!\n";
-    return;
 }
 
 # -- the chaos

@@ -1,14 +1,14 @@
 package Platform::Test;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Cwd qw(abs_path);
 use File::Basename qw(basename);
 use File::Find ();
 use File::Temp qw(tempdir);
+use feature ();
 use Test::More ();
-use Time::HiRes ();
+use Time::HiRes qw(sleep);
 
 use Platform::Test::Env;
 use Platform::Test::Fcgi;
@@ -25,10 +25,11 @@ use Platform::Test::Stack;
 
 use Exporter ();
 our @ISA = qw(Exporter);
-our @EXPORT = (qw(eventually header_values is_problem least), @Platform::Test::Http::EXPORT,
+our @EXPORT = (qw(eventually header_values is_problem least sleep), @Platform::Test::Http::EXPORT,
     @Platform::Test::Jwt::EXPORT);
 
-# A test file gets strict, warnings and Test::More with it.
+# A test file gets strict, warnings, signatures, Test::More and a sleep of
+# fractions with it.
 sub import {
     my ($class) = @_;
 
@@ -36,6 +37,7 @@ sub import {
         strict->import;
         warnings->import;
         Test::More->export_to_level(1, $class);
+        feature->import('signatures');
     }
     return $class->export_to_level(1, @_);
 }
@@ -58,9 +60,7 @@ my $BAD = qr/
   | free\(\):|malloc\(\):|stack\ smashing
 /x;
 
-sub new {
-    my ($class, %o) = @_;
-
+sub new ($class, %o) {
     my $self = bless {
         dir     => abs_path(tempdir('platform-test-XXXXXX',
             DIR => Platform::Test::Env::scratch($o{disk}))),
@@ -99,23 +99,17 @@ sub root { return Platform::Test::Env::root() }
 sub scale { return Platform::Test::Env::scale() }
 
 # Ports by name.
-sub port {
-    my ($self, $name) = @_;
-
+sub port ($self, $name) {
     return $self->{ports}{$name} //= Platform::Test::Port::reserve();
 }
 
 # A further %%NAME%% for configurations.
-sub set {
-    my ($self, %vars) = @_;
-
+sub set ($self, %vars) {
     @{ $self->{vars} }{ keys %vars } = values %vars;
     return $self;
 }
 
-sub expand {
-    my ($self, $text, $name) = @_;
-
+sub expand ($self, $text, $name = undef) {
     $name //= 'nginx';
     my $dir = $self->{dir};
     my $prefix = "$dir/$name";
@@ -146,9 +140,7 @@ sub expand {
 }
 
 # Writes a file below the test's directory; returns its path.
-sub write_file {
-    my ($self, $name, $content) = @_;
-
+sub write_file ($self, $name, $content) {
     my $path = "$self->{dir}/$name";
     my $sub = $path =~ s{/[^/]*$}{}r;
     system('mkdir', '-p', $sub) if !-d $sub;
@@ -158,17 +150,13 @@ sub write_file {
     return $path;
 }
 
-sub read_file {
-    my ($self, $name) = @_;
-
+sub read_file ($self, $name) {
     open my $fh, '<:raw', "$self->{dir}/$name" or return undef;
     local $/;
     return <$fh>;
 }
 
-sub nginx_conf {
-    my ($self, $text, $name) = @_;
-
+sub nginx_conf ($self, $text, $name = undef) {
     $name //= 'nginx';
     my $conf = $self->write_file("$name.conf", $self->expand($text, $name));
     return $self->{nginx}{$name} //= Platform::Test::Nginx->new(
@@ -181,9 +169,7 @@ sub nginx_conf {
 
 sub nginx { return $_[0]{nginx}{ $_[1] // 'nginx' } }
 
-sub start_nginx {
-    my ($self, $name) = @_;
-
+sub start_nginx ($self, $name = undef) {
     my $nginx = $self->nginx($name) // die "no configuration yet\n";
     $self->track($nginx);
     return $nginx->start;
@@ -192,9 +178,7 @@ sub start_nginx {
 sub reload { return $_[0]->nginx($_[1])->reload }
 
 # nginx -t of a configuration that is not kept: (passed, what it said).
-sub nginx_test {
-    my ($self, $text) = @_;
-
+sub nginx_test ($self, $text) {
     my $nginx = $self->nginx_conf($text, 'check');
     my @result = $nginx->test;
     unlink $nginx->{log};
@@ -202,9 +186,7 @@ sub nginx_test {
     return @result;
 }
 
-sub http_server {
-    my ($self, $name, $handler, %o) = @_;
-
+sub http_server ($self, $name, $handler, %o) {
     my $server = Platform::Test::Server->new(
         name => $name, dir => $self->{dir}, handler => $handler,
         port => $self->port($name), %o,
@@ -212,22 +194,16 @@ sub http_server {
     return $self->track($server);
 }
 
-sub echo_upstream {
-    my ($self, $name) = @_;
-
+sub echo_upstream ($self, $name = undef) {
     return $self->http_server($name // 'upstream', \&Platform::Test::Server::echo);
 }
 
-sub issuer {
-    my ($self, %state) = @_;
-
+sub issuer ($self, %state) {
     my $name = delete $state{name} // 'issuer';
     return $self->http_server($name, \&Platform::Test::Server::issue)->set(%state);
 }
 
-sub postgres {
-    my ($self, %o) = @_;
-
+sub postgres ($self, %o) {
     my $name = delete $o{name} // 'postgres';
     return $self->{postgres}{$name} //= $self->track(
         Platform::Test::Postgres->new(
@@ -236,9 +212,7 @@ sub postgres {
 
 # The environment identity-fcgi gets here, changed by what is given (undef
 # takes a variable away).
-sub identity_env {
-    my ($self, %change) = @_;
-
+sub identity_env ($self, %change) {
     my $key = jwt_key('identity');
     my %env = (
         APP_NAME        => 'identity-service',
@@ -263,9 +237,7 @@ sub identity_env {
 }
 
 # Starts identity-fcgi on a database of its own (started if it was not).
-sub identity {
-    my ($self, %change) = @_;
-
+sub identity ($self, %change) {
     my $name = delete $change{name} // 'identity';
     my $args = delete $change{args};
     $self->postgres unless exists $change{PLATFORM_DB_HOST};
@@ -280,9 +252,7 @@ sub identity {
 
 # Starts identity-fcgi with a listening socket as descriptor 0, as a supervisor
 # does; a Platform::Test::Process, which does not stop by itself.
-sub inherited_identity {
-    my ($self, $socket, %change) = @_;
-
+sub inherited_identity ($self, $socket, %change) {
     my $env = $self->identity_env(IDENTITY_LISTEN => undef, %change);
     my $dir = $self->{dir};
     my $name = 'inherited' . ++$self->{runs};
@@ -323,9 +293,7 @@ sub run_identity {
 }
 
 # Something with ->stop, stopped at the end in reverse order.
-sub track {
-    my ($self, $what) = @_;
-
+sub track ($self, $what) {
     push @{ $self->{running} }, $what unless grep { $_ == $what } @{ $self->{running} };
     return $what;
 }
@@ -333,17 +301,13 @@ sub track {
 sub stop { my ($self, $what, @signal) = @_; return $what->stop(@signal) }
 
 # Log lines that match are meant by this test.
-sub allow {
-    my ($self, @patterns) = @_;
-
+sub allow ($self, @patterns) {
     push @{ $self->{allowed} }, @patterns;
     return $self;
 }
 
 # Stops everything and looks for what went wrong; a list of lines.
-sub finish {
-    my ($self) = @_;
-
+sub finish ($self) {
     return () if $self->{finished};
     $self->{finished} = 1;
 
@@ -383,19 +347,14 @@ sub bad_log_lines {
 }
 
 # The last line of every test file.
-sub done {
-    my ($self) = @_;
-
+sub done ($self) {
     my @problems = $self->finish;
     Test::More::ok(!@problems, 'everything stopped, nothing bad in a log')
         or Test::More::diag(join "\n", @problems);
     Test::More::done_testing();
-    return;
 }
 
-sub _clean {
-    my ($self, $failed) = @_;
-
+sub _clean ($self, $failed) {
     my $kept = Platform::Test::Env::build() . '/test-failed/' . basename($0);
     system('rm', '-rf', $kept);
     if ($failed) {
@@ -410,7 +369,6 @@ sub _clean {
     else {
         system('rm', '-rf', $self->{dir});
     }
-    return;
 }
 
 END {
@@ -432,9 +390,7 @@ END {
 
 # Calls $sub until it is true, at most $seconds; returns its last value.  How
 # long a busy machine takes is no finding: a limit is for what ends.
-sub eventually {
-    my ($sub, $seconds) = @_;
-
+sub eventually ($sub, $seconds = undef) {
     my $until = Time::HiRes::time() + ($seconds // 60) * Platform::Test::Env::scale();
     my $pause = 0.001;
     while (1) {
@@ -447,9 +403,7 @@ sub eventually {
 
 # What $sub measures, seconds say, where other load of the machine can only
 # make it more: the least of some runs, the first of them that is below $bound.
-sub least {
-    my ($bound, $sub) = @_;
-
+sub least ($bound, $sub) {
     my $least;
     for (1 .. 7) {
         my $got = $sub->();
@@ -461,9 +415,7 @@ sub least {
 
 # One test: the response is the problem+json with this status and code, and a
 # 401 has its challenge.
-sub is_problem {
-    my ($res, $status, $code, $name) = @_;
-
+sub is_problem ($res, $status, $code, $name) {
     my $json = eval { $res->json };
     my %got = ref $json eq 'HASH' ? %$json : ();
     my $id = $got{requestId} // '';
@@ -482,9 +434,7 @@ sub is_problem {
 }
 
 # Values of a header in a request as an upstream saw it.
-sub header_values {
-    my ($request, $name) = @_;
-
+sub header_values ($request, $name) {
     return Platform::Test::Server::header_all($request, $name);
 }
 
@@ -498,9 +448,7 @@ Platform::Test - runs real nginx, identity-fcgi and PostgreSQL for one test
 
 =head1 SYNOPSIS
 
-    use FindBin;
-    use lib "$FindBin::Bin/lib";
-    use Platform::Test;     # and strict, warnings, Test::More
+    use Platform::Test;     # and strict, warnings, signatures, Test::More
 
     my $t = Platform::Test->new;
     my $key = jwt_key('a');

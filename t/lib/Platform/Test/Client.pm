@@ -2,8 +2,7 @@ package Platform::Test::Client;
 
 # What a client of /api/auth does, and the row of its session.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Platform::Test;
 use Test::More ();
@@ -22,16 +21,12 @@ my ($t, $port);
 sub client_of { ($t, $port) = ($_[0], $_[1] // $_[0]->port('identity')); return $port }
 
 # call(PATH, DATA, ...): a JSON body, none where DATA is undef.
-sub call {
-    my ($path, $json, %o) = @_;
-
+sub call ($path, $json = undef, %o) {
     return http_post($port, "/api/auth/$path", (defined $json ? (json => $json) : ()), %o);
 }
 
 # The answer to a login; account 'one' is one@demo.test.
-sub login {
-    my ($account, %o) = @_;
-
+sub login ($account, %o) {
     my $credential = delete $o{credential} // $CREDENTIAL;
     return call(login => { account => $account =~ /\@/ ? $account
             : "$account\@demo.test", credential => $credential }, %o);
@@ -51,33 +46,25 @@ sub logged_in {
 sub _refresh_token { return ref $_[0] ? $_[0]{refreshToken} : $_[0] }
 
 # Takes a token, or the answer that has it; more => further members.
-sub refresh {
-    my ($token, %o) = @_;
-
+sub refresh ($token, %o) {
     return call(refresh => { refreshToken => _refresh_token($token),
         %{ delete $o{more} // {} } }, %o);
 }
 
 # One test: a refresh succeeded; its refresh token.
-sub next_of {
-    my ($res) = @_;
-
+sub next_of ($res) {
     Test::More::is($res->status, 200, 'a refresh') or Test::More::diag($res->body);
     return $res->json->{refreshToken};
 }
 
 # With an account token, or the answer that has it.
-sub select_branch {
-    my ($token, $branch, %o) = @_;
-
+sub select_branch ($token, $branch, %o) {
     return call('select-branch', { branchId => $branch },
         token => ref $token ? $token->{accountAccessToken} : $token, %o);
 }
 
 # By its refresh token where one is given.
-sub logout {
-    my ($token, %o) = @_;
-
+sub logout ($token = undef, %o) {
     return call(logout => defined $token
         ? { refreshToken => _refresh_token($token) } : undef, %o);
 }
@@ -87,36 +74,28 @@ sub claims { return (jwt_decode(_refresh_token($_[0])))[1] }
 sub session_of { return claims($_[0])->{session_id} }
 
 # Columns of a session's row.
-sub row {
-    my ($token, @columns) = @_;
-
+sub row ($token, @columns) {
     return $t->postgres->sql('select ' . join(', ', @columns)
         . " from auth_sessions where session_id = '" . session_of($token) . "'");
 }
 
 # Changes it behind the back of all triggers.
-sub alter {
-    my ($token, $set) = @_;
-
+sub alter ($token, $set) {
     $t->postgres->sql("set session_replication_role = replica; update auth_sessions
         set $set where session_id = '" . session_of($token) . "'",
         user => 'postgres');
-    return;
 }
 
 # As if the last rotation had been now, whatever has taken its time since.
 sub recent { return alter($_[0], 'used_at = clock_timestamp()') }
 
 # The process once more, with PLATFORM_NAME => value.
-sub restart {
-    my ($identity, %env) = @_;
-
+sub restart ($identity = undef, %env) {
     $identity->stop;
     $identity->{env}{"PLATFORM_$_"} = $env{$_} for keys %env;
     delete $identity->{env}{$_}
         for grep { !defined $identity->{env}{$_} } keys %{ $identity->{env} };
     $identity->start;
-    return;
 }
 
 sub cookies { return scalar($_[0]->header_all('Set-Cookie')) }

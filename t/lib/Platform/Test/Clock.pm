@@ -3,13 +3,10 @@ package Platform::Test::Clock;
 # A clock for one nginx that the test sets: so many seconds ahead of the
 # machine's, or behind.
 
-use strict;
-use warnings;
+use v5.36;
 
 # Where $nginx, which is not started yet, has such a clock.
-sub new {
-    my ($class, $t, $nginx) = @_;
-
+sub new ($class, $t, $nginx) {
     my $self = bless { so => $t->dir . '/clock.so', file => $t->dir . '/clock' }, $class;
     $self->ahead(0);
     $t->write_file('clock.c', <<'C');
@@ -47,13 +44,10 @@ C
 }
 
 # In place, as nginx has it mapped.
-sub ahead {
-    my ($self, $seconds) = @_;
-
+sub ahead ($self, $seconds) {
     open my $fh, (-e $self->{file} ? '+<' : '>'), $self->{file} or die "$self->{file}: $!\n";
     syswrite($fh, pack 'i', $seconds) == 4 or die "$self->{file}: $!\n";
     close $fh;
-    return;
 }
 
 1;

@@ -3,8 +3,7 @@ package Platform::Test::Commands;
 # Runs the operator's commands and holds each to what all have in common:
 # exit status, one line per error, JSON that is JSON, audit lines, no secret.
 
-use strict;
-use warnings;
+use v5.36;
 
 use JSON::PP;
 use Test::More ();
@@ -13,9 +12,7 @@ my $json = JSON::PP->new->utf8;
 
 # test: a Platform::Test; env => {...} for every run; secrets => [...] that
 # must never be printed.
-sub new {
-    my ($class, %o) = @_;
-
+sub new ($class, %o) {
     return bless { env => {}, secrets => [], audit => [], %o }, $class;
 }
 
@@ -24,9 +21,7 @@ sub secret { push @{ $_[0]{secrets} }, $_[1]; return $_[1] }
 
 # (status, stdout, stderr) of one run; leading options in a hash: env,
 # stdin, within.
-sub run {
-    my ($self, @args) = @_;
-
+sub run ($self, @args) {
     my %o = ref $args[0] ? %{ shift @args } : ();
     my ($status, $out, $err) = $self->{test}->run_identity(\@args,
         %{ $self->{env} }, %{ $o{env} // {} },
@@ -39,9 +34,7 @@ sub run {
 
 # One that runs meanwhile: its process; a leading hash may have env, and redirect for
 # the shell.
-sub start {
-    my ($self, @args) = @_;
-
+sub start ($self, @args) {
     my %o = ref $args[0] ? %{ shift @args } : ();
     my $t = $self->{test};
     my $name = 'op' . ++$t->{runs};
@@ -61,9 +54,7 @@ my $list = qr/\A(?:\w+\ list|account\ sessions|keys\ rotate
 
 # Succeeds; the result decoded, of a list all its rows.  What it logged is kept
 # for events().
-sub done {
-    my ($self, @args) = @_;
-
+sub done ($self, @args) {
     my $o = ref $args[0] ? shift @args : {};
     my ($status, $out, $err) = $self->run($o, @args, '--json');
     my $name = join ' ', grep {defined} @args[0, 1];
@@ -83,9 +74,7 @@ sub done {
 sub events { return [ map { $_->{event} } @{ $_[0]{audit} } ] }
 
 # Fails with one line on stderr that matches, and nothing on stdout.
-sub refused {
-    my ($self, $want, $line, @args) = @_;
-
+sub refused ($self, $want, $line, @args) {
     my ($status, $out, $err) = $self->run(@args);
     shift @args if ref $args[0];
     my $name = join ' ', map { length > 30 ? substr($_, 0, 30) . '...' : $_ } @args;
@@ -93,7 +82,6 @@ sub refused {
     Test::More::like($err, qr/\Aidentity-fcgi: [^\n]+\n\z/, "$name: one line");
     Test::More::like($err, $line, "$name: says why");
     Test::More::is($out, '', "$name: no result");
-    return;
 }
 
 1;

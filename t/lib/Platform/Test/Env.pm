@@ -2,8 +2,7 @@ package Platform::Test::Env;
 
 # Where things are: the tree, the build directory, programs, modes.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -38,9 +37,7 @@ sub identity { return build() . '/identity-fcgi/identity-fcgi' }
 # Where a test makes its directory: in memory if there is much room and programs
 # may lie there, since clusters are many files; else where TMPDIR says.  What is
 # measured has a disk: in memory nothing is synced.
-sub scratch {
-    my ($disk) = @_;
-
+sub scratch ($disk) {
     my $shm = '/dev/shm';
     return $ENV{TMPDIR} // '/tmp' if $disk || $ENV{TMPDIR} || !-w $shm;
     open my $fh, '<', '/proc/mounts' or return '/tmp';
@@ -60,9 +57,7 @@ sub cache_dir {
 
 # A value of build/config.mk (the usual build directory's where this one has
 # none), or of the environment.
-sub config {
-    my ($name) = @_;
-
+sub config ($name) {
     if (!%config) {
         my ($file) = grep { -e } build() . '/config.mk', "$root/build/config.mk";
         if ($file) {
@@ -81,17 +76,13 @@ sub nginx {
 }
 
 # A dynamic module that came with nginx, or an empty string.
-sub nginx_module {
-    my ($name) = @_;
-
+sub nginx_module ($name) {
     my $file = config('NGINX_MODULES_DIR') . "/$name.so";
     return -e $file ? $file : '';
 }
 
 # A program of the PostgreSQL server or client.
-sub postgres {
-    my ($program) = @_;
-
+sub postgres ($program) {
     my ($newest) = sort { ($b =~ /(\d+)/)[0] <=> ($a =~ /(\d+)/)[0] }
         glob '/usr/lib/postgresql/*/bin';
     for my $dir (config('PG_BINDIR'), config('PG_BIN'), $newest) {
@@ -100,9 +91,7 @@ sub postgres {
     return find($program) || die "PostgreSQL's $program not found\n";
 }
 
-sub find {
-    my ($program) = @_;
-
+sub find ($program) {
     for my $dir (split(/:/, $ENV{PATH} // ''), '/usr/sbin', '/sbin') {
         return "$dir/$program" if -x "$dir/$program";
     }
@@ -111,9 +100,7 @@ sub find {
 
 # Where what a test needs is missing it is skipped; where nothing may be
 # (CI=true) it fails.
-sub needs {
-    my ($what) = @_;
-
+sub needs ($what) {
     my $needs = "needs $what: ./configure.sh --install-test-deps";
     die "$needs\n" if ($ENV{CI} // '') eq 'true';
     Test::More::plan(skip_all => $needs);
@@ -140,9 +127,7 @@ sub unprivileged {
 }
 
 # The environment that turns the mode on for one program.
-sub mode_env {
-    my ($dir, %o) = @_;
-
+sub mode_env ($dir, %o) {
     return () unless asan();
     my $leaks = $o{leaks} ? 1 : 0;
     my $log = "log_path=$dir/sanitizer.$o{name}.log";
@@ -154,9 +139,7 @@ sub mode_env {
 }
 
 # The command prefix that turns the mode on.
-sub mode_prefix {
-    my ($dir, $name) = @_;
-
+sub mode_prefix ($dir, $name) {
     return () unless valgrind();
     return ('valgrind', '--error-exitcode=99', '--fair-sched=yes', '--leak-check=full',
         '--errors-for-leak-kinds=definite', '--show-leak-kinds=definite',

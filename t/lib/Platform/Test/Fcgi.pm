@@ -3,8 +3,7 @@ package Platform::Test::Fcgi;
 # FastCGI, SCGI and uwsgi spoken by hand: a client for identity-fcgi, and echo
 # servers that report the parameters they got.
 
-use strict;
-use warnings;
+use v5.36;
 
 use JSON::PP;
 
@@ -18,9 +17,7 @@ use constant {
 my $json = JSON::PP->new->latin1->canonical->allow_nonref;
 
 # A connection to an address (path or host:port).
-sub new {
-    my ($class, $address) = @_;
-
+sub new ($class, $address) {
     my %peer = $address =~ m{^(.*):(\d+)$} ? (host => $1, port => $2) : (path => $address);
     return bless { http => Platform::Test::Http->new(%peer) }, $class;
 }
@@ -28,24 +25,18 @@ sub new {
 sub connection { return $_[0]{http} }
 
 # The bytes of one record.
-sub record {
-    my ($type, $content, $id) = @_;
-
+sub record ($type, $content, $id = undef) {
     return pack('CCnnCC', 1, $type, $id // 1, length $content, 0, 0) . $content;
 }
 
-sub pair {
-    my ($name, $value) = @_;
-
+sub pair ($name, $value) {
     return join('', map { $_ < 128 ? chr : pack 'N', $_ | 0x80000000 }
         length $name, length $value) . $name . $value;
 }
 
 # The bytes of a whole request.  params => { NAME => value } replaces or adds
 # to the usual ones; body; keep => 1 asks to keep the connection.
-sub request_bytes {
-    my ($method, $path, %o) = @_;
-
+sub request_bytes ($method, $path, %o) {
     my $body = $o{body} // '';
     my ($uri, $query) = split /\?/, $path, 2;
     my %params = (
@@ -75,9 +66,7 @@ sub send { return $_[0]{http}->send($_[1]) }
 
 # The answer to what was sent: { stdout, stderr, status, headers, body }, or
 # undef when the peer closed before the end of the request.
-sub read_answer {
-    my ($self, $seconds) = @_;
-
+sub read_answer ($self, $seconds = undef) {
     my $http = $self->{http};
     my $until = Time::HiRes::time() + ($seconds // $http->{timeout});
     my %got = (stdout => '', stderr => '');
@@ -104,18 +93,14 @@ sub read_answer {
     return \%got;
 }
 
-sub request {
-    my ($self, @request) = @_;
-
+sub request ($self, @request) {
     $self->send(request_bytes(@request));
     return $self->read_answer;
 }
 
 # Echo servers: each a protocol => for Platform::Test::Server.
 
-sub echo_fastcgi {
-    my ($fh, $server) = @_;
-
+sub echo_fastcgi ($fh, $server) {
     my ($params, $body) = ('', '');
     while (my $head = _read($fh, 8)) {
         my (undef, $type, $id, $length, $pad) = unpack 'CCnnC', $head;
@@ -131,12 +116,9 @@ sub echo_fastcgi {
             record(FCGI_END_REQUEST, "\0" x 8, $id);
         return;
     }
-    return;
 }
 
-sub _fcgi_params {
-    my ($bytes) = @_;
-
+sub _fcgi_params ($bytes) {
     my @params;
     while (length $bytes) {
         my @length = map {
@@ -151,9 +133,7 @@ sub _fcgi_params {
     return \@params;
 }
 
-sub echo_scgi {
-    my ($fh, $server) = @_;
-
+sub echo_scgi ($fh, $server) {
     my $length = '';
     while ((my $c = _read($fh, 1)) ne ':') {
         return if $c eq '';
@@ -167,12 +147,9 @@ sub echo_scgi {
     my ($size) = map { $_->[1] } grep { $_->[0] eq 'CONTENT_LENGTH' } @params;
     my $out = _answer($server, \@params, $size ? _read($fh, $size) : '');
     print {$fh} $out;
-    return;
 }
 
-sub echo_uwsgi {
-    my ($fh, $server) = @_;
-
+sub echo_uwsgi ($fh, $server) {
     my (undef, $size) = unpack 'CvC', _read($fh, 4);
     my $bytes = _read($fh, $size);
     my @params;
@@ -185,12 +162,9 @@ sub echo_uwsgi {
     my $out = _answer($server, \@params, '');
     $out =~ s{^Status:}{HTTP/1.1};
     print {$fh} $out;
-    return;
 }
 
-sub _answer {
-    my ($server, $params, $body) = @_;
-
+sub _answer ($server, $params, $body) {
     my $seen = { params => $params, body => $body };
     $server->note($seen);
     my $text = $json->encode($seen);
@@ -199,9 +173,7 @@ sub _answer {
 }
 
 # Exactly $size bytes, or what there was before the end.
-sub _read {
-    my ($fh, $size) = @_;
-
+sub _read ($fh, $size) {
     my $bytes = '';
     while (length $bytes < $size) {
         sysread($fh, $bytes, $size - length $bytes, length $bytes) or last;

@@ -6,8 +6,7 @@ package Platform::Test::Gateway;
 
 package Platform::Test;
 
-use strict;
-use warnings;
+use v5.36;
 
 use JSON::PP ();
 use Test::More ();
@@ -48,9 +47,7 @@ CONF
 # line "pass LOCATION: DIRECTIVES" is a location with them that passes to the
 # echo upstream, "pass LOCATION to NAME: ..." to that server of the test.  Returns
 # the nginx object.
-sub gateway_conf {
-    my ($self, $server, %o) = @_;
-
+sub gateway_conf ($self, $server, %o) {
     my $http = $o{http} // '';
     my %part = (
         main   => $o{main} // '',
@@ -71,9 +68,7 @@ sub gateway_conf {
 
 # nginx -t of a server with a location /here; http, server, location => lines
 # of those blocks: (passed, what it said).
-sub location_test {
-    my ($self, %in) = @_;
-
+sub location_test ($self, %in) {
     my ($http, $server, $location) = map { $_ // '' } @in{qw(http server location)};
     return $self->nginx_test(<<"CONF");
 %%GLOBALS%%
@@ -93,18 +88,14 @@ CONF
 }
 
 # Starts it; one test that it has its keys.  Returns its port.
-sub start_gateway {
-    my ($self) = @_;
-
+sub start_gateway ($self) {
     $self->start_nginx;
     $self->gateway_ready;
     return $self->port('gateway');
 }
 
 # One test: the gateway has its keys, at once or soon.
-sub gateway_ready {
-    my ($self) = @_;
-
+sub gateway_ready ($self) {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     return Test::More::ok(eventually(sub {
         http_get($self->port('gateway'), '/ready')->status == 200;
@@ -113,9 +104,7 @@ sub gateway_ready {
 
 # Echoes that speak FastCGI, SCGI and uwsgi, and %%ECHO_LOCATIONS%%: /fastcgi,
 # /scgi and /uwsgi, which pass to them.
-sub echo_protocols {
-    my ($self) = @_;
-
+sub echo_protocols ($self) {
     my ($fastcgi, $scgi, $uwsgi) = map { $_->port }
         $self->echo_fastcgi, $self->echo_scgi, $self->echo_uwsgi;
     return $self->set(ECHO_LOCATIONS => <<"CONF");
@@ -136,9 +125,7 @@ CONF
 }
 
 # The line that a response has in the JSON access log; {} where none comes.
-sub logged {
-    my ($self, $res) = @_;
-
+sub logged ($self, $res) {
     my $id = $res->header('X-Request-Id');
     return eventually(sub {
         my ($line) = $self->nginx->access_log

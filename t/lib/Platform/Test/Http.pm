@@ -3,8 +3,7 @@ package Platform::Test::Http;
 # A raw HTTP/1.x client over one socket: sends the bytes it is given, reads
 # responses exactly as they come, every wait bounded.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Errno qw(EAGAIN EINPROGRESS EINTR EWOULDBLOCK);
 use IO::Select;
@@ -24,9 +23,7 @@ our @EXPORT = qw(
 our $TIMEOUT = 90;
 
 # port => N (of 127.0.0.1) or path => Unix socket; timeout => seconds.
-sub new {
-    my ($class, %o) = @_;
-
+sub new ($class, %o) {
     my $timeout = $o{timeout} // $TIMEOUT;
     my $fh = $o{path} ? IO::Socket::UNIX->new(Peer => $o{path}) : IO::Socket::INET->new(
             PeerAddr  => $o{host} // '127.0.0.1',
@@ -41,9 +38,7 @@ sub new {
     return bless { fh => $fh, buf => '', timeout => $timeout, eof => 0 }, $class;
 }
 
-sub send {
-    my ($self, $bytes) = @_;
-
+sub send ($self, $bytes) {
     my $until = time + $self->{timeout};
     local $SIG{PIPE} = 'IGNORE';
     while (length $bytes) {
@@ -62,9 +57,7 @@ sub send {
 }
 
 # Reads some more; false at the end of the stream.
-sub _fill {
-    my ($self, $until) = @_;
-
+sub _fill ($self, $until) {
     return 0 if $self->{eof};
     while (1) {
         my $n = sysread $self->{fh}, $self->{buf}, 65536, length $self->{buf};
@@ -83,9 +76,7 @@ sub _fill {
 
 # The next response, or undef when the peer closed without one.  head => 1:
 # the request was a HEAD.  Interim (1xx) responses are kept in ->interim.
-sub read_response {
-    my ($self, %o) = @_;
-
+sub read_response ($self, %o) {
     my $until = time + ($o{timeout} // $self->{timeout});
     my @interim;
 
@@ -109,9 +100,7 @@ sub read_response {
 }
 
 # Everything until the peer closes.
-sub read_all {
-    my ($self, %o) = @_;
-
+sub read_all ($self, %o) {
     my $until = time + ($o{timeout} // $self->{timeout});
     1 while $self->_fill($until);
     return delete($self->{buf}) // '';
@@ -119,29 +108,22 @@ sub read_all {
 
 # Sends one request (arguments as http()) and reads its response; the
 # connection stays open.
-sub request {
-    my ($self, $method, $path, %o) = @_;
-
+sub request ($self, $method, $path, %o) {
     $self->send(
         http_request_bytes($method, $path, connection => 'keep-alive', %o));
     return $self->read_response(head => $method eq 'HEAD');
 }
 
 # Whether the peer has closed (after all buffered bytes were read).
-sub closed {
-    my ($self, $seconds) = @_;
-
+sub closed ($self, $seconds = undef) {
     my $more = eval { $self->_fill(time + ($seconds // $self->{timeout})) };
     return $self->{eof} && $self->{buf} eq '' ? 1 : 0;
 }
 
 # Ends the connection with a RST instead of a FIN.
-sub reset {
-    my ($self) = @_;
-
+sub reset ($self) {
     setsockopt $self->{fh}, Socket::SOL_SOCKET, Socket::SO_LINGER, pack('ii', 1, 0);
     close $self->{fh};
-    return;
 }
 
 sub close { close $_[0]{fh}; return }
@@ -149,9 +131,7 @@ sub close { close $_[0]{fh}; return }
 # The bytes of a request.  headers => [name => value, ...] in this order;
 # body => bytes (adds Content-Length); json => data (adds Content-Type too);
 # token => bearer token; cookie => string; host; connection; version.
-sub http_request_bytes {
-    my ($method, $path, %o) = @_;
-
+sub http_request_bytes ($method, $path, %o) {
     my @h = ([ Host => $o{host} // 'localhost' ]);
     push @h, [ Connection => $o{connection} // 'close' ];
     push @h, [ Authorization => "Bearer $o{token}" ] if defined $o{token};
@@ -174,9 +154,7 @@ sub http_request_bytes {
 }
 
 # One request on a connection of its own: http($port, METHOD => $path, ...).
-sub http {
-    my ($port, $method, $path, %o) = @_;
-
+sub http ($port, $method, $path, %o) {
     my $c = Platform::Test::Http->new(port => $port, %o{qw(timeout from)});
     $c->send(http_request_bytes($method, $path, %o));
     return $c->read_response(head => $method eq 'HEAD');
@@ -187,9 +165,7 @@ sub http_get { my $port = shift; return http($port, 'GET', @_) }
 sub http_post { my $port = shift; return http($port, 'POST', @_) }
 
 # Sends the bytes and returns every byte that comes until the peer closes.
-sub http_raw {
-    my ($port, $bytes, %o) = @_;
-
+sub http_raw ($port, $bytes, %o) {
     my $c = Platform::Test::Http->new(port => $port, %o);
     $c->send($bytes);
     return $c->read_all;
@@ -197,9 +173,7 @@ sub http_raw {
 
 # Many requests at once: [[$port, $bytes], ...].  All connect first, then all
 # send, then all are read.  Returns responses in order; undef where none came.
-sub http_parallel {
-    my ($requests, %o) = @_;
-
+sub http_parallel ($requests, %o) {
     my $until = time + ($o{timeout} // 3 * $TIMEOUT);
     my @c = map {
         Platform::Test::Http->new(port => $_->[0], timeout => $o{timeout})
@@ -223,9 +197,7 @@ sub http_parallel {
 }
 
 # Reads what is there; false at the end of the stream.
-sub _drain {
-    my ($c) = @_;
-
+sub _drain ($c) {
     my $n = sysread $c->{fh}, $c->{buf}, 65536, length $c->{buf};
     return 1 if $n;
     return 1 if !defined $n && ($! == EAGAIN || $! == EINTR);

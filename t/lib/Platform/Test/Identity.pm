@@ -2,8 +2,7 @@ package Platform::Test::Identity;
 
 # One identity-fcgi process with an environment of its own.
 
-use strict;
-use warnings;
+use v5.36;
 
 use IO::Socket::INET;
 use IO::Socket::UNIX;
@@ -13,17 +12,13 @@ use Platform::Test::Env;
 use Platform::Test::Process;
 
 # dir, name, env => {...} (all of it).  Waits until it listens.
-sub new {
-    my ($class, %o) = @_;
-
+sub new ($class, %o) {
     my $self = bless { %o, log => "$o{dir}/$o{name}.log" }, $class;
     $self->start;
     return $self;
 }
 
-sub start {
-    my ($self) = @_;
-
+sub start ($self) {
     my $dir = $self->{dir};
     my $leaks = Platform::Test::Env::asan();
     $self->{process} = Platform::Test::Process->start(
@@ -61,9 +56,7 @@ sub _at_ease {
     return @nice;
 }
 
-sub _listens {
-    my ($self) = @_;
-
+sub _listens ($self) {
     my $address = $self->address;
     if ($address =~ m{^(.*):(\d+)$}) {
         return defined IO::Socket::INET->new(PeerAddr => $1, PeerPort => $2);
@@ -75,9 +68,7 @@ sub _listens {
 sub address { return $_[0]{env}{IDENTITY_LISTEN} }
 
 # The same for nginx's fastcgi_pass or an upstream's server.
-sub nginx_address {
-    my ($self) = @_;
-
+sub nginx_address ($self) {
     my $address = $self->address;
     return $address =~ m{^/} ? "unix:$address" : $address;
 }
@@ -86,16 +77,12 @@ sub pid { return $_[0]{process}->pid }
 
 sub process { return $_[0]{process} }
 
-sub stop {
-    my ($self, $signal) = @_;
-
+sub stop ($self, $signal = undef) {
     my $process = delete $self->{process} or return ();
     return $process->stop($signal);
 }
 
-sub log_text {
-    my ($self) = @_;
-
+sub log_text ($self) {
     open my $fh, '<', $self->{log} or return '';
     local $/;
     return <$fh> // '';
@@ -103,9 +90,7 @@ sub log_text {
 
 # Its log lines as decoded JSON; a line that is none dies.  The last one may be
 # half written.
-sub log_lines {
-    my ($self) = @_;
-
+sub log_lines ($self) {
     require JSON::PP;
     my $json = JSON::PP->new->utf8;
     return map { $json->decode($_) } $self->log_text =~ /^(.*)\n/mg;

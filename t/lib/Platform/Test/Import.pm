@@ -2,8 +2,7 @@ package Platform::Test::Import;
 
 # Hashes as other systems store them, and the lines of "account import".
 
-use strict;
-use warnings;
+use v5.36;
 
 use Crypt::KeyDerivation qw(pbkdf2);
 use Exporter qw(import);
@@ -43,9 +42,7 @@ my %made;
 
 sub foreign_hash { return $made{ join "\0", map { $_ // '' } @_ } //= make_hash(@_) }
 
-sub make_hash {
-    my ($kind, $credential, $n, $usual) = @_;
-
+sub make_hash ($kind, $credential, $n, $usual = undef) {
     return $argon2{$kind} if $argon2{$kind};
     my $cost = $cost{$kind}[ $usual ? 1 : 0 ];
     if (my $setting = $setting{$kind}) {

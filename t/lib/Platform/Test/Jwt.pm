@@ -3,8 +3,7 @@ package Platform::Test::Jwt;
 # Makes tokens: real ones of each kind, and every wrong one a test needs.
 # Keys are made once and kept in the build directory.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Crypt::Mac::HMAC qw(hmac);
 use Crypt::PK::RSA;
@@ -30,9 +29,7 @@ sub b64url { return encode_base64url($_[0]) }
 sub b64url_decode { return decode_base64url($_[0]) }
 
 # A fixed UUID made of a small number, or a random one.
-sub uuid {
-    my ($n) = @_;
-
+sub uuid ($n = undef) {
     return sprintf '00000000-0000-4000-8000-%012x', $n if defined $n;
     my @r = map { int rand 65536 } 1 .. 8;
     return sprintf '%04x%04x-%04x-%04x-%04x-%04x%04x%04x', @r[ 0 .. 2 ],
@@ -41,9 +38,7 @@ sub uuid {
 
 # An RSA key by name: { kid, rsa, private_pem, public_pem }.  The kid is the
 # name unless kid => says otherwise; bits => 2048.
-sub jwt_key {
-    my ($name, %o) = @_;
-
+sub jwt_key ($name, %o) {
     my $bits = $o{bits} // 2048;
     my $dir = Platform::Test::Env::cache_dir();
     my $file = "$dir/rsa-$bits-$name.pem";
@@ -66,9 +61,7 @@ sub jwt_key {
 }
 
 # A key-set document of these keys; further entries as hashes pass as given.
-sub jwks {
-    my (@keys) = @_;
-
+sub jwks (@keys) {
     return $json->encode(
         { keys => [ map { ref $_ eq 'HASH' ? $_ : $_->jwk } @keys ] });
 }
@@ -76,9 +69,7 @@ sub jwks {
 # Signs: key => (RS256), or secret => bytes (HS256), or neither (empty
 # signature).  header and payload are hashes or raw strings; members of
 # header given as undef are left out.
-sub jwt_sign {
-    my (%o) = @_;
-
+sub jwt_sign (%o) {
     my $key = $o{key};
     my $header = $o{header};
     if (!defined $header || ref $header) {
@@ -102,9 +93,7 @@ sub jwt_sign {
 # The claims of a kind of token (account, branch, system, refresh) as the
 # contract has them, changed by what is given; undef leaves a claim out,
 # JSON::PP::null is a null.
-sub jwt_claims {
-    my ($kind, %change) = @_;
-
+sub jwt_claims ($kind, %change) {
     my $now = time;
     my %claims = (
         iss => $ISSUER, iat => $now, exp => $now + 900, jti => uuid(),
@@ -135,17 +124,13 @@ sub jwt_claims {
 }
 
 # jwt_token(kind, key, claim => value, ...): a signed token of that kind.
-sub jwt_token {
-    my ($kind, $key, %change) = @_;
-
+sub jwt_token ($kind, $key, %change) {
     return jwt_sign(key => $key, payload => jwt_claims($kind, %change));
 }
 
 # Flips one bit of a decoded part (0 header, 1 payload, 2 signature): bit
 # counts from the start, a negative one from the end.
-sub jwt_tamper {
-    my ($token, $part, $bit) = @_;
-
+sub jwt_tamper ($token, $part, $bit = undef) {
     my @parts = split /\./, $token, -1;
     my $bytes = b64url_decode($parts[$part]);
     $bit //= 0;
@@ -156,9 +141,7 @@ sub jwt_tamper {
 }
 
 # (header, payload) of a token, unverified.
-sub jwt_decode {
-    my ($token) = @_;
-
+sub jwt_decode ($token) {
     return map { $json->decode(b64url_decode($_)) } (split /\./, $token)[ 0, 1 ];
 }
 
@@ -166,9 +149,7 @@ package Platform::Test::Jwt::Key;
 
 use MIME::Base64 qw(encode_base64 encode_base64url);
 
-sub new {
-    my ($class, $rsa, $kid) = @_;
-
+sub new ($class, $rsa, $kid) {
     return bless { rsa => $rsa, kid => $kid }, $class;
 }
 
@@ -188,9 +169,7 @@ sub private_base64 { return encode_base64($_[0]->private_pem, '') }
 sub public_base64 { return encode_base64($_[0]->public_pem, '') }
 
 # The public JWK; change => members to add or replace, undef to leave out.
-sub jwk {
-    my ($self, %change) = @_;
-
+sub jwk ($self, %change) {
     my $h = $self->{rsa}->key2hash;
     my %jwk = (
         kty => 'RSA', use => 'sig', alg => 'RS256', kid => $self->{kid},
@@ -201,9 +180,7 @@ sub jwk {
     return \%jwk;
 }
 
-sub _bytes {
-    my ($hex) = @_;
-
+sub _bytes ($hex) {
     $hex = "0$hex" if length($hex) % 2;
     return pack 'H*', $hex;
 }

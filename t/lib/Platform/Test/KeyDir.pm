@@ -2,8 +2,7 @@ package Platform::Test::KeyDir;
 
 # A directory of keys as identity-fcgi reads it: a file a key.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter qw(import);
 our @EXPORT = qw(
@@ -11,9 +10,7 @@ our @EXPORT = qw(
 );
 
 # An empty one of mode 0700.
-sub key_dir {
-    my ($t, $name) = @_;
-
+sub key_dir ($t, $name = undef) {
     my $dir = $t->dir . '/' . ($name // 'keys');
     mkdir $dir, 0700 or die "$dir: $!\n";
     chmod 0700, $dir;
@@ -21,18 +18,14 @@ sub key_dir {
 }
 
 # The settings that take keys from it, and not from variables.
-sub key_dir_env {
-    my ($dir) = @_;
-
+sub key_dir_env ($dir) {
     return (PLATFORM_JWT_KEY_DIR => $dir, map { ("PLATFORM_JWT_$_" => undef) }
             qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64));
 }
 
 # Puts a key there, as a whole; text => what the file holds, mode => 0600.
 # Returns its path.
-sub key_put {
-    my ($dir, $key, $state, $since, %o) = @_;
-
+sub key_put ($dir, $key, $state, $since, %o) {
     my $file = "$dir/" . $key->kid . ".$state.$since.pem";
     my $text = $o{text} // ($o{public} ? '' : $key->private_pem) . $key->public_pem;
     open my $fh, '>', "$dir/.put" or die "$dir/.put: $!\n";
@@ -44,25 +37,19 @@ sub key_put {
 }
 
 # The names of its files, those with a dot in front too.
-sub key_names {
-    my ($dir) = @_;
-
+sub key_names ($dir) {
     opendir my $dh, $dir or die "$dir: $!\n";
     return sort grep { !/^\.\.?$/ } readdir $dh;
 }
 
 # { KID => STATE } as the names say.
-sub key_states {
-    my ($dir) = @_;
-
+sub key_states ($dir) {
     return { map { /^([^.].*)\.(\w+)\.\d+\.pem$/ ? ($1 => $2) : () } key_names($dir) };
 }
 
 # A library that kills a program before the Nth of all its calls that change
 # the disk; key_killer($t)->(N) are the variables that do so.
-sub key_killer {
-    my ($t) = @_;
-
+sub key_killer ($t) {
     my $so = preload($t, 'killer', <<'C');
 #include <signal.h>
 
@@ -107,9 +94,7 @@ C
 }
 
 # Compiles what replaces functions of the C library; its path.
-sub preload {
-    my ($t, $name, $c) = @_;
-
+sub preload ($t, $name, $c) {
     my $so = $t->dir . "/$name.so";
     my $file = $t->write_file("$name.c", <<'HEAD' . $c);
 #define _GNU_SOURCE

@@ -2,8 +2,7 @@ package Platform::Test::Keys;
 
 # A gateway whose key set comes from an issuer that the test controls.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Time::HiRes ();
 
@@ -58,9 +57,7 @@ my %AGES = (cooldown => '1s', soft_age => '60s', wait => '20s');
 # http => of http{}; source => of the server in place of the key location's, and
 # server => beside it; location => of the key location; change => [pattern =>
 # text, ...]: what is replaced in all that.  Returns the nginx object.
-sub keys_gateway {
-    my ($t, %o) = @_;
-
+sub keys_gateway ($t, %o) {
     my %age = (%AGES, map { $_ => $o{$_} }
         grep { exists $o{$_} } qw(cooldown soft_age hard_age wait waiters));
     $t->set(
@@ -82,9 +79,7 @@ sub keys_gateway {
 }
 
 # Starts a gateway with that configuration, in place of the one that runs.
-sub keys_begin {
-    my ($t, %o) = @_;
-
+sub keys_begin ($t, %o) {
     my $nginx = keys_gateway($t, %o);
     $nginx->stop if $nginx->process;
     return $t->start_nginx;
@@ -93,24 +88,18 @@ sub keys_begin {
 # A guarded request with a fresh branch token of that key.
 my %token;
 
-sub _request {
-    my ($key, %claims) = @_;
-
+sub _request ($key, %claims) {
     my $same = join ' ', CORE::time(), $key->kid, %claims;
     $token{$same} //= jwt_token('branch', $key, %claims);
     return (GET => '/branch', token => $token{$same});
 }
 
-sub keys_get {
-    my ($t, @token) = @_;
-
+sub keys_get ($t, @token) {
     return http($t->port('gateway'), _request(@token));
 }
 
 # The same, sent on a connection of its own, which is returned.
-sub keys_send {
-    my ($t, @token) = @_;
-
+sub keys_send ($t, @token) {
     my $c = Platform::Test::Http->new(port => $t->port('gateway'));
     $c->send(http_request_bytes(_request(@token)));
     return $c;
@@ -122,9 +111,7 @@ sub past { return CORE::time() - 60 }
 
 # Tokens of an unknown key come until one has brought a fetch from that issuer,
 # as soon as the cooldown permits one.  Returns those requests, still waiting.
-sub keys_refetch {
-    my ($t, $issuer) = @_;
-
+sub keys_refetch ($t, $issuer) {
     my $count = $issuer->count;
     my @c;
     eventually(sub {
@@ -136,17 +123,13 @@ sub keys_refetch {
 }
 
 # Waits until so many seconds have passed since then.
-sub keys_passed {
-    my ($seconds, $then) = @_;
-
+sub keys_passed ($seconds, $then) {
     return eventually(sub { Time::HiRes::time() > $then + $seconds });
 }
 
 # Has the process an established connection to the issuer?  The bytes that have
 # arrived there and are not read yet, in hex; empty: it has none.
-sub keys_connection {
-    my ($t, $pid) = @_;
-
+sub keys_connection ($t, $pid) {
     my $hex = sprintf '%04X', $t->port('issuer');
     open my $fh, '<', "/proc/$pid/net/tcp" or return '';
     my %unread = map { $_->[9] => $_->[4] =~ s/.*://r }
@@ -158,16 +141,12 @@ sub keys_connection {
 }
 
 # Lines of the error log that say why a fetch gave no key set.
-sub keys_failures {
-    my ($t) = @_;
-
+sub keys_failures ($t) {
     return grep {/platform gateway: key set not /} split /\n/, $t->nginx->error_log;
 }
 
 # The fetches that had that outcome, as the metrics count them.
-sub keys_metric {
-    my ($t, $outcome) = @_;
-
+sub keys_metric ($t, $outcome) {
     return metrics_scrape($t->port('metrics'), '/')
         ->{qq(platform_gateway_key_fetches_total{outcome="$outcome"})};
 }

@@ -3,8 +3,7 @@ package Platform::Test::Load;
 # Many HTTP clients in one process: each keeps one connection, sends its next
 # request when the last one has been answered, and is never waited for.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Errno qw(EAGAIN EINPROGRESS EINTR);
 use IO::Socket::INET;
@@ -15,9 +14,7 @@ use Platform::Test::Http;
 
 # port => N; clients => how many; timeout => seconds until a request counts as
 # never answered.
-sub new {
-    my ($class, %o) = @_;
-
+sub new ($class, %o) {
     my @clients = map { { number => $_, buf => '', out => '' } } 0 .. $o{clients} - 1;
     return bless { timeout => 30, %o, all => \@clients }, $class;
 }
@@ -27,9 +24,7 @@ sub new {
 # it is over; the answer has status (0: none came), code, body, sent, took.  It
 # is a POST unless method says otherwise.  { wait => SECONDS } is asked again.
 # A client that got a 5xx or nothing pauses before its next request.
-sub run {
-    my ($self, $next, $done) = @_;
-
+sub run ($self, $next, $done) {
     $self->{done} = $done;
     local $SIG{PIPE} = 'IGNORE';
     while (1) {
@@ -56,12 +51,9 @@ sub run {
         last unless %by_fd || $pausing;
         $self->_wait($read, $write, \%by_fd);
     }
-    return;
 }
 
-sub _wait {
-    my ($self, $read, $write, $by_fd) = @_;
-
+sub _wait ($self, $read, $write, $by_fd) {
     my $n = select($read, $write, undef, 0.01);
     for my $fd ($n > 0 ? keys %$by_fd : ()) {
         my $c = $by_fd->{$fd};
@@ -73,12 +65,9 @@ sub _wait {
         next unless $c->{request} && $now - $c->{sent} > $self->{timeout};
         $self->_end($c, undef);
     }
-    return;
 }
 
-sub _begin {
-    my ($self, $c, $request) = @_;
-
+sub _begin ($self, $c, $request) {
     $c->{fh} //= IO::Socket::INET->new(
         PeerAddr => '127.0.0.1',
         PeerPort => $self->{port},
@@ -90,12 +79,9 @@ sub _begin {
         $request->{method} // 'POST', $request->{path},
         connection => 'keep-alive', %$request{qw(json token headers)});
     $self->_write($c);
-    return;
 }
 
-sub _write {
-    my ($self, $c) = @_;
-
+sub _write ($self, $c) {
     return if $c->{out} eq '';
     my $n = syswrite $c->{fh}, $c->{out};
     if (defined $n) {
@@ -104,12 +90,9 @@ sub _write {
     elsif ($! != EAGAIN && $! != EINTR) {
         $c->{out} = '';    # reading tells why
     }
-    return;
 }
 
-sub _read {
-    my ($self, $c) = @_;
-
+sub _read ($self, $c) {
     my $n = sysread $c->{fh}, $c->{buf}, 65536, length $c->{buf};
     return if !defined $n && ($! == EAGAIN || $! == EINTR);
     return $self->_end($c, undef) unless $n;
@@ -127,12 +110,9 @@ sub _read {
     my ($code) = $body =~ /"code":"(\w+)"/;
     $self->_end($c, { status => $status, code => $code // '',
         body => $body, close => scalar $head =~ /^Connection: close/im });
-    return;
 }
 
-sub _end {
-    my ($self, $c, $answer) = @_;
-
+sub _end ($self, $c, $answer = undef) {
     my $request = delete $c->{request};
     if (!$answer || $answer->{close}) {
         close delete $c->{fh};
@@ -142,7 +122,6 @@ sub _end {
     @$answer{qw(sent took)} = ($c->{sent}, time - $c->{sent});
     $c->{pause_until} = time + 0.1 if $answer->{status} == 0 || $answer->{status} >= 500;
     $self->{done}->($request, $answer);
-    return;
 }
 
 1;

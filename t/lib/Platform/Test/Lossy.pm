@@ -3,8 +3,7 @@ package Platform::Test::Lossy;
 # A network that loses answers: every so many of those that come back through
 # it, the request having been done, is thrown away with its connection.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Errno qw(EAGAIN EINTR);
 use IO::Socket::INET;
@@ -13,9 +12,7 @@ use Platform::Test::Process;
 
 # start(t, port to listen on, port behind it, every): a process that goes on until
 # the test ends.
-sub start {
-    my ($class, $t, $port, $behind, $every) = @_;
-
+sub start ($class, $t, $port, $behind, $every) {
     my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1',
         LocalPort => $port, Listen => 1024, ReuseAddr => 1)
         or die "listen on $port: $!\n";
@@ -25,9 +22,7 @@ sub start {
         ok_status => ['any']));
 }
 
-sub _run {
-    my ($listener, $behind, $every) = @_;
-
+sub _run ($listener, $behind, $every) {
     local $SIG{PIPE} = 'IGNORE';
     my (%peer, $answers);
     while (1) {
@@ -60,7 +55,6 @@ sub _run {
             close $_->{fh} for $p, $p->{to};
         }
     }
-    return;
 }
 
 # An answer to its end, as nginx sends it.

@@ -3,8 +3,7 @@ package Platform::Test::Metrics;
 # Reads Prometheus text format 0.0.4, strictly: what promtool would complain
 # about dies here.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Platform::Test::Http;
 
@@ -17,9 +16,7 @@ my $VALUE = qr/[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|Inf|NaN)/;
 # { 'name{a="b"}' => value }, labels in the order of the text and unescaped
 # only where asked for by ->{labels}; see metrics_parse()'s second value,
 # { name => { type, help, samples => [[{ label => value }, value], ...] } }.
-sub metrics_parse {
-    my ($text) = @_;
-
+sub metrics_parse ($text) {
     die "the text does not end in a line feed\n" unless $text =~ /\n\z/;
     my (%sample, %family, $current);
     for my $line (split /\n/, $text) {
@@ -53,9 +50,7 @@ sub metrics_parse {
 
 # The buckets of a histogram, in the order of the text: each holds those before
 # it, and the last one all.
-sub _histogram {
-    my ($name, $sample, $samples) = @_;
-
+sub _histogram ($name, $sample, $samples) {
     my (%last, %bound);
     for my $labels_value (@$samples) {
         my ($labels, $value) = @$labels_value;
@@ -75,13 +70,10 @@ sub _histogram {
     $counted += $_ for @count;
     die "$name: the counts are not those of the buckets\n"
         if @count != keys %last || $all != $counted;
-    return;
 }
 
 # The samples of what a port says at a path.
-sub metrics_scrape {
-    my ($port, $path) = @_;
-
+sub metrics_scrape ($port, $path) {
     my $res = http_get($port, $path);
     my $type = $res->header('Content-Type') // '';
     die 'no metrics: ' . $res->status . " $type\n" if $res->status != 200
@@ -90,16 +82,12 @@ sub metrics_scrape {
 }
 
 # What changed from one scrape to a later one: { series => difference }.
-sub metrics_changes {
-    my ($before, $after) = @_;
-
+sub metrics_changes ($before, $after) {
     my %diff = map { $_ => $after->{$_} - ($before->{$_} // 0) } keys %$after;
     return { map { $_ => $diff{$_} } grep { $diff{$_} != 0 } keys %diff };
 }
 
-sub _labels {
-    my ($text) = @_;
-
+sub _labels ($text) {
     my %label;
     while (length $text) {
         $text =~ s/\A([a-zA-Z_]\w*)="((?:[^"\\\n]|\\[\\"n])*)"(?:,|\z)//

@@ -2,8 +2,7 @@ package Platform::Test::Nginx;
 
 # One nginx (master and workers) with the configuration a test wrote.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Time::HiRes qw(sleep time);
 
@@ -12,9 +11,7 @@ use Platform::Test::Process;
 
 # dir, name, conf => path, prefix => directory for its own files; pidfile,
 # log, access => where the configuration puts those; args => [further ones].
-sub new {
-    my ($class, %o) = @_;
-
+sub new ($class, %o) {
     my $self = bless {
         pidfile => "$o{dir}/$o{name}.pid",
         log     => "$o{dir}/$o{name}.error.log",
@@ -26,16 +23,12 @@ sub new {
     return $self;
 }
 
-sub _command {
-    my ($self, @args) = @_;
-
+sub _command ($self, @args) {
     return (Platform::Test::Env::nginx(), '-p', "$self->{prefix}/",
         '-e', $self->{log}, '-c', $self->{conf}, @{ $self->{args} }, @args);
 }
 
-sub _env {
-    my ($self) = @_;
-
+sub _env ($self) {
     my %env = Platform::Test::Env::mode_env($self->{dir},
         name => $self->{name}, preload => 1);
     my $clock = $self->{clock} or return %env;
@@ -44,9 +37,7 @@ sub _env {
 }
 
 # nginx -t: (whether it passed, what it said).
-sub test {
-    my ($self) = @_;
-
+sub test ($self) {
     my @cmd = $self->_command('-t');
     my $pid = open(my $fh, '-|') // die "fork: $!\n";
     if ($pid == 0) {
@@ -60,9 +51,7 @@ sub test {
     return ($ok, $out);
 }
 
-sub start {
-    my ($self) = @_;
-
+sub start ($self) {
     unlink $self->{pidfile};
     my @prefix = Platform::Test::Env::mode_prefix($self->{dir}, $self->{name});
     $self->{process} = Platform::Test::Process->start(
@@ -84,34 +73,26 @@ sub start {
     return $self;
 }
 
-sub _said {
-    my ($self) = @_;
-
+sub _said ($self) {
     return _slurp("$self->{dir}/$self->{name}.out.log") . _slurp($self->{log});
 }
 
 # Worker processes of now.
-sub workers {
-    my ($self) = @_;
-
+sub workers ($self) {
     my $pid = $self->{process}->pid;
     return grep { _title($_) =~ /worker process(?! is shutting)/ }
         split ' ', _slurp("/proc/$pid/task/$pid/children");
 }
 
 # Under valgrind the title does not show; the children are all there is.
-sub _title {
-    my ($pid) = @_;
-
+sub _title ($pid) {
     return 'worker process' if Platform::Test::Env::valgrind();
     return Platform::Test::Process::command_of($pid);
 }
 
 # Waits until all of the configuration's workers serve: those that have their
 # title, which comes last.  A single process has none.
-sub _wait_workers {
-    my ($self, $until) = @_;
-
+sub _wait_workers ($self, $until) {
     my $conf = _slurp($self->{conf});
     return if $conf =~ /^\s*master_process\s+off;/m;
     my ($count) = $conf =~ /^\s*worker_processes\s+(\w+);/m;
@@ -126,9 +107,7 @@ sub _wait_workers {
 
 # Reads the configuration file again; true when new workers serve and the
 # old ones accept no more.
-sub reload {
-    my ($self) = @_;
-
+sub reload ($self) {
     my %old = map { $_ => 1 } $self->workers;
     my $from = length $self->error_log;
     $self->{process}->signal('HUP');
@@ -152,9 +131,7 @@ sub pid { return $_[0]{process}->pid }
 
 sub process { return $_[0]{process} }
 
-sub stop {
-    my ($self, $signal) = @_;
-
+sub stop ($self, $signal = undef) {
     my $process = delete $self->{process} or return ();
     $self->_wait_leaving if ($signal // 'TERM') eq 'TERM';
     return $process->stop($signal);
@@ -162,15 +139,12 @@ sub stop {
 
 # Workers that a reload sent away may linger for their last connections; told
 # to terminate then, they would raise alerts about those.
-sub _wait_leaving {
-    my ($self) = @_;
-
+sub _wait_leaving ($self) {
     my @leaving = $self->error_log =~ /(\d+)#\d+: gracefully shutting down/g;
     my $until = time + 60;
     while (time < $until && grep { kill 0, $_ } @leaving) {
         sleep 0.02;
     }
-    return;
 }
 
 sub error_log { return _slurp($_[0]{log}) }
@@ -179,9 +153,7 @@ sub access_log { return _slurp($_[0]{access}) }
 
 # Access log lines as decoded JSON; waits until there are at least $n.  nginx
 # writes them once the answer is sent, and the last one may be half written.
-sub access_lines {
-    my ($self, $n) = @_;
-
+sub access_lines ($self, $n = undef) {
     my $until = time + 60 * Platform::Test::Env::scale();
     while (1) {
         my $lines = $self->_decoded;
@@ -191,9 +163,7 @@ sub access_lines {
 }
 
 # Each line is decoded once.
-sub _decoded {
-    my ($self) = @_;
-
+sub _decoded ($self) {
     require JSON::PP;
     my $json = JSON::PP->new->utf8;
     my $log = $self->access_log;
@@ -207,9 +177,7 @@ sub _decoded {
 }
 
 # Waits until the error log matches; true when it did within $seconds.
-sub wait_log {
-    my ($self, $pattern, $seconds) = @_;
-
+sub wait_log ($self, $pattern, $seconds = undef) {
     my $until = time + ($seconds // 60) * Platform::Test::Env::scale();
     until ($self->error_log =~ $pattern) {
         return 0 if time > $until;
@@ -218,9 +186,7 @@ sub wait_log {
     return 1;
 }
 
-sub _slurp {
-    my ($file) = @_;
-
+sub _slurp ($file) {
     open my $fh, '<', $file or return '';
     local $/;
     return <$fh> // '';

@@ -2,15 +2,12 @@ package Platform::Test::Page;
 
 # The commands of a page of docs/, as they stand, and what it says they print.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter qw(import);
 our @EXPORT_OK = qw(commands steps fixed_ids);
 
-sub _section {
-    my ($file, $name) = @_;
-
+sub _section ($file, $name = undef) {
     open my $fh, '<', $file or die "$file: $!\n";
     my $text = do { local $/; <$fh> };
     close $fh;
@@ -22,9 +19,7 @@ sub _section {
 
 # The sh blocks of sections, one after the other; '' is what stands before the
 # first section.
-sub commands {
-    my ($file, @sections) = @_;
-
+sub commands ($file, @sections) {
     my $script = '';
     for my $name (@sections) {
         my $section = _section($file, $name);
@@ -36,9 +31,7 @@ sub commands {
 
 # [commands, output] of each sh block of a section, or of the whole page; the
 # output is '' where no block of it follows.
-sub steps {
-    my ($file, $name) = @_;
-
+sub steps ($file, $name = undef) {
     my ($section, @steps) = _section($file, $name);
     push @steps, [ $1, $2 // '' ] while $section
         =~ /^```sh\n(.*?)^```\n(?:\s*^```(?:json|text)\n(.*?)^```\n)?/gms;
@@ -46,9 +39,7 @@ sub steps {
 }
 
 # Ids that a run makes are equal to those of any other run.
-sub fixed_ids {
-    my ($text) = @_;
-
+sub fixed_ids ($text) {
     $text =~ s/\b(?!00000000-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b
               /00000000-some-uuid/gx;
     return $text;

@@ -7,8 +7,7 @@ package Platform::Test::Port;
 # nothing listens on it, and the kernel gives it back however the test ends.
 # The range lies below the ephemeral ports: no outgoing connection takes one.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Errno qw(EADDRINUSE);
 use IO::Socket::INET;
@@ -34,18 +33,14 @@ sub reserve {
     die "no free port between ${\FIRST} and ${\LAST}\n";
 }
 
-sub hold {
-    my ($port) = @_;
-
+sub hold ($port) {
     socket(my $fh, AF_UNIX, SOCK_STREAM, 0) or die "socket: $!\n";
     return $fh if bind $fh, pack_sockaddr_un("\0platform-test-port-$port");
     return if $! == EADDRINUSE;
     die "bind of an abstract Unix socket: $!\n";
 }
 
-sub is_free {
-    my ($port) = @_;
-
+sub is_free ($port) {
     my $s = IO::Socket::INET->new(
         LocalAddr => '127.0.0.1',
         LocalPort => $port,
@@ -56,9 +51,7 @@ sub is_free {
 }
 
 # A listening socket on a reserved port.
-sub listener {
-    my ($port) = @_;
-
+sub listener ($port) {
     return IO::Socket::INET->new(
         LocalAddr => '127.0.0.1',
         LocalPort => $port,

@@ -4,8 +4,7 @@ package Platform::Test::Postgres;
 # role and a database called "platform", migrated and seeded unless empty =>
 # is given.  Reached by a Unix socket, and by TCP where port => is given.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Fcntl qw(:flock);
 use File::Temp qw(tempdir);
@@ -18,9 +17,7 @@ use Platform::Test::Sql;
 # dir, name; empty => 1: the database has nothing; durable => 1 keeps fsync on;
 # settings => { name => value }; port => TCP port of 127.0.0.1; standby_of =>
 # another, whose streaming standby this becomes.
-sub new {
-    my ($class, %o) = @_;
-
+sub new ($class, %o) {
     my $home = "$o{dir}/$o{name}";
     my $self = bless {
         %o,
@@ -43,17 +40,12 @@ sub new {
     return $self;
 }
 
-sub _own {
-    my ($self, @paths) = @_;
-
+sub _own ($self, @paths) {
     return unless $self->{user};
     system('chown', '-R', "$self->{user}:", @paths) == 0 or die "chown failed\n";
-    return;
 }
 
-sub _copy_from {
-    my ($self, $primary) = @_;
-
+sub _copy_from ($self, $primary) {
     my $user = $self->{user};
     my @as = $user ? ('setpriv', Platform::Test::Process::user_args($user), '--') : ();
     my @cmd = (@as, Platform::Test::Env::postgres('pg_basebackup'),
@@ -62,19 +54,14 @@ sub _copy_from {
         '--no-sync');
     my $out = `cd $self->{home} && @cmd 2>&1`;
     die "@cmd failed:\n$out" if $? != 0;
-    return;
 }
 
 # A standby begins to take writes.
-sub promote {
-    my ($self) = @_;
-
+sub promote ($self) {
     return $self->sql('select pg_promote()', user => 'postgres');
 }
 
-sub start {
-    my ($self) = @_;
-
+sub start ($self) {
     my $durable = $self->{durable} ? 'on' : 'off';
     my %set = (
         unix_socket_directories => $self->{home},
@@ -107,9 +94,7 @@ sub start {
 }
 
 # Waits until connections are accepted.
-sub wait_ready {
-    my ($self) = @_;
-
+sub wait_ready ($self) {
     my $until = time + 60;
     while (1) {
         if (open my $fh, '<', "$self->{data}/postmaster.pid") {
@@ -123,9 +108,7 @@ sub wait_ready {
 }
 
 # Stops it: 'QUIT' at once, 'INT' in order, 'KILL' as a crash.
-sub stop {
-    my ($self, $signal) = @_;
-
+sub stop ($self, $signal = undef) {
     my $process = delete $self->{process} or return ();
     my @problems = $process->stop($signal);
 
@@ -140,9 +123,7 @@ sub stop {
 
 # Stops ('STOP') or continues ('CONT') every process of the server: a machine
 # that hangs.
-sub freeze {
-    my ($self, $signal) = @_;
-
+sub freeze ($self, $signal) {
     return kill $signal, Platform::Test::Process::in_dir($self->{data});
 }
 
@@ -154,9 +135,7 @@ sub pid { return $_[0]{process}->pid }
 sub host { return $_[0]{home} }
 
 # What identity-fcgi needs to know.
-sub env {
-    my ($self) = @_;
-
+sub env ($self) {
     return (
         PLATFORM_DB_HOST     => $self->{home},
         PLATFORM_DB_PORT     => $self->{port} // 5432,
@@ -167,9 +146,7 @@ sub env {
 }
 
 # A connection; user, db => others than its owner and the database.
-sub connect {
-    my ($self, %o) = @_;
-
+sub connect ($self, %o) {
     return Platform::Test::Sql->new(
         "$self->{home}/.s.PGSQL." . ($self->{port} // 5432),
         user => $o{user} // 'platform', database => $o{db} // 'platform');
@@ -177,9 +154,7 @@ sub connect {
 
 # Runs SQL as the owner of the database (or user => 'postgres'); returns what
 # it gives, rows by newline, columns by |.  Dies when it fails.
-sub sql {
-    my ($self, $sql, %o) = @_;
-
+sub sql ($self, $sql, %o) {
     my $connection = $self->connect(%o);
     my $got = $connection->run($sql);
     $connection->close;
@@ -188,9 +163,7 @@ sub sql {
 
 # A transaction that stays open after some SQL: what that changed is locked,
 # and unseen.  To be given to more() and end().
-sub begin {
-    my ($self, $sql, %o) = @_;
-
+sub begin ($self, $sql = undef, %o) {
     my $transaction = $self->connect(%o);
     $transaction->run("begin; $sql");
     return $transaction;
@@ -200,16 +173,12 @@ sub begin {
 sub more { my ($self, $transaction, $sql) = @_; return $transaction->run($sql) }
 
 # Ends it: 'commit' or 'rollback'; true if that went well.
-sub end {
-    my ($self, $transaction, $how) = @_;
-
+sub end ($self, $transaction, $how) {
     return eval { $transaction->run($how); $transaction->close; 1 } // 0;
 }
 
 # Whether so many backends wait for a lock, soon.
-sub waiting {
-    my ($self, $count, %o) = @_;
-
+sub waiting ($self, $count, %o) {
     my $sql = "select count(*) from pg_stat_activity
         where wait_event_type = 'Lock'";
     my $until = time + ($o{within} // 60);
@@ -222,9 +191,7 @@ sub waiting {
 
 # Copies the empty cluster, or the one that identity-fcgi, as it was built last,
 # has migrated and seeded.  Each is made under a lock at first use.
-sub _copy {
-    my ($to, $empty) = @_;
-
+sub _copy ($to, $empty) {
     my $cache = Platform::Test::Env::cache_dir();
     my $initdb = Platform::Test::Env::postgres('initdb');
     my ($version) = `$initdb --version` =~ /(\d+)/;
@@ -252,7 +219,6 @@ sub _copy {
             or die "cannot keep $from\n";
     }
     system('cp', '-a', $from, $to) == 0 or die "cannot copy $from\n";
-    return;
 }
 
 # Templates for databases are not needed: each has three hundred files.
@@ -278,12 +244,9 @@ sub _make_empty {
         . q{"update pg_database set datistemplate = false }
         . q{where datname = 'template0'" 'drop database template0' }
         . "| @as $postgres --single -D $tmp/data template1");
-    return;
 }
 
-sub _make_seeded {
-    my ($tmp) = @_;
-
+sub _make_seeded ($tmp, $=) {
     my $pg = __PACKAGE__->new(dir => $tmp, name => 'made', empty => 1);
     my $process = Platform::Test::Process->start(
         name => 'seed', dir => $tmp, log => "$tmp/seed.log",
@@ -298,7 +261,6 @@ sub _make_seeded {
     }
     $pg->stop('INT');
     rename $pg->{data}, "$tmp/data" or die "$tmp/data: $!\n";
-    return;
 }
 
 1;

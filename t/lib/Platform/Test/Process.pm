@@ -3,17 +3,14 @@ package Platform::Test::Process;
 # A program (or a forked Perl server) that a test started: its own process
 # group, output in a log file, gone when the test is gone.
 
-use strict;
-use warnings;
+use v5.36;
 
 use POSIX qw(WNOHANG _exit);
 use Time::HiRes qw(sleep time);
 
 # name, log, cmd => [...] or code => sub; env => {...} replaces the whole
 # environment; user: who to become when root; stop_signal; deathsig.
-sub start {
-    my ($class, %o) = @_;
-
+sub start ($class, %o) {
     my $self = bless {
         name        => $o{name},
         log         => $o{log},
@@ -36,9 +33,7 @@ sub start {
     return $self;
 }
 
-sub _become {
-    my ($self, %o) = @_;
-
+sub _become ($self, %o) {
     chdir $o{dir} or die "chdir $o{dir}: $!\n";
     open STDIN, '<', '/dev/null' or die "/dev/null: $!\n";
     if ($o{log}) {
@@ -61,9 +56,7 @@ sub _become {
 }
 
 # setpriv's options to become another user.
-sub user_args {
-    my ($user) = @_;
-
+sub user_args ($user) {
     my (undef, undef, $uid, $gid) = getpwnam $user or die "no user $user\n";
     return ("--reuid=$uid", "--regid=$gid", '--clear-groups');
 }
@@ -73,9 +66,7 @@ sub pid { return $_[0]{pid} }
 sub name { return $_[0]{name} }
 
 # Whether it still runs; remembers the wait status when not.
-sub alive {
-    my ($self) = @_;
-
+sub alive ($self = undef) {
     return 0 if defined $self->{status};
     my $got = waitpid $self->{pid}, WNOHANG;
     return 1 if $got == 0;
@@ -86,16 +77,12 @@ sub alive {
 # The wait status ($?) once it has ended, else undef.
 sub status { return $_[0]{status} }
 
-sub signal {
-    my ($self, $signal) = @_;
-
+sub signal ($self, $signal) {
     return $self->alive ? kill($signal, $self->{pid}) : 0;
 }
 
 # Waits for the end; true when it came within $seconds.
-sub wait_end {
-    my ($self, $seconds) = @_;
-
+sub wait_end ($self, $seconds) {
     my $until = time + $seconds;
     while ($self->alive) {
         return 0 if time > $until;
@@ -106,9 +93,7 @@ sub wait_end {
 
 # Ends it with $signal (default: its own), harder after a while.  Returns the
 # problems seen as a list of lines.
-sub stop {
-    my ($self, $signal) = @_;
-
+sub stop ($self, $signal = undef) {
     return () if $self->{stopped} || $self->{owner} != $$;
     $self->{stopped} = 1;
     $signal //= $self->{stop_signal};
@@ -138,9 +123,7 @@ sub stop {
 }
 
 # Children of the program's group must be gone with it.
-sub _end_group {
-    my ($self) = @_;
-
+sub _end_group ($self) {
     my $until = time + 30;
     while (kill 0, -$self->{pid}) {
         return "$self->{name} left processes behind" if time > $until;
@@ -149,9 +132,7 @@ sub _end_group {
     return ();
 }
 
-sub _status_ok {
-    my ($self, $signal) = @_;
-
+sub _status_ok ($self, $signal) {
     return 1 if grep { $_ eq 'any' } @{ $self->{ok_status} };
     return scalar grep { $self->{status} == $_ << 8 } @{ $self->{ok_status} };
 }
@@ -159,18 +140,14 @@ sub _status_ok {
 # The test means the program to end by itself (or kills it).
 sub expect_end { $_[0]{end_expected} = 1; return $_[0] }
 
-sub describe {
-    my ($status) = @_;
-
+sub describe ($status = undef) {
     return 'unknown status' if !defined $status || $status < 0;
     return 'signal ' . ($status & 127) if $status & 127;
     return 'exit status ' . ($status >> 8);
 }
 
 # Processes whose working directory is $dir or below it, but for this one.
-sub in_dir {
-    my ($dir) = @_;
-
+sub in_dir ($dir) {
     my @found;
     for my $link (glob '/proc/[0-9]*/cwd') {
         my $cwd = readlink $link // next;
@@ -181,9 +158,7 @@ sub in_dir {
     return @found;
 }
 
-sub command_of {
-    my ($pid) = @_;
-
+sub command_of ($pid) {
     open my $fh, '<', "/proc/$pid/cmdline" or return '?';
     local $/;
     my $cmd = <$fh> // '';

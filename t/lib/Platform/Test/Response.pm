@@ -2,13 +2,10 @@ package Platform::Test::Response;
 
 # One HTTP response as it came: header lines in order, body, framing.
 
-use strict;
-use warnings;
+use v5.36;
 
 # Takes a complete head off $$buf, or returns undef.
-sub parse_head {
-    my ($class, $buf) = @_;
-
+sub parse_head ($class, $buf) {
     return undef unless $$buf =~ s/\A(HTTP\/\d\.\d)[ ](\d{3})([ ][^\r\n]*)?\r\n
                                      ((?:[^\r\n]+\r\n)*)\r\n//x;
     my ($version, $status, $reason, $lines) = ($1, $2, $3 // '', $4);
@@ -26,9 +23,7 @@ sub parse_head {
 }
 
 # What came was no HTTP/1.x response (an HTTP/0.9 one, say).
-sub garbage {
-    my ($class, $bytes) = @_;
-
+sub garbage ($class, $bytes) {
     return bless {
         version => '', status => 0, reason => '', headers => [],
         body    => $bytes, raw_head => '', truncated => 1,
@@ -36,9 +31,7 @@ sub garbage {
 }
 
 # Reads the body that the head announces; $fill reads more, false at the end.
-sub read_body {
-    my ($self, $buf, $fill, $is_head) = @_;
-
+sub read_body ($self, $buf, $fill, $is_head) {
     return if $is_head || $self->{status} =~ /^(?:1..|204|304)$/;
 
     if (lc($self->header('Transfer-Encoding') // '') eq 'chunked') {
@@ -56,12 +49,9 @@ sub read_body {
         $self->{body} = $$buf;
         $$buf = '';
     }
-    return;
 }
 
-sub _read_chunked {
-    my ($self, $buf, $fill) = @_;
-
+sub _read_chunked ($self, $buf, $fill) {
     while (1) {
         my ($line, $hex);
         until (($line, $hex) = $$buf =~ /\A(([0-9a-fA-F]+)[^\r\n]*\r\n)/) {
@@ -96,47 +86,35 @@ sub interim { return @{ $_[0]{interim} // [] } }
 sub headers { return @{ $_[0]{headers} } }
 
 # All values of a header, or the first one.
-sub header_all {
-    my ($self, $name) = @_;
-
+sub header_all ($self, $name) {
     return map { $_->[1] } grep { lc $_->[0] eq lc $name } $self->headers;
 }
 
-sub header {
-    my ($self, $name) = @_;
-
+sub header ($self, $name) {
     my ($first) = $self->header_all($name);
     return $first;
 }
 
 # The body as JSON; dies when it is not.
-sub json {
-    my ($self) = @_;
-
+sub json ($self) {
     require JSON::PP;
     return $self->{json} //= JSON::PP->new->utf8->allow_nonref->decode($self->{body});
 }
 
 # The "code" member of a JSON body, or an empty string.
-sub code {
-    my ($self) = @_;
-
+sub code ($self) {
     my $json = eval { $self->json };
     return ref $json eq 'HASH' ? $json->{code} // '' : '';
 }
 
 # The value of a cookie that the response sets, and the whole line.
-sub cookie {
-    my ($self, $name) = @_;
-
+sub cookie ($self, $name) {
     my $line = $self->cookie_line($name) // return undef;
     my ($value) = $line =~ /\A\Q$name\E=([^;]*)/;
     return $value;
 }
 
-sub cookie_line {
-    my ($self, $name) = @_;
-
+sub cookie_line ($self, $name) {
     my ($line) = grep {/\A\Q$name\E=/} $self->header_all('Set-Cookie');
     return $line;
 }

@@ -2,8 +2,7 @@ package Platform::Test::Revocations;
 
 # A gateway that reads revocations from a feed that the test controls.
 
-use strict;
-use warnings;
+use v5.36;
 
 use JSON::PP;
 use Time::HiRes qw(time);
@@ -26,18 +25,14 @@ my $json = JSON::PP->new->canonical;
 # known => a name in the cursors: others get 400.  fill => [text, n]: the text
 # and n spaces, length => what Content-Length says of that.  drip => 1: a space
 # now and then, as long as that is set; endless => 1: ever more pages of nothing.
-sub revocations_feed {
-    my ($t, %state) = @_;
-
+sub revocations_feed ($t, %state) {
     return $t->http_server('feed', \&_answer)
         ->set(all => [], many => 0, page => 1000, known => 'a', %state);
 }
 
 sub revocations_many { return uuid(0x1000000 + $_[0]) }
 
-sub _answer {
-    my ($request, $server) = @_;
-
+sub _answer ($request, $server) {
     my $s = $server->get;
     my ($known, $from) = ($s->{known}, 0);
     if ($request->{uri} =~ /[?]after=(.*)/) {
@@ -83,9 +78,7 @@ sub _answer {
 }
 
 # A page of those entries; cursor, more, now, issuer => its other members.
-sub revocations_page {
-    my ($entries, %o) = @_;
-
+sub revocations_page ($entries, %o) {
     return $json->encode({
         defined $o{issuer} ? (issuer => $o{issuer}) : (),
         cursor => $o{cursor} // 'a:1',
@@ -96,16 +89,12 @@ sub revocations_page {
 }
 
 # Entries that live for 15 minutes.
-sub revoked_id {
-    my ($id, %o) = @_;
-
+sub revoked_id ($id, %o) {
     return { id => $id, revoked_at => 0 + sprintf('%.3f', time),
         dies_at => int(time) + 900, %o };
 }
 
-sub revoked_subject {
-    my ($subject, $before, %o) = @_;
-
+sub revoked_subject ($subject, $before, %o) {
     return { subject => $subject, issued_before => $before,
         revoked_at => 0 + sprintf('%.3f', time), dies_at => int(time) + 900,
         %o };
@@ -114,9 +103,7 @@ sub revoked_subject {
 # Writes the configuration, with the issuer's keys in a file (or keys => where
 # else): set => parameters of platform_gateway_revocations (undef: none), stale =>
 # those of _stale, server, http, main => further lines.
-sub revocations_conf {
-    my ($t, $key, %o) = @_;
-
+sub revocations_conf ($t, $key, %o) {
     $t->write_file('keys.json', jwks($key));
     my $keys = $o{keys} // 'platform_gateway_key_file %%DIR%%/keys.json;';
     my $set = exists $o{set} ? $o{set}
@@ -169,9 +156,7 @@ CONF
 }
 
 # Starts it; one test that it is ready.
-sub revocations_gateway {
-    my ($t, $key, %o) = @_;
-
+sub revocations_gateway ($t, $key, %o) {
     my $nginx = revocations_conf($t, $key, %o);
     $t->start_nginx($o{name});
     local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -182,9 +167,7 @@ sub revocations_gateway {
 }
 
 # The samples of its metrics, without what all names begin with.
-sub revocations_metrics {
-    my ($t) = @_;
-
+sub revocations_metrics ($t) {
     my $all = metrics_scrape($t->port('gateway'), '/metrics');
     return { map { s/\Aplatform_gateway_//r => $all->{$_} } keys %$all };
 }

@@ -4,8 +4,7 @@ package Platform::Test::Server;
 # issuer.  One forked process a connection; requests are logged as they came,
 # so that the test can ask what arrived.
 
-use strict;
-use warnings;
+use v5.36;
 
 use IO::Select;
 use JSON::PP;
@@ -26,9 +25,7 @@ my %REASON = (200 => 'OK', 204 => 'No Content', 304 => 'Not Modified',
 #   sub { ... }                            what it returns, again and again
 #   undef                                  close without an answer
 # protocol => sub { my ($fh, $server) = @_; ... } replaces HTTP altogether.
-sub new {
-    my ($class, %o) = @_;
-
+sub new ($class, %o) {
     my $self = bless {
         %o,
         port   => $o{port} // Platform::Test::Port::reserve(),
@@ -43,9 +40,7 @@ sub new {
 sub port { return $_[0]{port} }
 
 # Starts to listen (again).
-sub up {
-    my ($self) = @_;
-
+sub up ($self) {
     return if $self->{process};
     my $listener = Platform::Test::Port::listener($self->{port});
     $self->{process} = Platform::Test::Process->start(
@@ -55,13 +50,10 @@ sub up {
         stop_signal => 'KILL',
         code        => sub { $self->_accept($listener) },
     );
-    return;
 }
 
 # Stops to listen and drops every connection: connects are now refused.
-sub down {
-    my ($self) = @_;
-
+sub down ($self) {
     my $process = delete $self->{process} or return ();
     return $process->stop('KILL');
 }
@@ -69,9 +61,7 @@ sub down {
 sub stop { return $_[0]->down }
 
 # What handlers read as $server->get: merged into what was set before.
-sub set {
-    my ($self, %state) = @_;
-
+sub set ($self, %state) {
     $self->{now} = { %{ $self->{now} // {} }, %state };
     my $tmp = "$self->{state}.new";
     open my $fh, '>', $tmp or die "$tmp: $!\n";
@@ -81,9 +71,7 @@ sub set {
     return $self;
 }
 
-sub get {
-    my ($self) = @_;
-
+sub get ($self) {
     open my $fh, '<', $self->{state} or die "$self->{state}: $!\n";
     local $/;
     return $json->decode(<$fh>);
@@ -95,9 +83,7 @@ sub requests { return map { $json->decode($_) } $_[0]->_noted }
 
 sub count { return scalar(my @all = $_[0]->_noted) }
 
-sub _noted {
-    my ($self) = @_;
-
+sub _noted ($self) {
     open my $fh, '<', $self->{log} or return ();
     return grep {/\n\z/} <$fh>;
 }
@@ -105,21 +91,16 @@ sub _noted {
 sub forget { unlink $_[0]{log}; return }
 
 # Waits until the last request came so many seconds ago.
-sub quiet {
-    my ($self, $seconds) = @_;
-
+sub quiet ($self, $seconds) {
     my $left;
     do {
         my $at = (Time::HiRes::stat($self->{log}))[9] // 0;
         $left = $at + $seconds - Time::HiRes::time();
         sleep $left if $left > 0;
     } while ($left > 0);
-    return;
 }
 
-sub _accept {
-    my ($self, $listener) = @_;
-
+sub _accept ($self, $listener) {
     $SIG{CHLD} = 'IGNORE';
     $SIG{PIPE} = 'IGNORE';
     my $parent = getppid;
@@ -138,31 +119,23 @@ sub _accept {
         }
         close $fh;
     }
-    return;
 }
 
 # In a protocol => sub: reads until the head of a request is there, notes it and
 # returns it with what else came; undef where the client went away.
-sub read_head {
-    my ($self, $fh) = @_;
-
+sub read_head ($self, $fh) {
     my $in = '';
     until ($in =~ /\r\n\r\n/) { _more($fh, \$in) or return undef }
     $self->note({ head => $in });
     return $in;
 }
 
-sub note {
-    my ($self, $request) = @_;
-
+sub note ($self, $request) {
     open my $fh, '>>', $self->{log} or die "$self->{log}: $!\n";
     syswrite $fh, $json->encode({ at => time, %$request }) . "\n";
-    return;
 }
 
-sub _http {
-    my ($fh, $self) = @_;
-
+sub _http ($fh, $self) {
     binmode $fh;
     my $buf = '';
     while (my $request = _read_request($fh, \$buf)) {
@@ -182,13 +155,10 @@ sub _http {
             close => $close, head => $request->{method} eq 'HEAD'));
         return if $close;
     }
-    return;
 }
 
 # The bytes of an answer; truncate => N sends that much of the body only.
-sub response_bytes {
-    my ($status, $headers, $body, %o) = @_;
-
+sub response_bytes ($status, $headers = undef, $body = undef, %o) {
     my $out = "HTTP/1.1 $status " . ($REASON{$status} // 'Status') . "\r\n";
     my @h = @{ $headers // [] };
     my %seen;
@@ -206,9 +176,7 @@ sub response_bytes {
 }
 
 # A request as it came, or undef at the end of the connection.
-sub _read_request {
-    my ($fh, $buf) = @_;
-
+sub _read_request ($fh, $buf) {
     until ($$buf =~ /\r\n\r\n/) {
         return undef unless _more($fh, $buf);
     }
@@ -249,15 +217,11 @@ sub _read_request {
     return \%request;
 }
 
-sub _more {
-    my ($fh, $buf) = @_;
-
+sub _more ($fh, $buf) {
     return sysread $fh, $$buf, 65536, length $$buf;
 }
 
-sub _write {
-    my ($fh, $bytes) = @_;
-
+sub _write ($fh, $bytes = undef) {
     return 0 if !defined $bytes;
     while (length $bytes) {
         my $n = syswrite $fh, $bytes;
@@ -268,25 +232,19 @@ sub _write {
 }
 
 # First value of a header of a request as logged, or an empty string.
-sub header {
-    my ($request, $name) = @_;
-
+sub header ($request, $name) {
     my ($found) = header_all($request, $name);
     return $found // '';
 }
 
-sub header_all {
-    my ($request, $name) = @_;
-
+sub header_all ($request, $name) {
     return map { $_->[1] } grep { lc $_->[0] eq lc $name } @{ $request->{headers} };
 }
 
 # The answer of an echo: what arrived, as JSON, header lines in order with
 # duplicates; "?status=N" and "?delay=S" in the URI do what they say, "?hold" waits
 # as long as the state has hold.
-sub echo {
-    my ($request, $server) = @_;
-
+sub echo ($request, $server = undef) {
     my ($status) = $request->{uri} =~ /[?&]status=(\d+)/;
     my ($delay) = $request->{uri} =~ /[?&]delay=([\d.]+)/;
     sleep $delay if $delay;
@@ -299,9 +257,7 @@ sub echo {
 # ([name => value, ...]), delay (seconds), hold (as long as it is set; what is
 # answered then is what was set when the request came), truncate (bytes of the body that
 # are sent although Content-Length announces all), raw (exact bytes, closes).
-sub issue {
-    my ($request, $server) = @_;
-
+sub issue ($request, $server) {
     my $s = $server->get;
     sleep $s->{delay} if $s->{delay};
     sleep 0.02 while $s->{hold} && $server->get->{hold};

@@ -4,32 +4,25 @@ package Platform::Test::Sessions;
 # out, what replaced it, when a logout was asked for and granted.  Each answer
 # is held against that, so that whatever the service may not do is noticed.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Time::HiRes qw(time);
 
 use Platform::Test::Jwt;
 
 # retries => 1: the same token may be given again for the same one.
-sub new {
-    my ($class, %o) = @_;
-
+sub new ($class, %o) {
     return bless { all => {}, broken => [], count => {}, longest => 0, %o }, $class;
 }
 
 sub all { return values %{ $_[0]{all} } }
 
 # Those that nobody has tried to end and that are not in doubt.
-sub usable {
-    my ($self) = @_;
-
+sub usable ($self) {
     return grep { !$_->{logout_sent} && !$_->{doubt} } $self->all;
 }
 
-sub note {
-    my ($self, $request, $answer) = @_;
-
+sub note ($self, $request, $answer) {
     my $kind = $request->{path} =~ s{.*/}{}r;
     my $what = $answer->{status}
         ? "$kind $answer->{status} $answer->{code}" : "$kind unanswered";
@@ -43,21 +36,15 @@ sub note {
     $self->{count}{unknown}++ if $answer->{unknown};
     my $method = 'note_' . $kind =~ tr/-/_/r;
     $self->$method($request, $answer, $request->{session}, $what);
-    return;
 }
 
-sub broken {
-    my ($self, $what) = @_;
-
+sub broken ($self, $what) {
     push @{ $self->{broken} }, $what if @{ $self->{broken} } < 50;
-    return;
 }
 
 sub jti { return (jwt_decode($_[0]))[1]{jti} }
 
-sub note_login {
-    my ($self, $request, $answer, $s, $what) = @_;
-
+sub note_login ($self, $request, $answer, $s, $what) {
     if ($answer->{status} != 200) {
         $self->broken($what) if $answer->{status} !~ /^50[234]$/ && !$answer->{unknown};
         return;
@@ -76,19 +63,14 @@ sub note_login {
         order    => [ $claims->{jti} ],
         next     => {},
     };
-    return;
 }
 
 # An answer that a session which was logged out may not give any more.
-sub _outlived {
-    my ($s, $answer) = @_;
-
+sub _outlived ($s = undef, $answer = undef) {
     return defined $s->{logout_done} && $answer->{sent} > $s->{logout_done};
 }
 
-sub note_refresh {
-    my ($self, $request, $answer, $s, $what) = @_;
-
+sub note_refresh ($self, $request, $answer, $s, $what) {
     my $old = $request->{jti};
     if ($answer->{status} == 200) {
         my ($token) = $answer->{body} =~ /"refreshToken":"([^"]+)"/;
@@ -125,12 +107,9 @@ sub note_refresh {
         my $at = jti($s->{current});
         $s->{doubt} = 1 if $s->{in_doubt}{$at} && $s->{stale}{$at};
     }
-    return;
 }
 
-sub note_select_branch {
-    my ($self, $request, $answer, $s, $what) = @_;
-
+sub note_select_branch ($self, $request, $answer, $s, $what) {
     if ($answer->{status} == 200) {
         $self->broken('a selection after the logout') if _outlived($s, $answer);
     }
@@ -140,40 +119,31 @@ sub note_select_branch {
     elsif ($answer->{status} != 503 && !$answer->{unknown}) {
         $self->broken($what);
     }
-    return;
 }
 
-sub note_logout {
-    my ($self, $request, $answer, $s, $what) = @_;
-
+sub note_logout ($self, $request, $answer, $s, $what) {
     if ($answer->{status} == 200) {
         $s->{logout_done} //= time;
     }
     elsif ($answer->{status} != 503 && !$answer->{unknown}) {
         $self->broken($what);
     }
-    return;
 }
 
 # Once all answers are in: a token that was called stale had been replaced, by
 # one that was handed out or by an answer that never came.
-sub check_stale {
-    my ($self) = @_;
-
+sub check_stale ($self) {
     for my $s ($self->all) {
         for my $jti (keys %{ $s->{stale} // {} }) {
             next if $s->{next}{$jti} || $s->{in_doubt}{$jti};
             $self->broken("session $s->{id}: $jti was called stale");
         }
     }
-    return;
 }
 
 # So many sessions of an account without a login each: rows that a login would
 # have made, and tokens as the service signs them with this key.
-sub make {
-    my ($self, $pg, $key, $account, $count) = @_;
-
+sub make ($self, $pg, $key, $account, $count) {
     my @made;
     for my $row (split /\n/, $pg->sql("insert into auth_sessions
         (session_id, account_id, jti, created_at, expires_at)
@@ -204,9 +174,7 @@ sub make {
 
 my $CREDENTIAL = 'Demo-passw0rd!';
 
-sub login {
-    my ($self, $account) = @_;
-
+sub login ($self, $account) {
     return { path => '/api/auth/login', json => {
         account => "$account\@demo.test", credential => $CREDENTIAL } };
 }
@@ -216,35 +184,27 @@ sub log_in {
     my ($self, $load, $account, $count) = @_;
 
     $load->run(
-        sub {
-            my ($client) = @_;
+        sub ($client, @) {
             return undef if $client->{number} || $self->all >= $count;
             return $self->login($account);
         },
         sub { $self->note(@_) });
     $self->{longest} = 0;
-    return;
 }
 
-sub refresh {
-    my ($self, $s, $token) = @_;
-
+sub refresh ($self, $s, $token = undef) {
     $token //= $s->{current};
     return { path => '/api/auth/refresh', session => $s,
         jti => jti($token), json => { refreshToken => $token } };
 }
 
-sub select_branch {
-    my ($self, $s) = @_;
-
+sub select_branch ($self, $s) {
     my $branches = $s->{branches};
     return { path => '/api/auth/select-branch', session => $s, token => $s->{account},
         json => { branchId => $branches->[ rand @$branches ] } };
 }
 
-sub logout {
-    my ($self, $s) = @_;
-
+sub logout ($self, $s) {
     $s->{logout_sent} //= time;
     return { path => '/api/auth/logout', session => $s,
         json => { refreshToken => $s->{current} } };

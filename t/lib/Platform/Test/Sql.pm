@@ -3,15 +3,12 @@ package Platform::Test::Sql;
 # A connection to PostgreSQL, by its protocol: psql would be one more process for
 # each statement of a test.
 
-use strict;
-use warnings;
+use v5.36;
 
 use IO::Socket::UNIX;
 
 # The path of its socket; user, database => names.
-sub new {
-    my ($class, $socket, %o) = @_;
-
+sub new ($class, $socket, %o) {
     my $fh = IO::Socket::UNIX->new(Peer => $socket) or die "connect to $socket: $!\n";
     my $self = bless { fh => $fh }, $class;
     my $start = pack('N', 3 << 16) . join "\0", %o, application_name => 'psql',
@@ -23,35 +20,26 @@ sub new {
 
 # Runs SQL, of several statements as one transaction: what it gives, rows by
 # newline, columns by |.  Dies when it fails.
-sub run {
-    my ($self, $sql) = @_;
-
+sub run ($self, $sql) {
     utf8::encode($sql) if utf8::is_utf8($sql);
     $self->_send('Q' . pack 'NZ*', 5 + length $sql, $sql);
     return $self->_answer;
 }
 
 # Ends it: when this returns the server counts it no more.
-sub close {
-    my ($self) = @_;
-
+sub close ($self) {
     $self->_send(pack 'aN', 'X', 4);
     return read $self->{fh}, my $rest, 1;
 }
 
-sub _send {
-    my ($self, $bytes) = @_;
-
+sub _send ($self, $bytes) {
     while (length $bytes) {
         my $n = syswrite $self->{fh}, $bytes or die "PostgreSQL: $!\n";
         substr $bytes, 0, $n, '';
     }
-    return;
 }
 
-sub _read {
-    my ($self, $length) = @_;
-
+sub _read ($self, $length) {
     my $bytes = '';
     while (length $bytes < $length) {
         read $self->{fh}, $bytes, $length - length $bytes, length $bytes
@@ -61,9 +49,7 @@ sub _read {
 }
 
 # What comes until it is ready for more.
-sub _answer {
-    my ($self) = @_;
-
+sub _answer ($self) {
     my ($error, @rows);
     while (1) {
         my ($type, $length) = unpack 'aN', $self->_read(5);
@@ -80,9 +66,7 @@ sub _answer {
 }
 
 # A row's columns; null is empty.
-sub _row {
-    my ($body) = @_;
-
+sub _row ($body) {
     my ($at, @columns) = (2);
     for (1 .. unpack 'n', $body) {
         my $length = unpack 'l>', substr $body, $at, 4;

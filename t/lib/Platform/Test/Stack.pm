@@ -4,8 +4,7 @@ package Platform::Test::Stack;
 # identity faces in one nginx, identity-fcgi, PostgreSQL, and downstream either
 # the templates' own stub or an echo in Perl.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Time::HiRes ();
 
@@ -32,40 +31,30 @@ sub upstream { return $_[0]{upstream} }
 sub get { my ($self, @r) = @_; return http_get($self->gateway, @r) }
 
 # post(PATH, DATA, ...): a JSON body, unless DATA is undef.
-sub post {
-    my ($self, $path, $data, %o) = @_;
-
+sub post ($self, $path, $data = undef, %o) {
     return http_post($self->gateway, $path,
         (defined $data ? (json => $data) : (body => '')), %o);
 }
 
 # Logs in through the gateway; account 'one' is one@demo.test.
-sub login {
-    my ($self, $account, %o) = @_;
-
+sub login ($self, $account, %o) {
     return $self->post('/api/auth/login', {
         account    => $account =~ /@/ ? $account : "$account\@demo.test",
         credential => $o{credential} // $CREDENTIAL,
     });
 }
 
-sub refresh {
-    my ($self, $token, %o) = @_;
-
+sub refresh ($self, $token, %o) {
     return $self->post('/api/auth/refresh', { refreshToken => $token }, %o);
 }
 
 # The business call with a branch token.
-sub current_context {
-    my ($self, $token, %o) = @_;
-
+sub current_context ($self, $token, %o) {
     return $self->get('/api/workspaces/current-context', token => $token, %o);
 }
 
 # The names and values of the context headers in what an upstream saw.
-sub context {
-    my ($request) = @_;
-
+sub context ($request) {
     my $is = qr/^X-(?:Account-Id|Account-Type|Session-Id|Token-Type
         |Token-Scope|Workspace-Id|Tenant-Id|Member-Id|Active-Branch-Id
         |Branch-Ids|Roles)$/xi;
@@ -78,37 +67,28 @@ sub context {
 
 package Platform::Test;
 
-use strict;
-use warnings;
+use v5.36;
 
 sub fcgi { my ($self, $address) = @_; return Platform::Test::Fcgi->new($address) }
 
-sub echo_fastcgi {
-    my ($self, $name) = @_;
-
+sub echo_fastcgi ($self, $name = undef) {
     return $self->http_server($name // 'fastcgi', undef,
         protocol => \&Platform::Test::Fcgi::echo_fastcgi);
 }
 
-sub echo_scgi {
-    my ($self, $name) = @_;
-
+sub echo_scgi ($self, $name = undef) {
     return $self->http_server($name // 'scgi', undef,
         protocol => \&Platform::Test::Fcgi::echo_scgi);
 }
 
-sub echo_uwsgi {
-    my ($self, $name) = @_;
-
+sub echo_uwsgi ($self, $name = undef) {
     return $self->http_server($name // 'uwsgi', undef,
         protocol => \&Platform::Test::Fcgi::echo_uwsgi);
 }
 
 # The identity face on port "identity": what {identity_url} is, without
 # limits, CORS or a gateway.
-sub identity_face {
-    my ($self, %env) = @_;
-
+sub identity_face ($self, %env) {
     my $identity = $self->identity(%env);
     $self->start_face($identity->nginx_address, name => 'face');
     # It listens before it has migrated; the first answer tells that it has.
@@ -118,9 +98,7 @@ sub identity_face {
 
 # What nginx tells identity, from that directory, where it waits longer for an
 # answer than a busy machine takes for a login's hash.  Returns the file's path.
-sub _patient {
-    my ($self, $from) = @_;
-
+sub _patient ($self, $from) {
     open my $fh, '<', "$from/identity_fastcgi_params" or die "$from: $!\n";
     my $text = do { local $/; <$fh> };
     $text =~ s/(fastcgi_read_timeout) 15s;/$1 60s;/ or die "no timeout in $from\n";
@@ -129,9 +107,7 @@ sub _patient {
 
 # Starts the nginx of that face alone, before what listens at an address; http
 # => further lines of http{}, listen => of its listen.  Returns its port.
-sub start_face {
-    my ($self, $address, %o) = @_;
-
+sub start_face ($self, $address, %o) {
     my ($http, $listen) = map { $_ // '' } @o{qw(http listen)};
     my $params = $self->_patient($self->root . '/nginx.conf.d');
     $self->nginx_conf(<<"CONF", $o{name});
@@ -159,9 +135,7 @@ CONF
 # changes $_, the text of the rendered nginx.conf; env => {...} the environment
 # of both halves (rate limits are off unless it says so); identity => one process
 # that runs, or [several]; key_age => the soft age and the cooldown of keys.
-sub full_stack {
-    my ($self, %o) = @_;
-
+sub full_stack ($self, %o) {
     my $dir = $self->{dir};
     my $upstream = $o{echo} ? $self->echo_upstream : undef;
     my %env = (
@@ -201,9 +175,7 @@ sub full_stack {
 }
 
 # Renders the templates as an operator would; the nginx is not started.
-sub render_nginx {
-    my ($self, $env, $upstream, $edit) = @_;
-
+sub render_nginx ($self, $env, $upstream, $edit = undef) {
     my ($dir, $root) = ($self->{dir}, $self->root);
     my ($run, $logs, $out) = ("$dir/run", "$dir/logs", "$dir/rendered");
     mkdir $_ for $run, $logs;
