@@ -7,10 +7,11 @@ use File::Basename qw(basename);
 use File::Find ();
 use File::Temp qw(tempdir);
 use feature ();
+use List::Util qw(min);
 use Test::More ();
 use Time::HiRes qw(sleep);
 
-use Platform::Test::Env;
+use Platform::Test::Env qw(eventually readers slurp);
 use Platform::Test::Fcgi;
 use Platform::Test::Gateway;
 use Platform::Test::Http;
@@ -27,19 +28,17 @@ use Exporter ();
 our @ISA = qw(Exporter);
 our @EXPORT = (qw(eventually header_values is_problem least sleep), @Platform::Test::Http::EXPORT,
     @Platform::Test::Jwt::EXPORT);
+readers(qw(dir));
 
 # A test file gets strict, warnings, signatures, Test::More and a sleep of
 # fractions with it.
-sub import {
-    my ($class) = @_;
-
+sub import ($class, @names) {
     if (caller eq 'main') {
-        strict->import;
-        warnings->import;
+        $_->import for qw(strict warnings);
         Test::More->export_to_level(1, $class);
         feature->import('signatures');
     }
-    return $class->export_to_level(1, @_);
+    return $class->export_to_level(1, $class, @names);
 }
 
 my $owner = $$;
@@ -65,18 +64,13 @@ sub new ($class, %o) {
         dir     => abs_path(tempdir('platform-test-XXXXXX',
             DIR => Platform::Test::Env::scratch($o{disk}))),
         module  => $o{module} // 1,
-        ports   => {},
-        vars    => {},
-        running => [],
-        allowed => [],
-        nginx   => {},
+        map({ $_ => {} } qw(ports vars nginx)), map({ $_ => [] } qw(running allowed)),
     }, $class;
     chmod 0755, $self->{dir};
     push @instances, $self;
 
-    if ($self->{module} && !-e Platform::Test::Env::module()) {
-        die Platform::Test::Env::module() . " is missing: make all\n";
-    }
+    die Platform::Test::Env::module() . " is missing: make all\n"
+        if $self->{module} && !-e Platform::Test::Env::module();
 
     my $limit = ($o{timeout} // 1800) * Platform::Test::Env::scale();
     for my $signal (qw(INT TERM HUP ALRM)) {
@@ -91,8 +85,6 @@ sub new ($class, %o) {
     $Platform::Test::Http::TIMEOUT = 90 * Platform::Test::Env::scale();
     return $self;
 }
-
-sub dir { return $_[0]{dir} }
 
 sub root { return Platform::Test::Env::root() }
 
@@ -109,8 +101,7 @@ sub set ($self, %vars) {
     return $self;
 }
 
-sub expand ($self, $text, $name = undef) {
-    $name //= 'nginx';
+sub expand ($self, $text, $name = 'nginx') {
     my $dir = $self->{dir};
     my $prefix = "$dir/$name";
     my $load = $self->{module} ? 'load_module ' . Platform::Test::Env::module() . ';' : '';
@@ -150,32 +141,23 @@ sub write_file ($self, $name, $content) {
     return $path;
 }
 
-sub read_file ($self, $name) {
-    open my $fh, '<:raw', "$self->{dir}/$name" or return undef;
-    local $/;
-    return <$fh>;
-}
+sub read_file ($self, $name) { return slurp("$self->{dir}/$name") }
 
 sub nginx_conf ($self, $text, $name = undef) {
     $name //= 'nginx';
     my $conf = $self->write_file("$name.conf", $self->expand($text, $name));
-    return $self->{nginx}{$name} //= Platform::Test::Nginx->new(
-        dir    => $self->{dir},
-        name   => $name,
-        conf   => $conf,
-        prefix => "$self->{dir}/$name",
-    );
+    return $self->{nginx}{$name} //= Platform::Test::Nginx->new(dir => $self->{dir},
+        name => $name, conf => $conf, prefix => "$self->{dir}/$name");
 }
 
-sub nginx { return $_[0]{nginx}{ $_[1] // 'nginx' } }
+sub nginx ($self, $name = undef) { return $self->{nginx}{ $name // 'nginx' } }
 
 sub start_nginx ($self, $name = undef) {
     my $nginx = $self->nginx($name) // die "no configuration yet\n";
-    $self->track($nginx);
-    return $nginx->start;
+    return $self->track($nginx)->start;
 }
 
-sub reload { return $_[0]->nginx($_[1])->reload }
+sub reload ($self, $name = undef) { return $self->nginx($name)->reload }
 
 # nginx -t of a configuration that is not kept: (passed, what it said).
 sub nginx_test ($self, $text) {
@@ -187,15 +169,12 @@ sub nginx_test ($self, $text) {
 }
 
 sub http_server ($self, $name, $handler, %o) {
-    my $server = Platform::Test::Server->new(
-        name => $name, dir => $self->{dir}, handler => $handler,
-        port => $self->port($name), %o,
-    );
-    return $self->track($server);
+    return $self->track(Platform::Test::Server->new(name => $name, dir => $self->{dir},
+        handler => $handler, port => $self->port($name), %o));
 }
 
-sub echo_upstream ($self, $name = undef) {
-    return $self->http_server($name // 'upstream', \&Platform::Test::Server::echo);
+sub echo_upstream ($self, $name = 'upstream') {
+    return $self->http_server($name, \&Platform::Test::Server::echo);
 }
 
 sub issuer ($self, %state) {
@@ -206,8 +185,7 @@ sub issuer ($self, %state) {
 sub postgres ($self, %o) {
     my $name = delete $o{name} // 'postgres';
     return $self->{postgres}{$name} //= $self->track(
-        Platform::Test::Postgres->new(
-            dir => $self->{dir}, name => $name, %o));
+        Platform::Test::Postgres->new(dir => $self->{dir}, name => $name, %o));
 }
 
 # The environment identity-fcgi gets here, changed by what is given (undef
@@ -241,13 +219,9 @@ sub identity ($self, %change) {
     my $name = delete $change{name} // 'identity';
     my $args = delete $change{args};
     $self->postgres unless exists $change{PLATFORM_DB_HOST};
-    my $listen = "$self->{dir}/$name.sock";
     return $self->track(Platform::Test::Identity->new(
-        dir  => $self->{dir},
-        name => $name,
-        env  => $self->identity_env(IDENTITY_LISTEN => $listen, %change),
-        args => $args,
-    ));
+        dir => $self->{dir}, name => $name, args => $args, env => $self->identity_env(
+            IDENTITY_LISTEN => "$self->{dir}/$name.sock", %change)));
 }
 
 # Starts identity-fcgi with a listening socket as descriptor 0, as a supervisor
@@ -268,26 +242,27 @@ sub inherited_identity ($self, $socket, %change) {
         });
 }
 
+# Starts a command of identity-fcgi by sh, which runs $run with what $args are
+# before its own.
+sub identity_command ($self, $name, $log, $env, $run, $args, @command) {
+    my $dir = $self->{dir};
+    return Platform::Test::Process->start(name => $name, dir => $dir, log => "$dir/$log",
+        env => { %{ $self->identity_env(%$env) },
+            Platform::Test::Env::mode_env($dir, name => $name, leaks => 1) },
+        cmd => [ 'sh', '-c', $run, 'sh', @$args, Platform::Test::Env::mode_prefix($dir, $name),
+            Platform::Test::Env::identity(), @command ])->expect_end;
+}
+
 # Runs identity-fcgi to its end: (exit status, stdout, stderr).  stdin => what
 # its standard input holds; within => how many seconds it may take.
-sub run_identity {
-    my ($self, $args, %change) = @_;
-
+sub run_identity ($self, $args, %change) {
     my $stdin = delete $change{stdin};
     my $within = delete $change{within} // 600;
-    my $env = $self->identity_env(%change);
     my $name = 'run-' . ++$self->{runs};
-    my ($out, $err) = map {"$self->{dir}/$name.$_"} qw(out err);
     my $in = defined $stdin ? $self->write_file("$name.in", $stdin) : '/dev/null';
-    my $p = Platform::Test::Process->start(
-        name => $name, dir => $self->{dir}, log => $out, env => {
-            %$env, Platform::Test::Env::mode_env($self->{dir}, name => $name, leaks => 1) },
-        cmd => [ 'sh', '-c',
-            'in=$1 err=$2; shift 2; exec "$@" <"$in" 2>"$err"', 'sh', $in, $err,
-            Platform::Test::Env::mode_prefix($self->{dir}, $name),
-            Platform::Test::Env::identity(), @$args ],
-    )->expect_end;
-    $p->wait_end($within * $self->scale) or die "identity-fcgi @$args did not end\n";
+    my $p = $self->identity_command($name, "$name.out", \%change,
+        'in=$1 err=$2; shift 2; exec "$@" <"$in" 2>"$err"', [ $in, "$name.err" ], @$args);
+    $p->wait_end($within) or die "identity-fcgi @$args did not end\n";
     my $status = $p->status & 127 ? 128 + ($p->status & 127) : $p->status >> 8;
     return ($status, map { $self->read_file("$name.$_") // '' } qw(out err));
 }
@@ -298,7 +273,7 @@ sub track ($self, $what) {
     return $what;
 }
 
-sub stop { my ($self, $what, @signal) = @_; return $what->stop(@signal) }
+sub stop ($self, $what, @signal) { return $what->stop(@signal) }
 
 # Log lines that match are meant by this test.
 sub allow ($self, @patterns) {
@@ -325,19 +300,14 @@ sub finish ($self) {
 }
 
 # Lines of all logs that should not be there.
-sub bad_log_lines {
-    my ($self) = @_;
-
+sub bad_log_lines ($self) {
     my @bad;
     my $look = sub {
-        return unless -f && /\.log(?:\.\d+)?$|\.err$/;
-        return if /access\.log$|combined\.log$/;
+        return unless -f && /\.log(?:\.\d+)?$|\.err$/ && !/access\.log$|combined\.log$/;
         open my $fh, '<:raw', $_ or return;
         while (my $line = <$fh>) {
-            next unless $line =~ $BAD;
-            next if grep { $line =~ $_ } @{ $self->{allowed} };
-            chomp $line;
-            push @bad, basename($_) . ": $line";
+            next if $line !~ $BAD || grep { $line =~ $_ } @{ $self->{allowed} };
+            push @bad, basename($_) . ': ' . $line =~ s/\n\z//r;
             last if @bad > 50;
         }
     };
@@ -363,12 +333,8 @@ sub _clean ($self, $failed) {
             . qq(-size -4096k -exec cp --parents {} "$kept" \\;));
         print STDERR "# logs are in $kept\n";
     }
-    if ($ENV{PLATFORM_TEST_KEEP}) {
-        print STDERR "# kept $self->{dir}\n";
-    }
-    else {
-        system('rm', '-rf', $self->{dir});
-    }
+    return print STDERR "# kept $self->{dir}\n" if $ENV{PLATFORM_TEST_KEEP};
+    system('rm', '-rf', $self->{dir});
 }
 
 END {
@@ -388,26 +354,12 @@ END {
     }
 }
 
-# Calls $sub until it is true, at most $seconds; returns its last value.  How
-# long a busy machine takes is no finding: a limit is for what ends.
-sub eventually ($sub, $seconds = undef) {
-    my $until = Time::HiRes::time() + ($seconds // 60) * Platform::Test::Env::scale();
-    my $pause = 0.001;
-    while (1) {
-        my $value = $sub->();
-        return $value if $value || Time::HiRes::time() > $until;
-        Time::HiRes::sleep($pause);
-        $pause *= 1.5 if $pause < 0.02;
-    }
-}
-
 # What $sub measures, seconds say, where other load of the machine can only
 # make it more: the least of some runs, the first of them that is below $bound.
 sub least ($bound, $sub) {
     my $least;
     for (1 .. 7) {
-        my $got = $sub->();
-        $least = $got if !defined $least || $got < $least;
+        $least = min($sub->(), $least // ());
         last if $least < $bound;
     }
     return $least;
@@ -418,16 +370,14 @@ sub least ($bound, $sub) {
 sub is_problem ($res, $status, $code, $name) {
     my $json = eval { $res->json };
     my %got = ref $json eq 'HASH' ? %$json : ();
-    my $id = $got{requestId} // '';
-    my @texts = map { length($got{$_} // '') ? 1 : 0 } qw(title detail);
-    my $challenged = $status != 401 || scalar $res->header_all('WWW-Authenticate') > 0;
+    my $said = grep { length($got{$_} // '') } qw(title detail requestId);
+    my $challenged = $status != 401 || defined $res->header('WWW-Authenticate');
     my $ok = Test::More::is_deeply(
-        [ $res->status, $res->header('Content-Type'),
+        [ (map { $res->header($_) } qw(Content-Type X-Request-Id)),
             join(', ', $res->header_all('Cache-Control')),
-            @got{qw(type status code)}, @texts, length $id ? 1 : 0,
-            $res->header('X-Request-Id'), $challenged ? 1 : 0 ],
-        [ $status, 'application/problem+json', 'no-store', 'about:blank',
-            $status, $code, 1, 1, 1, $id, 1 ],
+            $res->status, @got{qw(type status code)}, $said, $challenged ? 1 : 0 ],
+        [ 'application/problem+json', $got{requestId} // '', 'no-store',
+            $status, 'about:blank', $status, $code, 3, 1 ],
         "$name: $status $code");
     Test::More::diag($res->raw_head, $res->body) unless $ok;
     return $ok;
@@ -452,27 +402,17 @@ Platform::Test - runs real nginx, identity-fcgi and PostgreSQL for one test
 
     my $t = Platform::Test->new;
     my $key = jwt_key('a');
-    my $issuer = $t->issuer(body => jwks($key));
-    my $upstream = $t->echo_upstream;
+    $t->issuer(body => jwks($key));
+    $t->echo_upstream;
+    $t->gateway_conf(<<'SERVER', http => 'platform_gateway_key_wait 50ms;');
+    pass /branch: platform_gateway_access branch;
+    SERVER
+    my $port = $t->start_gateway;
 
-    $t->nginx_conf(<<'CONF');
-    %%GLOBALS%%
-    events { }
-    http {
-        %%GLOBALS_HTTP%%
-        %%PLATFORM_LOG%%
-        server {
-            listen 127.0.0.1:%%PORT_gateway%%;
-            location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        }
-    }
-    CONF
-    $t->start_nginx;
-
-    my $res = http_get($t->port('gateway'), '/x', token => 'abc');
+    my $res = http_get($port, '/branch', token => jwt_token(branch => $key));
     is $res->status, 200, 'a request passes';
     my $seen = $res->json;      # what reached the upstream
-    is_deeply [header_values($seen, 'X-Roles')], [], 'no roles';
+    is_deeply [header_values($seen, 'X-Token-Scope')], ['BRANCH'], 'as whom';
 
     $t->done;
 
@@ -486,146 +426,45 @@ log, on a process that died or outlived its stop, and ends the plan.  END does
 the stopping also after die and signals; a killed test takes its daemons along.
 C<< $t->allow(qr/.../) >> excuses log lines that the test provokes.
 
-=head1 METHODS
+=head1 WHAT A TEST STARTS
+
+Each is described above its sub, here and in Platform::Test::Stack (the faces
+and the whole platform) and ::Gateway (a gateway with the keys of C<issuer>).
 
 =over
 
-=item new(module => 1, timeout => 1800)
-
-module => 0 for nginx without the gateway module; timeout in seconds for all.
-
-=item dir, root, port(NAME), set(NAME => VALUE), write_file(NAME, TEXT), read_file(NAME)
-
-The private directory, the source tree, a reserved port by name (the same as
-C<%%PORT_NAME%%>), a further C<%%NAME%%>, files below the directory.
-
-=item nginx_conf(TEXT [, NAME]), start_nginx([NAME]), nginx([NAME]), reload([NAME]), nginx_test(TEXT)
+=item nginx_conf(TEXT [, NAME]), start_nginx([NAME]), nginx([NAME]), reload([NAME])
 
 TEXT may hold C<%%GLOBALS%%> (daemon, pid, error_log, user, load_module),
 C<%%GLOBALS_HTTP%%> (temporary paths, a plain access log, and header buffers
-that hold a token, unless TEXT sets them itself),
-C<%%PLATFORM_LOG%%> (the JSON access log), C<%%PORT_x%%>, C<%%TO_x%%> (the
-C<proxy_pass> to that port), C<%%DIR%%>,
-C<%%ROOT%%>, C<%%BUILD%%>, C<%%MODULE%%>.  Write C<worker_processes> yourself.
-C<nginx_conf> again and C<reload> change a running one.  C<nginx_test> returns
-(passed, output) of C<nginx -t>.  An nginx object has pid, workers,
-signal(NAME), stop([SIGNAL]), start, error_log, access_log, access_lines([N]),
-wait_log(qr//, [SECONDS]).
+that hold a token, unless TEXT sets them itself), C<%%PLATFORM_LOG%%> (the JSON
+access log), C<%%PORT_x%%>, C<%%TO_x%%> (the C<proxy_pass> to that port),
+C<%%DIR%%>, C<%%ROOT%%>, C<%%BUILD%%>, C<%%MODULE%%> and what C<set(NAME =E<gt>
+VALUE)> gave.  C<nginx_conf> again and C<reload> change a running one; see
+Platform::Test::Nginx.
 
-=item gateway_conf(SERVER, http => TEXT, main => TEXT), start_gateway, gateway_ready, logged(RES)
+=item echo_upstream([NAME]), echo_fastcgi, echo_scgi, echo_uwsgi, http_server(NAME, HANDLER)
 
-C<nginx_conf> of one gateway: SERVER is what its server on port "gateway" holds
-beside the key set (of C<issuer>) and C</ready>; http is for C<http{}>, further
-servers included, and takes the place of the issuer C<http://issuer.test> where
-it names others; main is for what stands above.  C<%%GLOBALS%%>,
-C<%%GLOBALS_HTTP%%> and C<%%PLATFORM_LOG%%> are there; all other C<%%NAME%%>
-may be used:
+Answer with JSON C<{method, uri, version, headers: [[name, value], ...], body}>,
+or C<{params, body}>, exactly as it arrived, or as the handler says; see
+Platform::Test::Server.
 
-    $t->issuer(body => jwks($key));
-    $t->gateway_conf(<<'SERVER', http => 'platform_gateway_key_wait 50ms;');
-    location /branch {
-        platform_gateway_access branch;
-        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-    }
-    SERVER
-    my $port = $t->start_gateway;
+=item issuer(body =E<gt> ..., status, headers, delay, hold, truncate, raw, hangup)
 
-C<start_gateway> is C<start_nginx> and C<gateway_ready>, one test that there is
-a key set.  C<logged> is the line of the access log for a response, decoded;
-C<{}> where none comes.
+An HTTP server whose C<set(...)> changes the answer at any time.
 
-=item location_test(http => TEXT, server => TEXT, location => TEXT)
+=item postgres(%o), identity(NAME =E<gt> VALUE, ...), identity_face(%env), full_stack(%o)
 
-C<nginx_test> of those lines around and in a C<location /here>.
-
-=item echo_upstream([NAME]) (port NAME, default "upstream")
-
-Answers every request with JSON C<{method, uri, version, headers: [[name,
-value], ...], body}>, exactly what arrived; C<?status=N> and C<?delay=S> in the
-URI do so.  Object: port, requests, count, forget, down, up.
-
-=item echo_fastcgi([NAME]), echo_scgi([NAME]), echo_uwsgi([NAME]), echo_protocols
-
-The same for those protocols: JSON C<{params: [[name, value], ...], body}>.
-C<echo_protocols> starts the three and makes C<%%ECHO_LOCATIONS%%> the locations
-C</fastcgi>, C</scgi> and C</uwsgi> that pass to them.
-
-=item issuer(body => ..., status, headers => [n => v], delay, truncate, raw, hangup) (port "issuer")
-
-An HTTP server whose C<set(...)> changes the answer at any time: truncate sends
-that many bytes of an announced body, raw sends exact bytes, delay is seconds,
-hangup closes.  C<down> and C<up> refuse and accept connections again.
-C<requests> and C<count> tell what was fetched, C<quiet(SECONDS)> waits until the
-last fetch is so old.  set keeps what it is not told.
-
-=item http_server(NAME, sub { my ($request, $server) = @_; ... })
-
-Gives C<[status, [n => v, ...], body]>, C<\"exact bytes"> or undef (close).
-C<< protocol => sub { my ($socket, $server) = @_; ... } >> speaks for itself:
-C<read_head> (socket) reads and notes a head, C<note(HASH)> makes a request that
-C<requests> tells.
-
-=item postgres(empty => 0, durable => 0, settings => {...}, port => N, name => 'postgres')
-
-A private cluster, whose database is migrated and seeded unless it is to be
-empty; sql(TEXT), stop('INT'|'QUIT'|'KILL'), start, freeze('STOP' |
-'CONT'), env, host; standby_of => another makes its standby, promote ends that.
-
-=item identity(NAME => VALUE, ...), identity_env(...), run_identity([ARGS], ...)
-
-identity-fcgi with a private environment (local, seeded, key jwt_key('identity'),
-issuer $Platform::Test::Jwt::ISSUER), listening when it returns; undef takes a
-variable away; name => 'two' for a second one; args => [...] for its command
-line.  Object: address, nginx_address,
-pid, stop([SIGNAL]), start, log_text, log_lines.  run_identity waits for its end
-and returns (status, stdout, stderr).
-
-=item identity_face(%env)
-
-PostgreSQL, identity-fcgi and an nginx with the identity face on port
-"identity"; returns the Identity object.  For id_*.t.
-
-=item start_face(ADDRESS, http => TEXT, listen => TEXT, name => 'nginx')
-
-The nginx of that face alone, before an identity process (its nginx_address) or
-whatever listens there; returns the port.  http and listen add to C<http{}> and
-to the C<listen> line.
-
-=item inherited_identity(SOCKET, NAME => VALUE, ...)
-
-identity-fcgi with a listening socket as descriptor 0, as a supervisor starts
-it; a Platform::Test::Process that the caller stops (or C<track>s).
-
-=item full_stack(%o)
-
-Everything through the templates of nginx.conf.d as C<make run> would have it;
-see Platform::Test::Stack.
-
-=item fcgi(ADDRESS)
-
-A raw FastCGI client; see Platform::Test::Fcgi.
+A private cluster, migrated and seeded; identity-fcgi with that environment
+(undef takes a variable away); both with a face; all as C<make run> would have it.
 
 =back
 
 =head1 FUNCTIONS
 
-C<http(PORT, METHOD, PATH, headers =E<gt> [n =E<gt> v], body, json, token,
-cookie, host, version)>, C<http_get>, C<http_post>: one request on its own
-connection, a Platform::Test::Response (status, header, header_all, headers,
-body, json, code, cookie, cookie_line, truncated, interim).
-C<http_raw(PORT, BYTES)>: all bytes until close.  C<http_parallel([[PORT,
-BYTES], ...])> with C<http_request_bytes>: all at once.
-C<Platform::Test::Http-E<gt>new(port =E<gt> N)>: one connection: send,
-read_response, request, read_all, closed, reset, close.
-
-C<jwt_key(NAME, bits =E<gt> 2048, kid =E<gt> ...)>, C<jwks(KEYS)>,
-C<jwt_token(account|branch|system|refresh, KEY, claim =E<gt> value)>,
-C<jwt_claims>, C<jwt_sign(header, payload, key | secret)>, C<jwt_tamper(TOKEN,
-PART, BIT)>, C<jwt_decode>, C<b64url>, C<b64url_decode>, C<uuid([N])>.
-
-C<eventually(sub, SECONDS)>, C<least(BOUND, sub)>: the least that sub returns in
-some runs, of which one below BOUND is the last; C<header_values(REQUEST, NAME)>, C<is_problem(RES,
-STATUS, CODE, NAME)>: one test that the answer is that problem+json, whole.
+C<http>, C<http_get>, C<http_post>: one request on its own connection gives a
+Platform::Test::Response; for its options see C<http_request_bytes> in
+Platform::Test::Http.  C<jwt_...>: Platform::Test::Jwt.
 
 =head1 ENVIRONMENT
 

@@ -18,7 +18,7 @@ our $COOKIE = 'platform_refresh_token';
 my ($t, $port);
 
 # Whom to ask: the identity face, or what is at another port.
-sub client_of { ($t, $port) = ($_[0], $_[1] // $_[0]->port('identity')); return $port }
+sub client_of ($test, $at = $test->port('identity')) { ($t, $port) = ($test, $at); return $at }
 
 # call(PATH, DATA, ...): a JSON body, none where DATA is undef.
 sub call ($path, $json = undef, %o) {
@@ -34,16 +34,13 @@ sub login ($account, %o) {
 
 # What a login gave that succeeds, if after some time: hashes wait for a
 # processor, and may be told so.
-sub logged_in {
-    my @who = @_;
+sub logged_in (@who) {
     my $res;
-
     eventually(sub { ($res = login(@who))->status != 503 });
-    $res->status == 200 or die "login $who[0]: " . $res->body . "\n";
-    return $res->json;
+    return $res->status == 200 ? $res->json : die "login $who[0]: " . $res->body . "\n";
 }
 
-sub _refresh_token { return ref $_[0] ? $_[0]{refreshToken} : $_[0] }
+sub _refresh_token ($token) { return ref $token ? $token->{refreshToken} : $token }
 
 # Takes a token, or the answer that has it; more => further members.
 sub refresh ($token, %o) {
@@ -69,9 +66,9 @@ sub logout ($token = undef, %o) {
         ? { refreshToken => _refresh_token($token) } : undef, %o);
 }
 
-sub claims { return (jwt_decode(_refresh_token($_[0])))[1] }
+sub claims ($token) { return (jwt_decode(_refresh_token($token)))[1] }
 
-sub session_of { return claims($_[0])->{session_id} }
+sub session_of ($token) { return claims($token)->{session_id} }
 
 # Columns of a session's row.
 sub row ($token, @columns) {
@@ -87,20 +84,20 @@ sub alter ($token, $set) {
 }
 
 # As if the last rotation had been now, whatever has taken its time since.
-sub recent { return alter($_[0], 'used_at = clock_timestamp()') }
+sub recent ($token) { return alter($token, 'used_at = clock_timestamp()') }
 
 # The process once more, with PLATFORM_NAME => value.
-sub restart ($identity = undef, %env) {
+sub restart ($identity, %env) {
     $identity->stop;
-    $identity->{env}{"PLATFORM_$_"} = $env{$_} for keys %env;
-    delete $identity->{env}{$_}
-        for grep { !defined $identity->{env}{$_} } keys %{ $identity->{env} };
+    my $all = $identity->{env};
+    $all->{"PLATFORM_$_"} = $env{$_} for keys %env;
+    delete $all->{$_} for grep { !defined $all->{$_} } keys %$all;
     $identity->start;
 }
 
-sub cookies { return scalar($_[0]->header_all('Set-Cookie')) }
+sub cookies ($res) { return scalar($res->header_all('Set-Cookie')) }
 
 # A branch of the seed.
-sub branch { return sprintf '00000000-0000-4000-8000-0005%08d', $_[0] }
+sub branch ($n) { return sprintf '00000000-0000-4000-8000-0005%08d', $n }
 
 1;

@@ -5,15 +5,14 @@ package Platform::Test::Clock;
 
 use v5.36;
 
+use Platform::Test::KeyDir;
+
 # Where $nginx, which is not started yet, has such a clock.
 sub new ($class, $t, $nginx) {
-    my $self = bless { so => $t->dir . '/clock.so', file => $t->dir . '/clock' }, $class;
+    my $self = bless { file => $t->dir . '/clock' }, $class;
     $self->ahead(0);
-    $t->write_file('clock.c', <<'C');
-#define _GNU_SOURCE
-#include <dlfcn.h>
+    $self->{so} = preload($t, 'clock', <<'C');
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 
@@ -37,10 +36,7 @@ int gettimeofday(struct timeval *tv, void *tz)
     return rc;
 }
 C
-    system('cc', '-shared', '-fPIC', '-o', $self->{so},
-        $t->dir . '/clock.c', '-ldl') == 0 or die "no $self->{so}\n";
-    $nginx->{clock} = $self;
-    return $self;
+    return $nginx->{clock} = $self;
 }
 
 # In place, as nginx has it mapped.

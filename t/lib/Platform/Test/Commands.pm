@@ -17,7 +17,7 @@ sub new ($class, %o) {
 }
 
 # One more that must never be printed.
-sub secret { push @{ $_[0]{secrets} }, $_[1]; return $_[1] }
+sub secret ($self, $secret) { push @{ $self->{secrets} }, $secret; return $secret }
 
 # (status, stdout, stderr) of one run; leading options in a hash: env,
 # stdin, within.
@@ -38,14 +38,9 @@ sub start ($self, @args) {
     my %o = ref $args[0] ? %{ shift @args } : ();
     my $t = $self->{test};
     my $name = 'op' . ++$t->{runs};
-    return $t->track(Platform::Test::Process->start(
-        name => $name, dir => $t->dir, log => $t->dir . "/$name.log",
-        env => { %{ $t->identity_env(%{ $self->{env} }, %{ $o{env} // {} }) },
-            Platform::Test::Env::mode_env($t->dir, name => $name, leaks => 1) },
-        cmd => [ 'sh', '-c', 'exec "$@"' . ($o{redirect} // ''), 'sh',
-            Platform::Test::Env::mode_prefix($t->dir, $name),
-            Platform::Test::Env::identity(), @args ],
-    )->expect_end);
+    return $t->track($t->identity_command($name, "$name.log",
+        { %{ $self->{env} }, %{ $o{env} // {} } }, 'exec "$@"' . ($o{redirect} // ''),
+        [], @args));
 }
 
 # The commands that print rows, which are JSON lines.
@@ -71,7 +66,7 @@ sub done ($self, @args) {
 }
 
 # The events that the last done() logged.
-sub events { return [ map { $_->{event} } @{ $_[0]{audit} } ] }
+sub events ($self) { return [ map { $_->{event} } @{ $self->{audit} } ] }
 
 # Fails with one line on stderr that matches, and nothing on stdout.
 sub refused ($self, $want, $line, @args) {

@@ -1,12 +1,17 @@
 package Platform::Test::Env;
 
-# Where things are: the tree, the build directory, programs, modes.
+# Where things are: the tree, the build directory, programs, modes; and what all
+# modules need.
 
 use v5.36;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use Test::More ();
+use Time::HiRes ();
+
+use Exporter qw(import);
+our @EXPORT_OK = qw(eventually put readers slurp);
 
 # A make that a test starts is the reader's own, not a part of `make check`: as
 # that it would say which directories it enters.
@@ -40,8 +45,7 @@ sub identity { return build() . '/identity-fcgi/identity-fcgi' }
 sub scratch ($disk) {
     my $shm = '/dev/shm';
     return $ENV{TMPDIR} // '/tmp' if $disk || $ENV{TMPDIR} || !-w $shm;
-    open my $fh, '<', '/proc/mounts' or return '/tmp';
-    my ($options) = map {m{^\S+ $shm \S+ (\S+)} ? $1 : ()} <$fh>;
+    my ($options) = slurp('/proc/mounts') =~ m{^\S+ $shm \S+ (\S+)}m;
     my (undef, $free) = split ' ', `df --output=avail -B1M $shm`;
     return ($options // 'noexec') !~ /noexec/ && $free > 4096 ? $shm : '/tmp';
 }
@@ -49,31 +53,19 @@ sub scratch ($disk) {
 # A directory for what is made once: test keys, the empty cluster.
 sub cache_dir {
     my $dir = build() . '/test-cache';
-    mkdir build();
-    mkdir $dir;
-    -d $dir or die "$dir: $!\n";
-    return $dir;
+    mkdir $_ for build(), $dir;
+    return -d $dir ? $dir : die "$dir: $!\n";
 }
 
 # A value of build/config.mk (the usual build directory's where this one has
 # none), or of the environment.
 sub config ($name) {
-    if (!%config) {
-        my ($file) = grep { -e } build() . '/config.mk', "$root/build/config.mk";
-        if ($file) {
-            open my $fh, '<', $file or die "$file: $!\n";
-            while (my $line = <$fh>) {
-                $config{$1} = $2 if $line =~ /^(\w+)\s*[:?]?=\s*(.*?)\s*$/;
-            }
-        }
-    }
+    %config = (slurp(build() . '/config.mk') // slurp("$root/build/config.mk") // '')
+        =~ /^(\w+)\s*[:?]?=[ \t]*(.*?)[ \t]*$/mg if !%config;
     return $ENV{$name} // $config{$name};
 }
 
-sub nginx {
-    my $path = config('NGINX') || find('nginx');
-    return $path || die "nginx not found\n";
-}
+sub nginx { return config('NGINX') || find('nginx') || die "nginx not found\n" }
 
 # A dynamic module that came with nginx, or an empty string.
 sub nginx_module ($name) {
@@ -85,17 +77,15 @@ sub nginx_module ($name) {
 sub postgres ($program) {
     my ($newest) = sort { ($b =~ /(\d+)/)[0] <=> ($a =~ /(\d+)/)[0] }
         glob '/usr/lib/postgresql/*/bin';
-    for my $dir (config('PG_BINDIR'), config('PG_BIN'), $newest) {
-        return "$dir/$program" if $dir && -x "$dir/$program";
-    }
-    return find($program) || die "PostgreSQL's $program not found\n";
+    my ($path) = grep { -x } map {"$_/$program"}
+        grep {$_} config('PG_BINDIR'), config('PG_BIN'), $newest;
+    return $path // find($program) // die "PostgreSQL's $program not found\n";
 }
 
 sub find ($program) {
-    for my $dir (split(/:/, $ENV{PATH} // ''), '/usr/sbin', '/sbin') {
-        return "$dir/$program" if -x "$dir/$program";
-    }
-    return undef;
+    my ($path) = grep { -x } map {"$_/$program"}
+        split(/:/, $ENV{PATH} // ''), '/usr/sbin', '/sbin';
+    return $path;
 }
 
 # Where what a test needs is missing it is skipped; where nothing may be
@@ -120,21 +110,20 @@ sub chromium { return find('chromium') // needs('chromium') }
 # Who daemons that refuse root run as; undef where we are not root.
 sub unprivileged {
     return undef if $> != 0;
-    for my $user (qw(postgres nobody)) {
-        return $user if defined getpwnam $user;
-    }
-    die "neither user postgres nor nobody\n";
+    my ($user) = grep { defined getpwnam $_ } qw(postgres nobody);
+    return $user // die "neither user postgres nor nobody\n";
 }
 
 # The environment that turns the mode on for one program.
 sub mode_env ($dir, %o) {
     return () unless asan();
     my $leaks = $o{leaks} ? 1 : 0;
+    chomp(my $libasan = `gcc -print-file-name=libasan.so`);
     my $log = "log_path=$dir/sanitizer.$o{name}.log";
     return (
         ASAN_OPTIONS  => "detect_leaks=$leaks:$log:handle_segv=1",
         UBSAN_OPTIONS => "print_stacktrace=1:$log",
-        ($o{preload} ? (LD_PRELOAD => libasan()) : ()),
+        ($o{preload} ? (LD_PRELOAD => $libasan) : ()),
     );
 }
 
@@ -148,9 +137,41 @@ sub mode_prefix ($dir, $name) {
         "--log-file=$dir/valgrind.$name.%p.log");
 }
 
-sub libasan {
-    chomp(my $path = `gcc -print-file-name=libasan.so`);
-    return $path;
+# Calls $sub until it is true, at most $seconds; returns its last value.  How
+# long a busy machine takes is no finding: a limit is for what ends.
+sub eventually ($sub, $seconds = undef) {
+    my $until = Time::HiRes::time() + ($seconds // 60) * scale();
+    my $pause = 0.001;
+    while (1) {
+        my $value = $sub->();
+        return $value if $value || Time::HiRes::time() > $until;
+        Time::HiRes::sleep($pause);
+        $pause *= 1.5 if $pause < 0.02;
+    }
+}
+
+# The bytes of a file; undef where there is none.
+sub slurp ($file) {
+    open my $fh, '<:raw', $file or return undef;
+    local $/;
+    return <$fh> // '';
+}
+
+# Makes a file as a whole: no reader sees half of it.
+sub put ($file, $bytes) {
+    open my $fh, '>:raw', "$file.new" or die "$file.new: $!\n";
+    print {$fh} $bytes;
+    close $fh or die "$file.new: $!\n";
+    rename "$file.new", $file or die "$file: $!\n";
+}
+
+# Methods of the caller's class that give the members of these names.
+sub readers (@names) {
+    my $class = caller;
+    for my $name (@names) {
+        no strict 'refs';
+        *{"${class}::$name"} = sub ($self) { return $self->{$name} };
+    }
 }
 
 1;

@@ -6,6 +6,7 @@ package Platform::Test::Fcgi;
 use v5.36;
 
 use JSON::PP;
+use List::Util qw(pairmap);
 
 use Platform::Test::Http;
 
@@ -22,7 +23,7 @@ sub new ($class, $address) {
     return bless { http => Platform::Test::Http->new(%peer) }, $class;
 }
 
-sub connection { return $_[0]{http} }
+sub connection ($self) { return $self->{http} }
 
 # The bytes of one record.
 sub record ($type, $content, $id = undef) {
@@ -62,7 +63,7 @@ sub request_bytes ($method, $path, %o) {
     return $out . record(FCGI_STDIN, '');
 }
 
-sub send { return $_[0]{http}->send($_[1]) }
+sub send ($self, $bytes) { return $self->{http}->send($bytes) }
 
 # The answer to what was sent: { stdout, stderr, status, headers, body }, or
 # undef when the peer closed before the end of the request.
@@ -70,14 +71,14 @@ sub read_answer ($self, $seconds = undef) {
     my $http = $self->{http};
     my $until = Time::HiRes::time() + ($seconds // $http->{timeout});
     my %got = (stdout => '', stderr => '');
+    my $there = sub ($length) {
+        1 while length $http->{buf} < $length && $http->_fill($until);
+        return length $http->{buf} >= $length;
+    };
     while (1) {
-        while (length $http->{buf} < 8) {
-            return undef unless $http->_fill($until);
-        }
+        $there->(8) or return undef;
         my (undef, $type, undef, $length, $pad) = unpack 'CCnnC', $http->{buf};
-        while (length $http->{buf} < 8 + $length + $pad) {
-            return undef unless $http->_fill($until);
-        }
+        $there->(8 + $length + $pad) or return undef;
         my $content = substr $http->{buf}, 8, $length;
         substr $http->{buf}, 0, 8 + $length + $pad, '';
         $got{stdout} .= $content if $type == FCGI_STDOUT;
@@ -101,18 +102,14 @@ sub request ($self, @request) {
 # Echo servers: each a protocol => for Platform::Test::Server.
 
 sub echo_fastcgi ($fh, $server) {
-    my ($params, $body) = ('', '');
+    my %got = map { $_ => '' } FCGI_PARAMS, FCGI_STDIN;
     while (my $head = _read($fh, 8)) {
         my (undef, $type, $id, $length, $pad) = unpack 'CCnnC', $head;
-        my $content = _read($fh, $length + $pad);
-        $content = substr $content, 0, $length;
-        $params .= $content if $type == FCGI_PARAMS;
-        $body   .= $content if $type == FCGI_STDIN;
+        $got{$type} .= substr _read($fh, $length + $pad), 0, $length;
         next unless $type == FCGI_STDIN && $length == 0;
 
-        my $out = _answer($server, _fcgi_params($params), $body);
-        print {$fh} (map { record(FCGI_STDOUT, $_, $id) } unpack '(a65528)*', $out),
-            record(FCGI_STDOUT, '', $id),
+        my $out = _answer($server, $got{$type}, _fcgi_params($got{+FCGI_PARAMS}));
+        print {$fh} (map { record(FCGI_STDOUT, $_, $id) } unpack('(a65528)*', $out), ''),
             record(FCGI_END_REQUEST, "\0" x 8, $id);
         return;
     }
@@ -121,16 +118,12 @@ sub echo_fastcgi ($fh, $server) {
 sub _fcgi_params ($bytes) {
     my @params;
     while (length $bytes) {
-        my @length = map {
-            my $n = unpack 'C', $bytes;
-            my $long = $n & 0x80;
-            $n = unpack('N', $bytes) & 0x7fffffff if $long;
-            substr $bytes, 0, $long ? 4 : 1, '';
-            $n;
-        } 1, 2;
-        push @params, [ map { substr $bytes, 0, $_, '' } @length ];
+        my @length = map { ord $bytes & 0x80
+            ? unpack('N', substr $bytes, 0, 4, '') & 0x7fffffff
+            : ord substr $bytes, 0, 1, '' } 1, 2;
+        push @params, map { substr $bytes, 0, $_, '' } @length;
     }
-    return \@params;
+    return @params;
 }
 
 sub echo_scgi ($fh, $server) {
@@ -139,46 +132,28 @@ sub echo_scgi ($fh, $server) {
         return if $c eq '';
         $length .= $c;
     }
-    my @items = split /\0/, _read($fh, $length + 1), -1;
-    my @params;
-    while (@items >= 2) {
-        push @params, [ splice @items, 0, 2 ];
-    }
-    my ($size) = map { $_->[1] } grep { $_->[0] eq 'CONTENT_LENGTH' } @params;
-    my $out = _answer($server, \@params, $size ? _read($fh, $size) : '');
-    print {$fh} $out;
+    my @params = unpack '(Z*)*', substr _read($fh, $length + 1), 0, $length;
+    print {$fh} _answer($server, _read($fh, +{@params}->{CONTENT_LENGTH} || 0), @params);
 }
 
 sub echo_uwsgi ($fh, $server) {
     my (undef, $size) = unpack 'CvC', _read($fh, 4);
-    my $bytes = _read($fh, $size);
-    my @params;
-    while (length $bytes) {
-        push @params, [ map {
-            my $n = unpack 'v', substr $bytes, 0, 2, '';
-            substr $bytes, 0, $n, '';
-        } 1, 2 ];
-    }
-    my $out = _answer($server, \@params, '');
-    $out =~ s{^Status:}{HTTP/1.1};
-    print {$fh} $out;
+    print {$fh} _answer($server, '', unpack '(v/a)*', _read($fh, $size))
+        =~ s{^Status:}{HTTP/1.1}r;
 }
 
-sub _answer ($server, $params, $body) {
-    my $seen = { params => $params, body => $body };
+sub _answer ($server, $body, @params) {
+    my $seen = { params => [ pairmap { [ $a, $b ] } @params ], body => $body };
     $server->note($seen);
     my $text = $json->encode($seen);
     return "Status: 200 OK\r\nContent-Type: application/json\r\n"
         . 'Content-Length: ' . length($text) . "\r\n\r\n$text";
 }
 
-# Exactly $size bytes, or what there was before the end.
+# That many bytes, or what there was before the end.
 sub _read ($fh, $size) {
-    my $bytes = '';
-    while (length $bytes < $size) {
-        sysread($fh, $bytes, $size - length $bytes, length $bytes) or last;
-    }
-    return $bytes;
+    read $fh, (my $bytes), $size;
+    return $bytes // '';
 }
 
 1;

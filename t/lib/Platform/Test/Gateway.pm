@@ -56,13 +56,8 @@ sub gateway_conf ($self, $server, %o) {
         issuer => $http =~ /^\s*platform_gateway_issuer\s/m ? ''
             : "platform_gateway_issuer $Platform::Test::Jwt::ISSUER;",
     );
-    for my $text (@part{qw(http server)}) {
-        $text =~ s{^(\s*)pass ([^:\n]+?)(?: to (\w+))?: (.*)}
-            {
-                my $to = $3 // 'upstream';
-                "$1location $2 { $4 proxy_pass http://127.0.0.1:%%PORT_$to%%; }"
-            }gem;
-    }
+    s{^(\s*)pass ([^:\n]+?)(?: to (\w+))?: (.*)}
+        {"$1location $2 { $4 %%TO_" . ($3 // 'upstream') . '%% }'}gem for @part{qw(http server)};
     return $self->nginx_conf($GATEWAY =~ s/<(\w+)>/$part{$1}/gr);
 }
 
@@ -70,21 +65,9 @@ sub gateway_conf ($self, $server, %o) {
 # of those blocks: (passed, what it said).
 sub location_test ($self, %in) {
     my ($http, $server, $location) = map { $_ // '' } @in{qw(http server location)};
-    return $self->nginx_test(<<"CONF");
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    $http
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        $server
-        location /here {
-            $location
-        }
-    }
-}
-CONF
+    return $self->nginx_test("%%GLOBALS%%\nevents { }\nhttp { %%GLOBALS_HTTP%%\n$http\n"
+        . "server { listen 127.0.0.1:%%PORT_gateway%%;\n$server\n"
+        . "location /here { $location\n } } }\n");
 }
 
 # Starts it; one test that it has its keys.  Returns its port.

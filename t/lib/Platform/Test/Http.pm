@@ -5,19 +5,18 @@ package Platform::Test::Http;
 
 use v5.36;
 
-use Errno qw(EAGAIN EINPROGRESS EINTR EWOULDBLOCK);
+use Errno qw(EAGAIN EINTR);
 use IO::Select;
 use IO::Socket::INET;
 use IO::Socket::UNIX;
+use JSON::PP ();
 use Socket qw(IPPROTO_TCP TCP_NODELAY);
 use Time::HiRes qw(time);
 
 use Platform::Test::Response;
 
 use Exporter qw(import);
-our @EXPORT = qw(
-    http http_get http_post http_raw http_request_bytes http_parallel
-);
+our @EXPORT = qw(http http_get http_post http_raw http_request_bytes http_parallel);
 
 # Seconds; an answer may be slow on a machine that does much else.
 our $TIMEOUT = 90;
@@ -25,12 +24,9 @@ our $TIMEOUT = 90;
 # port => N (of 127.0.0.1) or path => Unix socket; timeout => seconds.
 sub new ($class, %o) {
     my $timeout = $o{timeout} // $TIMEOUT;
-    my $fh = $o{path} ? IO::Socket::UNIX->new(Peer => $o{path}) : IO::Socket::INET->new(
-            PeerAddr  => $o{host} // '127.0.0.1',
-            PeerPort  => $o{port},
-            LocalAddr => $o{from},
-            Timeout   => $timeout,
-        );
+    my $fh = $o{path} ? IO::Socket::UNIX->new(Peer => $o{path})
+        : IO::Socket::INET->new(PeerAddr => $o{host} // '127.0.0.1', PeerPort => $o{port},
+            LocalAddr => $o{from}, Timeout => $timeout);
     die 'connect to ' . ($o{path} // $o{port}) . ": $!\n" unless $fh;
 
     $fh->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1) unless $o{path};
@@ -43,15 +39,17 @@ sub send ($self, $bytes) {
     local $SIG{PIPE} = 'IGNORE';
     while (length $bytes) {
         my $n = syswrite $self->{fh}, $bytes;
-        if (defined $n) {
+        if ($n) {
             substr $bytes, 0, $n, '';
-            next;
         }
-        next if $! == EINTR;
-        return 0 unless $! == EAGAIN || $! == EWOULDBLOCK;
-        my $left = $until - time;
-        die "timeout while sending\n" if $left <= 0;
-        IO::Select->new($self->{fh})->can_write($left);
+        elsif ($! == EAGAIN) {
+            my $left = $until - time;
+            die "timeout while sending\n" if $left <= 0;
+            IO::Select->new($self->{fh})->can_write($left);
+        }
+        elsif ($! != EINTR) {
+            return 0;
+        }
     }
     return 1;
 }
@@ -62,11 +60,7 @@ sub _fill ($self, $until) {
     while (1) {
         my $n = sysread $self->{fh}, $self->{buf}, 65536, length $self->{buf};
         return 1 if $n;
-        if (defined $n || !($! == EAGAIN || $! == EINTR)) {
-            $self->{error} = defined $n ? '' : "$!";
-            $self->{eof} = 1;
-            return 0;
-        }
+        return !($self->{eof} = 1) if defined $n || $! != EAGAIN && $! != EINTR;
         my $left = $until - time;
         die "timeout while reading, have: " . substr($self->{buf}, 0, 200) . "\n"
             if $left <= 0;
@@ -84,17 +78,15 @@ sub read_response ($self, %o) {
         my $res = Platform::Test::Response->parse_head(\$self->{buf});
         if (!$res) {
             next if $self->_fill($until);
-            return undef if $self->{buf} eq '';
-            return Platform::Test::Response->garbage(
-                delete $self->{buf});
+            return $self->{buf} eq '' ? undef
+                : Platform::Test::Response->garbage(delete $self->{buf});
         }
         if ($res->status =~ /^1/ && $res->status != 101) {
             push @interim, $res;
             next;
         }
         $res->{interim} = \@interim;
-        my $fill = sub { $self->_fill($until) };
-        $res->read_body(\$self->{buf}, $fill, $o{head});
+        $res->read_body(\$self->{buf}, sub { $self->_fill($until) }, $o{head});
         return $res;
     }
 }
@@ -126,31 +118,27 @@ sub reset ($self) {
     close $self->{fh};
 }
 
-sub close { close $_[0]{fh}; return }
+sub close ($self) { close $self->{fh} }
 
 # The bytes of a request.  headers => [name => value, ...] in this order;
 # body => bytes (adds Content-Length); json => data (adds Content-Type too);
 # token => bearer token; cookie => string; host; connection; version.
 sub http_request_bytes ($method, $path, %o) {
-    my @h = ([ Host => $o{host} // 'localhost' ]);
-    push @h, [ Connection => $o{connection} // 'close' ];
-    push @h, [ Authorization => "Bearer $o{token}" ] if defined $o{token};
-    push @h, [ Cookie => $o{cookie} ] if defined $o{cookie};
+    my @h = (Host => $o{host} // 'localhost', Connection => $o{connection} // 'close',
+        defined $o{token} ? (Authorization => "Bearer $o{token}") : (),
+        defined $o{cookie} ? (Cookie => $o{cookie}) : ());
     my $body = $o{body};
     if (exists $o{json}) {
-        require JSON::PP;
         $body = JSON::PP->new->utf8->canonical->allow_nonref->encode($o{json});
-        push @h, [ 'Content-Type' => 'application/json' ];
+        push @h, 'Content-Type' => 'application/json';
     }
-    my @given = @{ $o{headers} // [] };
-    while (my ($name, $value) = splice @given, 0, 2) {
-        push @h, [ $name, $value ];
-    }
-    push @h, [ 'Content-Length' => length $body ] if defined $body;
+    push @h, @{ $o{headers} // [] }, defined $body ? ('Content-Length' => length $body) : ();
 
-    my $version = $o{version} // '1.1';
-    return join '', "$method $path HTTP/$version\r\n",
-        (map {"$_->[0]: $_->[1]\r\n"} @h), "\r\n", $body // '';
+    my $bytes = "$method $path HTTP/" . ($o{version} // '1.1') . "\r\n";
+    while (my ($name, $value) = splice @h, 0, 2) {
+        $bytes .= "$name: $value\r\n";
+    }
+    return "$bytes\r\n" . ($body // '');
 }
 
 # One request on a connection of its own: http($port, METHOD => $path, ...).
@@ -160,9 +148,9 @@ sub http ($port, $method, $path, %o) {
     return $c->read_response(head => $method eq 'HEAD');
 }
 
-sub http_get { my $port = shift; return http($port, 'GET', @_) }
+sub http_get ($port, @request) { return http($port, 'GET', @request) }
 
-sub http_post { my $port = shift; return http($port, 'POST', @_) }
+sub http_post ($port, @request) { return http($port, 'POST', @request) }
 
 # Sends the bytes and returns every byte that comes until the peer closes.
 sub http_raw ($port, $bytes, %o) {
@@ -175,34 +163,9 @@ sub http_raw ($port, $bytes, %o) {
 # send, then all are read.  Returns responses in order; undef where none came.
 sub http_parallel ($requests, %o) {
     my $until = time + ($o{timeout} // 3 * $TIMEOUT);
-    my @c = map {
-        Platform::Test::Http->new(port => $_->[0], timeout => $o{timeout})
-    } @$requests;
-
+    my @c = map { Platform::Test::Http->new(port => $_->[0], %o) } @$requests;
     $c[$_]->send($requests->[$_][1]) for 0 .. $#c;
-
-    my $select = IO::Select->new;
-    my %by_fd = map { fileno $_->{fh} => $_ } @c;
-    $select->add($_->{fh}) for @c;
-    while ($select->count) {
-        my $left = $until - time;
-        last if $left <= 0;
-        for my $fh ($select->can_read($left)) {
-            my $c = $by_fd{ fileno $fh };
-            $select->remove($fh) unless _drain($c);
-        }
-    }
-
-    return map { $_->{eof} ? $_->read_response : undef } @c;
-}
-
-# Reads what is there; false at the end of the stream.
-sub _drain ($c) {
-    my $n = sysread $c->{fh}, $c->{buf}, 65536, length $c->{buf};
-    return 1 if $n;
-    return 1 if !defined $n && ($! == EAGAIN || $! == EINTR);
-    $c->{eof} = 1;
-    return 0;
+    return map { my $c = $_; eval { $c->read_response(timeout => $until - time) } } @c;
 }
 
 1;

@@ -6,42 +6,25 @@ use v5.36;
 
 use IO::Socket::INET;
 use IO::Socket::UNIX;
-use Time::HiRes qw(sleep time);
+use JSON::PP;
 
-use Platform::Test::Env;
+use Platform::Test::Env qw(slurp);
 use Platform::Test::Process;
+
+our @ISA = qw(Platform::Test::Daemon);
 
 # dir, name, env => {...} (all of it).  Waits until it listens.
 sub new ($class, %o) {
-    my $self = bless { %o, log => "$o{dir}/$o{name}.log" }, $class;
-    $self->start;
-    return $self;
+    return bless({ %o, log => "$o{dir}/$o{name}.log" }, $class)->start;
 }
 
 sub start ($self) {
-    my $dir = $self->{dir};
-    my $leaks = Platform::Test::Env::asan();
-    $self->{process} = Platform::Test::Process->start(
-        name => $self->{name},
-        dir  => $dir,
-        log  => $self->{log},
-        env  => { %{ $self->{env} }, Platform::Test::Env::mode_env($dir,
-            name => $self->{name}, leaks => 1) },
-        cmd  => [
-            _at_ease(),
-            Platform::Test::Env::mode_prefix($dir, $self->{name}),
-            Platform::Test::Env::identity(), @{ $self->{args} // [] },
-        ],
-        stop_wait => 60 * Platform::Test::Env::scale(),
-    );
-
-    my $until = time + 60 * Platform::Test::Env::scale();
-    until ($self->_listens) {
-        die "$self->{name} did not start:\n" . $self->log_text
-            if time > $until || !$self->{process}->alive;
-        sleep 0.02;
-    }
-    return $self;
+    my ($dir, $name) = @$self{qw(dir name)};
+    return $self->launch(sub { $self->_listens }, log => $self->{log},
+        env => { %{ $self->{env} },
+            Platform::Test::Env::mode_env($dir, name => $name, leaks => 1) },
+        cmd => [ _at_ease(), Platform::Test::Env::mode_prefix($dir, $name),
+            Platform::Test::Env::identity(), @{ $self->{args} // [] } ]);
 }
 
 # It hashes at a niceness of 10 more than its own, which on a busy machine makes
@@ -57,43 +40,21 @@ sub _at_ease {
 }
 
 sub _listens ($self) {
-    my $address = $self->address;
-    if ($address =~ m{^(.*):(\d+)$}) {
-        return defined IO::Socket::INET->new(PeerAddr => $1, PeerPort => $2);
-    }
-    return defined IO::Socket::UNIX->new(Peer => $address);
+    return defined($self->address =~ m{^(.*):(\d+)$}
+        ? IO::Socket::INET->new(PeerAddr => $1, PeerPort => $2)
+        : IO::Socket::UNIX->new(Peer => $self->address));
 }
 
 # Where it listens: a path or host:port.
-sub address { return $_[0]{env}{IDENTITY_LISTEN} }
+sub address ($self) { return $self->{env}{IDENTITY_LISTEN} }
 
 # The same for nginx's fastcgi_pass or an upstream's server.
-sub nginx_address ($self) {
-    my $address = $self->address;
-    return $address =~ m{^/} ? "unix:$address" : $address;
-}
+sub nginx_address ($self) { return $self->address =~ s{^/}{unix:/}r }
 
-sub pid { return $_[0]{process}->pid }
-
-sub process { return $_[0]{process} }
-
-sub stop ($self, $signal = undef) {
-    my $process = delete $self->{process} or return ();
-    return $process->stop($signal);
-}
-
-sub log_text ($self) {
-    open my $fh, '<', $self->{log} or return '';
-    local $/;
-    return <$fh> // '';
-}
+sub log_text ($self) { return slurp($self->{log}) // '' }
 
 # Its log lines as decoded JSON; a line that is none dies.  The last one may be
 # half written.
-sub log_lines ($self) {
-    require JSON::PP;
-    my $json = JSON::PP->new->utf8;
-    return map { $json->decode($_) } $self->log_text =~ /^(.*)\n/mg;
-}
+sub log_lines ($self) { return map { decode_json($_) } $self->log_text =~ /^(.*)\n/mg }
 
 1;

@@ -11,12 +11,12 @@ use Fcntl qw(:flock);
 use JSON::PP;
 use MIME::Base64 qw(encode_base64url decode_base64url);
 
-use Platform::Test::Env;
+use Platform::Test::Env qw(put);
 
 use Exporter qw(import);
 our @EXPORT = qw(
     jwt_key jwks jwt_sign jwt_claims jwt_token jwt_tamper jwt_decode
-    b64url b64url_decode uuid
+    b64url uuid
 );
 
 our $ISSUER = 'http://issuer.test';
@@ -24,9 +24,7 @@ our $ISSUER = 'http://issuer.test';
 my $json = JSON::PP->new->utf8->canonical->allow_nonref;
 
 # Base64url without padding.
-sub b64url { return encode_base64url($_[0]) }
-
-sub b64url_decode { return decode_base64url($_[0]) }
+sub b64url ($bytes) { return encode_base64url($bytes) }
 
 # A fixed UUID made of a small number, or a random one.
 sub uuid ($n = undef) {
@@ -39,8 +37,7 @@ sub uuid ($n = undef) {
 # An RSA key by name: { kid, rsa, private_pem, public_pem }.  The kid is the
 # name unless kid => says otherwise; bits => 2048.
 sub jwt_key ($name, %o) {
-    my $bits = $o{bits} // 2048;
-    my $dir = Platform::Test::Env::cache_dir();
+    my ($bits, $dir) = ($o{bits} // 2048, Platform::Test::Env::cache_dir());
     my $file = "$dir/rsa-$bits-$name.pem";
     open my $lock, '>>', "$dir/keys.lock" or die "$dir/keys.lock: $!\n";
     flock $lock, LOCK_EX or die "flock: $!\n";
@@ -51,10 +48,7 @@ sub jwt_key ($name, %o) {
     }
     else {
         $rsa->generate_key($bits / 8, 65537);
-        open my $fh, '>', "$file.new" or die "$file.new: $!\n";
-        print {$fh} $rsa->export_key_pem('private');
-        close $fh or die "$file.new: $!\n";
-        rename "$file.new", $file or die "$file: $!\n";
+        put($file, $rsa->export_key_pem('private'));
     }
 
     return Platform::Test::Jwt::Key->new($rsa, $o{kid} // $name);
@@ -132,7 +126,7 @@ sub jwt_token ($kind, $key, %change) {
 # counts from the start, a negative one from the end.
 sub jwt_tamper ($token, $part, $bit = undef) {
     my @parts = split /\./, $token, -1;
-    my $bytes = b64url_decode($parts[$part]);
+    my $bytes = decode_base64url($parts[$part]);
     $bit //= 0;
     $bit += 8 * length $bytes if $bit < 0;
     vec($bytes, $bit >> 3, 8) ^= 0x80 >> ($bit & 7);
@@ -142,47 +136,36 @@ sub jwt_tamper ($token, $part, $bit = undef) {
 
 # (header, payload) of a token, unverified.
 sub jwt_decode ($token) {
-    return map { $json->decode(b64url_decode($_)) } (split /\./, $token)[ 0, 1 ];
+    return map { $json->decode(decode_base64url($_)) } (split /\./, $token)[ 0, 1 ];
 }
 
 package Platform::Test::Jwt::Key;
 
-use MIME::Base64 qw(encode_base64 encode_base64url);
+use MIME::Base64 qw(encode_base64);
 
-sub new ($class, $rsa, $kid) {
-    return bless { rsa => $rsa, kid => $kid }, $class;
-}
+use Platform::Test::Env qw(readers);
 
-sub kid { return $_[0]{kid} }
+readers(qw(kid rsa));
 
-sub rsa { return $_[0]{rsa} }
+sub new ($class, $rsa, $kid) { return bless { rsa => $rsa, kid => $kid }, $class }
 
 # The same key under another id.
-sub as { return Platform::Test::Jwt::Key->new($_[0]{rsa}, $_[1]) }
+sub as ($self, $kid) { return Platform::Test::Jwt::Key->new($self->rsa, $kid) }
 
-sub private_pem { return $_[0]{rsa}->export_key_pem('private') }
+sub private_pem ($self) { return $self->rsa->export_key_pem('private') }
 
-sub public_pem { return $_[0]{rsa}->export_key_pem('public_x509') }
+sub public_pem ($self) { return $self->rsa->export_key_pem('public_x509') }
 
-sub private_base64 { return encode_base64($_[0]->private_pem, '') }
+sub private_base64 ($self) { return encode_base64($self->private_pem, '') }
 
-sub public_base64 { return encode_base64($_[0]->public_pem, '') }
+sub public_base64 ($self) { return encode_base64($self->public_pem, '') }
 
 # The public JWK; change => members to add or replace, undef to leave out.
 sub jwk ($self, %change) {
-    my $h = $self->{rsa}->key2hash;
-    my %jwk = (
-        kty => 'RSA', use => 'sig', alg => 'RS256', kid => $self->{kid},
-        (map { $_ => encode_base64url(_bytes($h->{$_} // $h->{ uc $_ })) } qw(n e)),
-        %change,
-    );
+    my %jwk = (%{ $self->rsa->export_key_jwk('public', 1) },
+        use => 'sig', alg => 'RS256', kid => $self->kid, %change);
     delete $jwk{$_} for grep { !defined $jwk{$_} } keys %jwk;
     return \%jwk;
-}
-
-sub _bytes ($hex) {
-    $hex = "0$hex" if length($hex) % 2;
-    return pack 'H*', $hex;
 }
 
 1;

@@ -4,13 +4,13 @@ package Platform::Test::Page;
 
 use v5.36;
 
+use Platform::Test::Env qw(slurp);
+
 use Exporter qw(import);
 our @EXPORT_OK = qw(commands steps fixed_ids);
 
 sub _section ($file, $name = undef) {
-    open my $fh, '<', $file or die "$file: $!\n";
-    my $text = do { local $/; <$fh> };
-    close $fh;
+    my $text = slurp($file) // die "$file: $!\n";
     return $text if !defined $name;
     my ($section) = $name eq '' ? $text =~ /\A(.*?)^## /ms
         : ($text =~ /^(###?) \Q$name\E\n(.*?)(?=^## |^\1 |\z)/ms)[1];

@@ -11,53 +11,30 @@ use v5.36;
 
 use Errno qw(EADDRINUSE);
 use IO::Socket::INET;
+use List::Util qw(shuffle);
 use Socket qw(AF_UNIX SOCK_STREAM SOMAXCONN pack_sockaddr_un);
-
-use constant { FIRST => 20_000, LAST => 29_999 };
 
 my @held;
 
 # A free port, reserved until this process ends.
 sub reserve {
-    my $span = LAST - FIRST + 1;
-    my $start = int rand $span;
-
-    for my $i (0 .. $span - 1) {
-        my $port = FIRST + ($start + $i) % $span;
-        my $hold = hold($port) or next;
-        next unless is_free($port);
+    for my $port (shuffle 20_000 .. 29_999) {
+        socket(my $hold, AF_UNIX, SOCK_STREAM, 0) or die "socket: $!\n";
+        if (!bind $hold, pack_sockaddr_un("\0platform-test-port-$port")) {
+            next if $! == EADDRINUSE;
+            die "bind of an abstract Unix socket: $!\n";
+        }
+        next unless eval { listener($port) };
         push @held, $hold;
         return $port;
     }
-
-    die "no free port between ${\FIRST} and ${\LAST}\n";
-}
-
-sub hold ($port) {
-    socket(my $fh, AF_UNIX, SOCK_STREAM, 0) or die "socket: $!\n";
-    return $fh if bind $fh, pack_sockaddr_un("\0platform-test-port-$port");
-    return if $! == EADDRINUSE;
-    die "bind of an abstract Unix socket: $!\n";
-}
-
-sub is_free ($port) {
-    my $s = IO::Socket::INET->new(
-        LocalAddr => '127.0.0.1',
-        LocalPort => $port,
-        Listen    => 1,
-        ReuseAddr => 1,
-    );
-    return defined $s;
+    die "no free port\n";
 }
 
 # A listening socket on a reserved port.
 sub listener ($port) {
-    return IO::Socket::INET->new(
-        LocalAddr => '127.0.0.1',
-        LocalPort => $port,
-        Listen    => SOMAXCONN,
-        ReuseAddr => 1,
-    ) || die "listen on 127.0.0.1:$port: $!\n";
+    return IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $port,
+        Listen => SOMAXCONN, ReuseAddr => 1) || die "listen on 127.0.0.1:$port: $!\n";
 }
 
 1;

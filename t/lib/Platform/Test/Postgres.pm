@@ -8,52 +8,49 @@ use v5.36;
 
 use Fcntl qw(:flock);
 use File::Temp qw(tempdir);
-use Time::HiRes qw(sleep time);
 
-use Platform::Test::Env;
+use Platform::Test::Env qw(eventually slurp);
 use Platform::Test::Process;
 use Platform::Test::Sql;
+
+our @ISA = qw(Platform::Test::Daemon);
 
 # dir, name; empty => 1: the database has nothing; durable => 1 keeps fsync on;
 # settings => { name => value }; port => TCP port of 127.0.0.1; standby_of =>
 # another, whose streaming standby this becomes.
 sub new ($class, %o) {
     my $home = "$o{dir}/$o{name}";
-    my $self = bless {
-        %o,
-        home => $home,
-        data => "$home/data",
-        log  => "$o{dir}/$o{name}.log",
-        user => Platform::Test::Env::unprivileged(),
-    }, $class;
+    my $self = bless { port => 5432, %o, tcp => $o{port}, home => $home,
+        data => "$home/data", log => "$o{dir}/$o{name}.log" }, $class;
 
     mkdir $home or die "$home: $!\n";
     if (my $primary = $o{standby_of}) {
-        $self->_own($home);
-        $self->_copy_from($primary);
+        _own($home);
+        _run("cd $home &&", _as(), Platform::Test::Env::postgres('pg_basebackup'),
+            '-h', $primary->{home}, '-p', $primary->{port}, '-U', 'postgres',
+            '-D', $self->{data}, '-R', '--checkpoint=fast', '--no-sync');
     }
     else {
         _copy($self->{data}, $self->{empty});
-        $self->_own($home);
+        _own($home);
     }
-    $self->start;
-    return $self;
+    return $self->start;
 }
 
-sub _own ($self, @paths) {
-    return unless $self->{user};
-    system('chown', '-R', "$self->{user}:", @paths) == 0 or die "chown failed\n";
+# Where we are root, the server has a user of its own.
+sub _as {
+    my $user = Platform::Test::Env::unprivileged() // return ();
+    return ('setpriv', Platform::Test::Process::user_args($user), '--');
 }
 
-sub _copy_from ($self, $primary) {
-    my $user = $self->{user};
-    my @as = $user ? ('setpriv', Platform::Test::Process::user_args($user), '--') : ();
-    my @cmd = (@as, Platform::Test::Env::postgres('pg_basebackup'),
-        '-h', $primary->{home}, '-p', $primary->{port} // 5432,
-        '-U', 'postgres', '-D', $self->{data}, '-R', '--checkpoint=fast',
-        '--no-sync');
-    my $out = `cd $self->{home} && @cmd 2>&1`;
-    die "@cmd failed:\n$out" if $? != 0;
+sub _own ($path) {
+    my $user = Platform::Test::Env::unprivileged() // return;
+    _run('chown', '-R', "$user:", $path);
+}
+
+sub _run (@command) {
+    my $out = `@command 2>&1`;
+    die "@command failed:\n$out" if $? != 0;
 }
 
 # A standby begins to take writes.
@@ -65,8 +62,8 @@ sub start ($self) {
     my $durable = $self->{durable} ? 'on' : 'off';
     my %set = (
         unix_socket_directories => $self->{home},
-        listen_addresses        => $self->{port} ? '127.0.0.1' : '',
-        port                    => $self->{port} // 5432,
+        listen_addresses        => $self->{tcp} ? '127.0.0.1' : '',
+        port                    => $self->{port},
         fsync                   => $durable,
         full_page_writes        => $durable,
         max_connections         => 200,
@@ -75,49 +72,24 @@ sub start ($self) {
         log_min_messages        => 'warning',
         %{ $self->{settings} // {} },
     );
-    unlink "$self->{data}/postmaster.pid";
-    $self->{process} = Platform::Test::Process->start(
-        name => $self->{name},
+    my $pidfile = "$self->{data}/postmaster.pid";
+    unlink $pidfile;
+    return $self->launch(
+        sub { (slurp($pidfile) // '') =~ /\A(?:.*\n){7}(?:ready|standby)/ },
         dir  => $self->{home},
         log  => $self->{log},
-        user => $self->{user},
+        user => Platform::Test::Env::unprivileged(),
         env  => { LC_ALL => 'C' },
         cmd  => [ Platform::Test::Env::postgres('postgres'),
             '-D', $self->{data}, map { ('-c', "$_=$set{$_}") } sort keys %set ],
-        deathsig    => 'QUIT',
-        stop_signal => 'QUIT',
-        stop_wait   => 60,
-        ok_status   => ['any'],
-    );
-    $self->wait_ready;
-    return $self;
+        deathsig => 'QUIT', stop_signal => 'QUIT', ok_status => ['any']);
 }
 
-# Waits until connections are accepted.
-sub wait_ready ($self) {
-    my $until = time + 60;
-    while (1) {
-        if (open my $fh, '<', "$self->{data}/postmaster.pid") {
-            my @lines = <$fh>;
-            return if ($lines[7] // '') =~ /^(?:ready|standby)/;
-        }
-        die "$self->{name} did not start, see $self->{log}\n"
-            if time > $until || !$self->{process}->alive;
-        sleep 0.01;
-    }
-}
-
-# Stops it: 'QUIT' at once, 'INT' in order, 'KILL' as a crash.
+# Stops it: 'QUIT' at once, 'INT' in order, 'KILL' as a crash, after which
+# backends leave on their own.
 sub stop ($self, $signal = undef) {
-    my $process = delete $self->{process} or return ();
-    my @problems = $process->stop($signal);
-
-    # Backends of a killed server leave on their own.
-    my $until = time + 60;
-    while (time < $until && Platform::Test::Process::in_dir($self->{data}))
-    {
-        sleep 0.02;
-    }
+    my @problems = $self->SUPER::stop($signal);
+    eventually(sub { !Platform::Test::Process::in_dir($self->{data}) });
     return @problems;
 }
 
@@ -127,18 +99,14 @@ sub freeze ($self, $signal) {
     return kill $signal, Platform::Test::Process::in_dir($self->{data});
 }
 
-sub running { return $_[0]{process} ? 1 : 0 }
-
-sub pid { return $_[0]{process}->pid }
-
 # The directory of its socket, as a libpq host.
-sub host { return $_[0]{home} }
+sub host ($self) { return $self->{home} }
 
 # What identity-fcgi needs to know.
 sub env ($self) {
     return (
         PLATFORM_DB_HOST     => $self->{home},
-        PLATFORM_DB_PORT     => $self->{port} // 5432,
+        PLATFORM_DB_PORT     => $self->{port},
         PLATFORM_DB_NAME     => 'platform',
         PLATFORM_DB_USER     => 'platform',
         PLATFORM_DB_PASSWORD => 'test',
@@ -147,8 +115,7 @@ sub env ($self) {
 
 # A connection; user, db => others than its owner and the database.
 sub connect ($self, %o) {
-    return Platform::Test::Sql->new(
-        "$self->{home}/.s.PGSQL." . ($self->{port} // 5432),
+    return Platform::Test::Sql->new("$self->{home}/.s.PGSQL.$self->{port}",
         user => $o{user} // 'platform', database => $o{db} // 'platform');
 }
 
@@ -170,7 +137,7 @@ sub begin ($self, $sql = undef, %o) {
 }
 
 # Runs more SQL in it; dies when that fails.
-sub more { my ($self, $transaction, $sql) = @_; return $transaction->run($sql) }
+sub more ($self, $transaction, $sql) { return $transaction->run($sql) }
 
 # Ends it: 'commit' or 'rollback'; true if that went well.
 sub end ($self, $transaction, $how) {
@@ -179,14 +146,8 @@ sub end ($self, $transaction, $how) {
 
 # Whether so many backends wait for a lock, soon.
 sub waiting ($self, $count, %o) {
-    my $sql = "select count(*) from pg_stat_activity
-        where wait_event_type = 'Lock'";
-    my $until = time + ($o{within} // 60);
-    until ($self->sql($sql, user => 'postgres') == $count) {
-        return 0 if time > $until;
-        sleep 0.02;
-    }
-    return 1;
+    my $sql = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+    return eventually(sub { $self->sql($sql, user => 'postgres') == $count }, $o{within});
 }
 
 # Copies the empty cluster, or the one that identity-fcgi, as it was built last,
@@ -205,60 +166,40 @@ sub _copy ($to, $empty) {
     my $name = $cache . ($empty ? '/empty.lock' : '/seeded.lock');
     open my $lock, '>>', $name or die "$name: $!\n";
     flock $lock, LOCK_SH or die "flock: $!\n";
-    if (!-d $from) {
-        flock $lock, LOCK_EX or die "flock: $!\n";
-    }
+    flock $lock, LOCK_EX or die "flock: $!\n" if !-d $from;
     if (!-d $from) {
         # Made elsewhere: the user of the server may not enter the build
         # directory.
         my $tmp = tempdir('platform-test-XXXXXX', TMPDIR => 1, CLEANUP => 1);
         chmod 0755, $tmp;
-        $make->($tmp, $cache);
+        $make->($tmp);
         my $old = $empty ? '' : "$cache/cluster-*-*";
-        system("rm -rf $old; cp -a $tmp/data $from.new && mv $from.new $from") == 0
-            or die "cannot keep $from\n";
+        _run("rm -rf $old; cp -a $tmp/data $from.new && mv $from.new $from");
     }
-    system('cp', '-a', $from, $to) == 0 or die "cannot copy $from\n";
+    _run('cp', '-a', $from, $to);
 }
 
 # Templates for databases are not needed: each has three hundred files.
-sub _make_empty {
-    my ($tmp) = @_;
-
-    my $user = Platform::Test::Env::unprivileged();
-    my @as = $user ? ('setpriv', Platform::Test::Process::user_args($user), '--') : ();
-    if ($user) {
-        system('chown', "$user:", $tmp) == 0 or die "chown failed\n";
-    }
-    my $run = sub {
-        my $out = `@_ 2>&1`;
-        die "@_ failed:\n$out" if $? != 0;
-    };
-    $run->("cd $tmp && @as", Platform::Test::Env::postgres('initdb'),
-        '-D', "$tmp/data", '-U', 'postgres', '--auth=trust',
-        '--encoding=UTF8', '--locale=C', '--no-sync', '--wal-segsize=1');
-    my $postgres = Platform::Test::Env::postgres('postgres');
-    $run->("cd $tmp && printf '%s\\n' " . "'create role platform login' "
-        . "'create database platform owner platform' "
-        . "'drop database postgres' "
-        . q{"update pg_database set datistemplate = false }
-        . q{where datname = 'template0'" 'drop database template0' }
-        . "| @as $postgres --single -D $tmp/data template1");
+sub _make_empty ($tmp) {
+    my ($initdb, $postgres) = map { Platform::Test::Env::postgres($_) } qw(initdb postgres);
+    _own($tmp);
+    _run("cd $tmp &&", _as(), $initdb, '-D', "$tmp/data", qw(-U postgres --auth=trust
+        --encoding=UTF8 --locale=C --no-sync --wal-segsize=1));
+    _run("cd $tmp && printf '%s\\n'", (map {qq("$_")} 'create role platform login',
+        'create database platform owner platform', 'drop database postgres',
+        q{update pg_database set datistemplate = false where datname = 'template0'},
+        'drop database template0'), '|', _as(), $postgres, "--single -D $tmp/data template1");
 }
 
-sub _make_seeded ($tmp, $=) {
+sub _make_seeded ($tmp) {
     my $pg = __PACKAGE__->new(dir => $tmp, name => 'made', empty => 1);
     my $process = Platform::Test::Process->start(
         name => 'seed', dir => $tmp, log => "$tmp/seed.log",
         env => { APP_ENV => 'local', $pg->env,
             Platform::Test::Env::mode_env($tmp, name => 'seed') },
-        cmd => [ Platform::Test::Env::identity(), 'seed' ],
-    );
-    $process->wait_end(60 * Platform::Test::Env::scale());
-    if (!defined $process->status || $process->status != 0) {
-        open my $log, '<', "$tmp/seed.log";
-        die "cannot seed a database:\n", <$log>;
-    }
+        cmd => [ Platform::Test::Env::identity(), 'seed' ]);
+    $process->wait_end(60);
+    die "cannot seed a database:\n", slurp("$tmp/seed.log") if ($process->status // 1) != 0;
     $pg->stop('INT');
     rename $pg->{data}, "$tmp/data" or die "$tmp/data: $!\n";
 }

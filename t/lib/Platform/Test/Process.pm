@@ -6,31 +6,24 @@ package Platform::Test::Process;
 use v5.36;
 
 use POSIX qw(WNOHANG _exit);
-use Time::HiRes qw(sleep time);
+
+use Platform::Test::Env qw(eventually readers slurp);
+
+# status: the wait status ($?) once alive() has seen the end, else undef.
+readers(qw(pid name status));
 
 # name, log, cmd => [...] or code => sub; env => {...} replaces the whole
 # environment; user: who to become when root; stop_signal; deathsig.
 sub start ($class, %o) {
-    my $self = bless {
-        name        => $o{name},
-        log         => $o{log},
-        owner       => $$,
-        stop_signal => $o{stop_signal} // 'TERM',
-        stop_wait   => $o{stop_wait}   // 60,
-        ok_status   => $o{ok_status}   // [0],
-    }, $class;
+    my $self = bless { owner => $$, stop_signal => 'TERM', stop_wait => 60,
+        ok_status => [0], %o }, $class;
+    my $pid = $self->{pid} = fork // die "fork: $!\n";
+    return $self if $pid;
 
-    my $pid = fork // die "fork: $!\n";
-    if ($pid == 0) {
-        $SIG{$_} = 'DEFAULT' for qw(INT QUIT TERM HUP ALRM CHLD PIPE
-            __DIE__);
-        setpgrp 0, 0;
-        eval { $self->_become(%o); 1 } or print STDERR "$o{name}: $@";
-        _exit(127);
-    }
-
-    $self->{pid} = $pid;
-    return $self;
+    $SIG{$_} = 'DEFAULT' for qw(INT QUIT TERM HUP ALRM CHLD PIPE __DIE__);
+    setpgrp 0, 0;
+    eval { $self->_become(%o); 1 } or print STDERR "$o{name}: $@";
+    _exit(127);
 }
 
 sub _become ($self, %o) {
@@ -61,21 +54,13 @@ sub user_args ($user) {
     return ("--reuid=$uid", "--regid=$gid", '--clear-groups');
 }
 
-sub pid { return $_[0]{pid} }
-
-sub name { return $_[0]{name} }
-
 # Whether it still runs; remembers the wait status when not.
-sub alive ($self = undef) {
+sub alive ($self) {
     return 0 if defined $self->{status};
     my $got = waitpid $self->{pid}, WNOHANG;
-    return 1 if $got == 0;
-    $self->{status} = $got == $self->{pid} ? $? : -1;
-    return 0;
+    $self->{status} = $got == $self->{pid} ? $? : -1 if $got != 0;
+    return $got == 0;
 }
-
-# The wait status ($?) once it has ended, else undef.
-sub status { return $_[0]{status} }
 
 sub signal ($self, $signal) {
     return $self->alive ? kill($signal, $self->{pid}) : 0;
@@ -83,19 +68,13 @@ sub signal ($self, $signal) {
 
 # Waits for the end; true when it came within $seconds.
 sub wait_end ($self, $seconds) {
-    my $until = time + $seconds;
-    while ($self->alive) {
-        return 0 if time > $until;
-        sleep 0.01;
-    }
-    return 1;
+    return eventually(sub { !$self->alive }, $seconds);
 }
 
 # Ends it with $signal (default: its own), harder after a while.  Returns the
 # problems seen as a list of lines.
 sub stop ($self, $signal = undef) {
-    return () if $self->{stopped} || $self->{owner} != $$;
-    $self->{stopped} = 1;
+    return () if $self->{owner} != $$ || $self->{stopped}++;
     $signal //= $self->{stop_signal};
 
     my @problems;
@@ -111,34 +90,26 @@ sub stop ($self, $signal = undef) {
             $self->signal('KILL');
             $self->wait_end(60);
         }
-        elsif ($signal ne 'KILL' && !$self->_status_ok($signal)) {
+        elsif ($signal ne 'KILL'
+            && !grep { $_ eq 'any' || $self->{status} == $_ << 8 } @{ $self->{ok_status} })
+        {
             push @problems, "$self->{name} stopped with " . describe($self->{status});
         }
     }
 
     push @problems, $self->_end_group unless $signal eq 'KILL';
     kill 'KILL', -$self->{pid};
-    push @problems, $self->_end_group;
-    return @problems;
+    return (@problems, $self->_end_group);
 }
 
 # Children of the program's group must be gone with it.
 sub _end_group ($self) {
-    my $until = time + 30;
-    while (kill 0, -$self->{pid}) {
-        return "$self->{name} left processes behind" if time > $until;
-        sleep 0.02;
-    }
-    return ();
-}
-
-sub _status_ok ($self, $signal) {
-    return 1 if grep { $_ eq 'any' } @{ $self->{ok_status} };
-    return scalar grep { $self->{status} == $_ << 8 } @{ $self->{ok_status} };
+    return eventually(sub { !kill 0, -$self->{pid} }, 30) ? ()
+        : "$self->{name} left processes behind";
 }
 
 # The test means the program to end by itself (or kills it).
-sub expect_end { $_[0]{end_expected} = 1; return $_[0] }
+sub expect_end ($self) { $self->{end_expected} = 1; return $self }
 
 sub describe ($status = undef) {
     return 'unknown status' if !defined $status || $status < 0;
@@ -148,22 +119,42 @@ sub describe ($status = undef) {
 
 # Processes whose working directory is $dir or below it, but for this one.
 sub in_dir ($dir) {
-    my @found;
-    for my $link (glob '/proc/[0-9]*/cwd') {
-        my $cwd = readlink $link // next;
-        next unless $cwd eq $dir || index($cwd, "$dir/") == 0;
-        my ($pid) = $link =~ m{/proc/(\d+)/};
-        push @found, $pid unless $pid == $$;
-    }
-    return @found;
+    return grep { $_ != $$ && (readlink "/proc/$_/cwd" // '') =~ m{\A\Q$dir\E(?:/|\z)} }
+        map {m{(\d+)}} glob '/proc/[0-9]*';
 }
 
-sub command_of ($pid) {
-    open my $fh, '<', "/proc/$pid/cmdline" or return '?';
-    local $/;
-    my $cmd = <$fh> // '';
-    $cmd =~ tr/\0/ /;
-    return $cmd;
+sub command_of ($pid) { return (slurp("/proc/$pid/cmdline") // return '?') =~ tr/\0/ /r }
+
+package Platform::Test::Daemon;
+
+# What is started, stopped and started again: Nginx, Identity, Postgres, Server.
+
+use v5.36;
+
+use List::Util qw(uniq);
+
+use Platform::Test::Env qw(eventually readers slurp);
+
+readers(qw(process));
+
+# Starts its process, with those options of one, and waits until it is $ready.
+sub launch ($self, $ready, %o) {
+    my $process = $self->{process} = Platform::Test::Process->start(
+        name => $self->{name}, dir => $self->{dir},
+        stop_wait => 60 * Platform::Test::Env::scale(), %o);
+    my $is;
+    eventually(sub { ($is = $ready->()) || !$process->alive });
+    return $self if $is;
+    die "$self->{name} did not start:\n", map { slurp($_) // () } uniq $o{log}, $self->{log};
+}
+
+sub pid ($self) { return $self->{process}->pid }
+
+sub signal ($self, $signal) { return $self->{process}->signal($signal) }
+
+sub stop ($self, $signal = undef) {
+    my $process = delete $self->{process} or return ();
+    return $process->stop($signal);
 }
 
 1;

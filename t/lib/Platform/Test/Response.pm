@@ -4,100 +4,88 @@ package Platform::Test::Response;
 
 use v5.36;
 
+use JSON::PP;
+
+use Platform::Test::Env qw(readers);
+
+readers(qw(status body raw_head));
+
 # Takes a complete head off $$buf, or returns undef.
 sub parse_head ($class, $buf) {
     return undef unless $$buf =~ s/\A(HTTP\/\d\.\d)[ ](\d{3})([ ][^\r\n]*)?\r\n
                                      ((?:[^\r\n]+\r\n)*)\r\n//x;
     my ($version, $status, $reason, $lines) = ($1, $2, $3 // '', $4);
-    my @headers = map { [ split /:[ \t]*/, $_, 2 ] } split /\r\n/, $lines;
-    $reason =~ s/^ //;
-
     return bless {
-        version => $version,
-        status  => $status,
-        reason  => $reason,
-        headers => \@headers,
-        body    => '',
-        raw_head => "$version $status $reason\r\n$lines\r\n",
+        status   => $status,
+        headers  => [ map { [ split /:[ \t]*/, $_, 2 ] } split /\r\n/, $lines ],
+        body     => '',
+        raw_head => "$version $status" . ($reason || ' ') . "\r\n$lines\r\n",
     }, $class;
 }
 
 # What came was no HTTP/1.x response (an HTTP/0.9 one, say).
 sub garbage ($class, $bytes) {
-    return bless {
-        version => '', status => 0, reason => '', headers => [],
-        body    => $bytes, raw_head => '', truncated => 1,
-    }, $class;
+    return bless { status => 0, headers => [], body => $bytes, raw_head => '',
+        truncated => 1 }, $class;
+}
+
+# The response that these bytes are, if they are a whole one.
+sub whole ($class, $bytes) {
+    my $res = $class->parse_head(\$bytes) // return undef;
+    $res->read_body(\$bytes, sub { 0 });
+    return $res->truncated ? undef : $res;
 }
 
 # Reads the body that the head announces; $fill reads more, false at the end.
-sub read_body ($self, $buf, $fill, $is_head) {
+sub read_body ($self, $buf, $fill, $is_head = undef) {
     return if $is_head || $self->{status} =~ /^(?:1..|204|304)$/;
-
-    if (lc($self->header('Transfer-Encoding') // '') eq 'chunked') {
-        $self->_read_chunked($buf, $fill);
-    }
-    elsif (defined(my $length = $self->header('Content-Length'))) {
-        while (length $$buf < $length) {
-            last unless $fill->();
-        }
-        $self->{truncated} = 1 if length $$buf < $length;
-        $self->{body} = substr $$buf, 0, $length, '';
-    }
-    else {
-        1 while $fill->();
-        $self->{body} = $$buf;
-        $$buf = '';
-    }
+    my $all = take_body($self, $buf, $fill);
+    $self->{truncated} = 1 if defined $all && !$all;
+    return if defined $all;
+    1 while $fill->();
+    ($self->{body}, $$buf) = ($$buf, '');
 }
 
-sub _read_chunked ($self, $buf, $fill) {
-    while (1) {
-        my ($line, $hex);
-        until (($line, $hex) = $$buf =~ /\A(([0-9a-fA-F]+)[^\r\n]*\r\n)/) {
-            $fill->() or return $self->{truncated} = 1;
+# Takes the body that the head of a message (a hash of headers and body) announces
+# off $$buf: whether it came as a whole, or undef where none is announced.
+sub take_body ($message, $buf, $fill) {
+    my $there = sub ($length) {
+        1 while length $$buf < $length && $fill->();
+        return length $$buf >= $length;
+    };
+    if ((header($message, 'Transfer-Encoding') // '') =~ /chunked/i) {
+        while (1) {
+            $fill->() or return 0 until $$buf =~ /\A([0-9a-fA-F]+)[^\r\n]*\r\n/;
+            my ($head, $size) = ($+[0], hex $1);
+            $there->($head + $size + 2) or return 0;
+            $message->{body} .= substr $$buf, $head, $size;
+            substr $$buf, 0, $head + $size + 2, '';
+            return 1 if $size == 0;
         }
-        my ($head, $size) = (length $line, hex $hex);
-        while (length $$buf < $head + $size + 2) {
-            $fill->() or return $self->{truncated} = 1;
-        }
-        $self->{body} .= substr $$buf, $head, $size;
-        substr $$buf, 0, $head + $size + 2, '';
-        return if $size == 0;
     }
+    my $length = header($message, 'Content-Length') // return undef;
+    my $all = $there->($length);
+    $message->{body} = substr $$buf, 0, $length, '';
+    return $all;
 }
-
-sub status { return $_[0]{status} }
-
-sub reason { return $_[0]{reason} }
-
-sub version { return $_[0]{version} }
-
-sub body { return $_[0]{body} }
-
-sub raw_head { return $_[0]{raw_head} }
 
 # The body stopped before its announced end.
-sub truncated { return $_[0]{truncated} ? 1 : 0 }
+sub truncated ($self) { return $self->{truncated} ? 1 : 0 }
 
-sub interim { return @{ $_[0]{interim} // [] } }
+sub interim ($self) { return @{ $self->{interim} // [] } }
 
 # Header lines as [name, value], in order.
-sub headers { return @{ $_[0]{headers} } }
+sub headers ($self) { return @{ $self->{headers} } }
 
 # All values of a header, or the first one.
 sub header_all ($self, $name) {
-    return map { $_->[1] } grep { lc $_->[0] eq lc $name } $self->headers;
+    return map { $_->[1] } grep { lc $_->[0] eq lc $name } @{ $self->{headers} };
 }
 
-sub header ($self, $name) {
-    my ($first) = $self->header_all($name);
-    return $first;
-}
+sub header ($self, $name) { return (header_all($self, $name))[0] }
 
 # The body as JSON; dies when it is not.
 sub json ($self) {
-    require JSON::PP;
     return $self->{json} //= JSON::PP->new->utf8->allow_nonref->decode($self->{body});
 }
 
@@ -109,14 +97,11 @@ sub code ($self) {
 
 # The value of a cookie that the response sets, and the whole line.
 sub cookie ($self, $name) {
-    my $line = $self->cookie_line($name) // return undef;
-    my ($value) = $line =~ /\A\Q$name\E=([^;]*)/;
-    return $value;
+    return ($self->cookie_line($name) // '') =~ /\A\Q$name\E=([^;]*)/ ? $1 : undef;
 }
 
 sub cookie_line ($self, $name) {
-    my ($line) = grep {/\A\Q$name\E=/} $self->header_all('Set-Cookie');
-    return $line;
+    return (grep {/\A\Q$name\E=/} $self->header_all('Set-Cookie'))[0];
 }
 
 1;

@@ -11,8 +11,13 @@ use JSON::PP;
 use POSIX qw(_exit);
 use Time::HiRes qw(sleep time);
 
+use Platform::Test::Env qw(put readers slurp);
 use Platform::Test::Port;
 use Platform::Test::Process;
+use Platform::Test::Response;
+
+our @ISA = qw(Platform::Test::Daemon);
+readers(qw(port));
 
 my $json = JSON::PP->new->latin1->canonical->allow_nonref;
 
@@ -26,69 +31,42 @@ my %REASON = (200 => 'OK', 204 => 'No Content', 304 => 'Not Modified',
 #   undef                                  close without an answer
 # protocol => sub { my ($fh, $server) = @_; ... } replaces HTTP altogether.
 sub new ($class, %o) {
-    my $self = bless {
-        %o,
-        port   => $o{port} // Platform::Test::Port::reserve(),
-        log    => "$o{dir}/$o{name}.requests",
-        state  => "$o{dir}/$o{name}.state",
-    }, $class;
+    my $self = bless { %o, log => "$o{dir}/$o{name}.requests",
+        state => "$o{dir}/$o{name}.state" }, $class;
     $self->set;
     $self->up;
     return $self;
 }
 
-sub port { return $_[0]{port} }
-
 # Starts to listen (again).
 sub up ($self) {
     return if $self->{process};
     my $listener = Platform::Test::Port::listener($self->{port});
-    $self->{process} = Platform::Test::Process->start(
-        name        => $self->{name},
-        dir         => $self->{dir},
-        log         => "$self->{dir}/$self->{name}.log",
-        stop_signal => 'KILL',
-        code        => sub { $self->_accept($listener) },
-    );
+    $self->launch(sub { 1 }, log => "$self->{dir}/$self->{name}.log",
+        stop_signal => 'KILL', code => sub { $self->_accept($listener) });
 }
 
 # Stops to listen and drops every connection: connects are now refused.
-sub down ($self) {
-    my $process = delete $self->{process} or return ();
-    return $process->stop('KILL');
-}
-
-sub stop { return $_[0]->down }
+sub down ($self) { return $self->stop }
 
 # What handlers read as $server->get: merged into what was set before.
 sub set ($self, %state) {
     $self->{now} = { %{ $self->{now} // {} }, %state };
-    my $tmp = "$self->{state}.new";
-    open my $fh, '>', $tmp or die "$tmp: $!\n";
-    print {$fh} $json->encode($self->{now});
-    close $fh or die "$tmp: $!\n";
-    rename $tmp, $self->{state} or die "$self->{state}: $!\n";
+    put($self->{state}, $json->encode($self->{now}));
     return $self;
 }
 
-sub get ($self) {
-    open my $fh, '<', $self->{state} or die "$self->{state}: $!\n";
-    local $/;
-    return $json->decode(<$fh>);
-}
+sub get ($self) { return $json->decode(slurp($self->{state})) }
 
 # Requests that have arrived so far, oldest first: hashes with method, uri,
 # version, headers ([[name, value], ...]), body and at (when it came).
-sub requests { return map { $json->decode($_) } $_[0]->_noted }
+sub requests ($self) { return map { $json->decode($_) } $self->_noted }
 
-sub count { return scalar(my @all = $_[0]->_noted) }
+sub count ($self) { return scalar(my @all = $self->_noted) }
 
-sub _noted ($self) {
-    open my $fh, '<', $self->{log} or return ();
-    return grep {/\n\z/} <$fh>;
-}
+sub _noted ($self) { return (slurp($self->{log}) // '') =~ /^.*\n/mg }
 
-sub forget { unlink $_[0]{log}; return }
+sub forget ($self) { unlink $self->{log} }
 
 # Waits until the last request came so many seconds ago.
 sub quiet ($self, $seconds) {
@@ -177,68 +155,31 @@ sub response_bytes ($status, $headers = undef, $body = undef, %o) {
 
 # A request as it came, or undef at the end of the connection.
 sub _read_request ($fh, $buf) {
-    until ($$buf =~ /\r\n\r\n/) {
-        return undef unless _more($fh, $buf);
-    }
-    $$buf =~ s/\A(.*?\r\n)\r\n//s;
+    _more($fh, $buf) or return undef until $$buf =~ s/\A(.*?\r\n)\r\n//s;
     my ($line, @lines) = split /\r\n/, $1;
-    my ($method, $uri, $version) = $line =~ m{^(\S+) (.*) HTTP/(\d\.\d)$};
-
-    my %request = (
-        method  => $method,
-        uri     => $uri,
-        version => $version,
-        headers => [ map { [ /\A([^:]*):[ \t]*(.*)\z/s ] } @lines ],
-        body    => '',
-    );
-
-    if (header(\%request, 'transfer-encoding') =~ /chunked/i) {
-        while (1) {
-            my ($line, $hex);
-            until (($line, $hex) = $$buf =~ /\A(([0-9a-fA-F]+)\r\n)/) {
-                return undef unless _more($fh, $buf);
-            }
-            my ($head, $size) = (length $line, hex $hex);
-            while (length $$buf < $head + $size + 2) {
-                return undef unless _more($fh, $buf);
-            }
-            $request{body} .= substr $$buf, $head, $size;
-            substr $$buf, 0, $head + $size + 2, '';
-            last if $size == 0;
-        }
-    }
-    elsif (my $length = header(\%request, 'content-length')) {
-        while (length $$buf < $length) {
-            return undef unless _more($fh, $buf);
-        }
-        $request{body} = substr $$buf, 0, $length, '';
-    }
-
-    return \%request;
+    my %request = (body => '', headers => [ map { [ /\A([^:]*):[ \t]*(.*)\z/s ] } @lines ]);
+    @request{qw(method uri version)} = $line =~ m{^(\S+) (.*) HTTP/(\d\.\d)$};
+    return Platform::Test::Response::take_body(\%request, $buf, sub { _more($fh, $buf) }) // 1
+        ? \%request : undef;
 }
 
 sub _more ($fh, $buf) {
     return sysread $fh, $$buf, 65536, length $$buf;
 }
 
-sub _write ($fh, $bytes = undef) {
-    return 0 if !defined $bytes;
-    while (length $bytes) {
-        my $n = syswrite $fh, $bytes;
-        return 0 unless $n;
+sub _write ($fh, $bytes) {
+    while (length($bytes // return 0)) {
+        my $n = syswrite $fh, $bytes or return 0;
         substr $bytes, 0, $n, '';
     }
     return 1;
 }
 
-# First value of a header of a request as logged, or an empty string.
-sub header ($request, $name) {
-    my ($found) = header_all($request, $name);
-    return $found // '';
-}
+# First value of a header of a request as logged, or an empty string; all of them.
+sub header ($request, $name) { return (header_all($request, $name))[0] // '' }
 
 sub header_all ($request, $name) {
-    return map { $_->[1] } grep { lc $_->[0] eq lc $name } @{ $request->{headers} };
+    return Platform::Test::Response::header_all($request, $name);
 }
 
 # The answer of an echo: what arrived, as JSON, header lines in order with

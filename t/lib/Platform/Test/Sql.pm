@@ -32,20 +32,12 @@ sub close ($self) {
     return read $self->{fh}, my $rest, 1;
 }
 
-sub _send ($self, $bytes) {
-    while (length $bytes) {
-        my $n = syswrite $self->{fh}, $bytes or die "PostgreSQL: $!\n";
-        substr $bytes, 0, $n, '';
-    }
-}
+sub _send ($self, $bytes) { $self->{fh}->print($bytes) or die "PostgreSQL: $!\n" }
 
 sub _read ($self, $length) {
-    my $bytes = '';
-    while (length $bytes < $length) {
-        read $self->{fh}, $bytes, $length - length $bytes, length $bytes
-            or die "PostgreSQL closed the connection\n";
-    }
-    return $bytes;
+    return '' if !$length;
+    my $got = read $self->{fh}, (my $bytes), $length;
+    return ($got // 0) == $length ? $bytes : die "PostgreSQL closed the connection\n";
 }
 
 # What comes until it is ready for more.

@@ -6,29 +6,24 @@ package Platform::Test::Stack;
 
 use v5.36;
 
-use Time::HiRes ();
-
+use Platform::Test::Env qw(readers);
 use Platform::Test::Http;
 
 our $CREDENTIAL = 'Demo-passw0rd!';
 
-# Made by Platform::Test->full_stack.
-sub new { my ($class, %o) = @_; return bless {%o}, $class }
+# Made by Platform::Test->full_stack; upstream: the echo, where echo => 1 asked
+# for one.
+sub new ($class, %o) { return bless {%o}, $class }
 
-sub gateway { return $_[0]{test}->port('gateway') }
+readers(qw(nginx identity upstream));
 
-sub face { return $_[0]{test}->port('identity') }
+sub gateway ($self) { return $self->{test}->port('gateway') }
 
-sub nginx { return $_[0]{nginx} }
+sub face ($self) { return $self->{test}->port('identity') }
 
-sub identity { return $_[0]{identity} }
+sub postgres ($self) { return $self->{test}->postgres }
 
-sub postgres { return $_[0]{test}->postgres }
-
-# The echo upstream, where echo => 1 asked for one.
-sub upstream { return $_[0]{upstream} }
-
-sub get { my ($self, @r) = @_; return http_get($self->gateway, @r) }
+sub get ($self, @r) { return http_get($self->gateway, @r) }
 
 # post(PATH, DATA, ...): a JSON body, unless DATA is undef.
 sub post ($self, $path, $data = undef, %o) {
@@ -58,9 +53,8 @@ sub context ($request) {
     my $is = qr/^X-(?:Account-Id|Account-Type|Session-Id|Token-Type
         |Token-Scope|Workspace-Id|Tenant-Id|Member-Id|Active-Branch-Id
         |Branch-Ids|Roles)$/xi;
-    my @mangled = map { [ $_->[0] =~ s/[^A-Za-z0-9]/-/gr, $_->[1] ] }
-        @{ $request->{headers} };
-    return grep { $_->[0] =~ $is } @mangled;
+    return grep { $_->[0] =~ $is }
+        map { [ $_->[0] =~ s/[^A-Za-z0-9]/-/gr, $_->[1] ] } @{ $request->{headers} };
 }
 
 # Further methods of Platform::Test.
@@ -69,21 +63,15 @@ package Platform::Test;
 
 use v5.36;
 
-sub fcgi { my ($self, $address) = @_; return Platform::Test::Fcgi->new($address) }
+sub fcgi ($self, $address) { return Platform::Test::Fcgi->new($address) }
 
-sub echo_fastcgi ($self, $name = undef) {
-    return $self->http_server($name // 'fastcgi', undef,
-        protocol => \&Platform::Test::Fcgi::echo_fastcgi);
-}
-
-sub echo_scgi ($self, $name = undef) {
-    return $self->http_server($name // 'scgi', undef,
-        protocol => \&Platform::Test::Fcgi::echo_scgi);
-}
-
-sub echo_uwsgi ($self, $name = undef) {
-    return $self->http_server($name // 'uwsgi', undef,
-        protocol => \&Platform::Test::Fcgi::echo_uwsgi);
+# echo_fastcgi([NAME]) and so on: echoes that speak that.
+for my $protocol (qw(fastcgi scgi uwsgi)) {
+    no strict 'refs';
+    *{"echo_$protocol"} = sub ($self, $name = $protocol) {
+        return $self->http_server($name, undef,
+            protocol => Platform::Test::Fcgi->can("echo_$protocol"));
+    };
 }
 
 # The identity face on port "identity": what {identity_url} is, without
@@ -99,8 +87,7 @@ sub identity_face ($self, %env) {
 # What nginx tells identity, from that directory, where it waits longer for an
 # answer than a busy machine takes for a login's hash.  Returns the file's path.
 sub _patient ($self, $from) {
-    open my $fh, '<', "$from/identity_fastcgi_params" or die "$from: $!\n";
-    my $text = do { local $/; <$fh> };
+    my $text = slurp("$from/identity_fastcgi_params");
     $text =~ s/(fastcgi_read_timeout) 15s;/$1 60s;/ or die "no timeout in $from\n";
     return $self->write_file('rendered/identity_fastcgi_params', $text);
 }
@@ -149,9 +136,8 @@ sub full_stack ($self, %o) {
     );
     my $identities = $o{identity} // $self->identity(%env);
     $identities = [$identities] if ref $identities ne 'ARRAY';
-    my $identity = $identities->[0];
-    my $nginx = $self->render_nginx(\%env,
-        join(' ', map { $_->address } @$identities), $o{edit});
+    my $nginx = $self->render_nginx(\%env, join(' ', map { $_->address } @$identities),
+        $o{edit});
     if ($o{key_age}) {
         my $file = 'rendered/platform-http.conf';
         my $text = $self->read_file($file);
@@ -162,16 +148,12 @@ sub full_stack ($self, %o) {
     $self->track($nginx)->start;
 
     for my $port ($self->port('identity'), $self->port('gateway')) {
-        my $ready = sub {
-            my $res = eval { http_get($port, '/readyz') };
-            return $res && $res->status == 200;
-        };
-        eventually($ready) or die "/readyz of port $port is not UP\n";
+        eventually(sub { eval { http_get($port, '/readyz')->status == 200 } })
+            or die "/readyz of port $port is not UP\n";
     }
 
-    return Platform::Test::Stack->new(
-        test => $self, nginx => $nginx, identity => $identity,
-        upstream => $upstream, env => \%env);
+    return Platform::Test::Stack->new(test => $self, nginx => $nginx,
+        identity => $identities->[0], upstream => $upstream, env => \%env);
 }
 
 # Renders the templates as an operator would; the nginx is not started.
@@ -200,16 +182,10 @@ sub render_nginx ($self, $env, $upstream, $edit = undef) {
         $self->write_file('rendered/nginx.conf', $_);
     }
     my ($pidfile) = /^\s*pid\s+([^;]+);/m;
-    return Platform::Test::Nginx->new(
-        dir     => $dir,
-        name    => 'platform',
-        prefix  => $run,
-        conf    => "$out/nginx.conf",
+    return Platform::Test::Nginx->new(dir => $dir, name => 'platform', prefix => $run,
+        conf => "$out/nginx.conf", log => "$logs/error.log", access => "$logs/access.log",
         pidfile => $pidfile // die("no pid in the rendered nginx.conf\n"),
-        log     => "$logs/error.log",
-        access  => "$logs/access.log",
-        args    => [ '-g', 'daemon off;' ],
-    );
+        args => [ '-g', 'daemon off;' ]);
 }
 
 1;
