@@ -1,9 +1,8 @@
 
 /*
  * A module to be loaded after the gateway's, whose handlers nginx would run
- * first: it tells what it sees, answers where the location says so, takes
- * another token than the one that came if it is told to, and sets the clock
- * back there for the phases that follow.
+ * first: it tells what it sees, answers where the location says so, and takes
+ * another token than the one that came if it is told to.
  */
 
 
@@ -14,30 +13,20 @@
 
 typedef struct {
     ngx_flag_t  enable;
-    time_t      clock_back;  /* seconds */
 } ngx_http_test_late_conf_t;
 
 
 static ngx_int_t ngx_http_test_late_init(ngx_conf_t *cf);
 static void *ngx_http_test_late_create_conf(ngx_conf_t *cf);
-static char *ngx_http_test_late_merge_conf(ngx_conf_t *cf, void *parent,
-    void *child);
 
 
 static ngx_command_t  ngx_http_test_late_commands[] = {
 
     { ngx_string("test_late_answers"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_test_late_conf_t, enable),
-      NULL },
-
-    { ngx_string("test_late_clock_back"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_test_late_conf_t, clock_back),
       NULL },
 
       ngx_null_command
@@ -52,7 +41,7 @@ static ngx_http_module_t  ngx_http_test_late_module_ctx = {
     NULL,
     NULL,
     ngx_http_test_late_create_conf,
-    ngx_http_test_late_merge_conf
+    NULL
 };
 
 
@@ -88,67 +77,53 @@ char  *ngx_module_order[] = { NULL };
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
-/*
- * As modules do that take the token from elsewhere, here from X-Late-Token;
- * "-" stands for the token that came, cut off.
- */
-
-static void
-ngx_http_test_late_token(ngx_http_request_t *r, const ngx_table_elt_t *h)
+static ngx_uint_t
+ngx_http_test_late_is(ngx_str_t *name, const char *want)
 {
-    if (r->headers_in.authorization
-        && h->key.len == sizeof("X-Late-Token") - 1
-        && ngx_strncasecmp(h->key.data, (u_char *) "X-Late-Token", h->key.len)
-           == 0)
-    {
-        if (h->value.len == 1 && h->value.data[0] == '-') {
-            r->headers_in.authorization->value.len -= 8;
-
-        } else {
-            r->headers_in.authorization->value = h->value;
-        }
-    }
+    return name->len == ngx_strlen(want)
+           && ngx_strncasecmp(name->data, (u_char *) want, name->len) == 0;
 }
 
+
+/*
+ * The token may come from elsewhere, as other modules have it: here from
+ * X-Late-Token, whose "-" stands for the token that came, cut off.
+ */
 
 static void
 ngx_http_test_late_tell(ngx_http_request_t *r, const char *phase)
 {
+    ngx_str_t        *token;
     ngx_uint_t        i, roles;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *h;
 
     roles = 0;
+    token = r->headers_in.authorization ? &r->headers_in.authorization->value
+                                        : NULL;
 
     for (part = &r->headers_in.headers.part; part; part = part->next) {
 
         h = part->elts;
 
         for (i = 0; i < part->nelts; i++) {
-            roles += (h[i].key.len == 7
-                      && ngx_strncasecmp(h[i].key.data, (u_char *) "x-roles",
-                                         7)
-                         == 0);
+            roles += ngx_http_test_late_is(&h[i].key, "x-roles");
 
-            if (*phase == 'r') {
-                ngx_http_test_late_token(r, &h[i]);
+            if (*phase == 'r' && token
+                && ngx_http_test_late_is(&h[i].key, "x-late-token"))
+            {
+                if (h[i].value.data[0] == '-') {
+                    token->len -= 8;
+
+                } else {
+                    *token = h[i].value;
+                }
             }
         }
     }
 
     ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
                   "late: %s %V, %ui roles", phase, &r->uri, roles);
-}
-
-
-static ngx_int_t
-ngx_http_test_late_answer(ngx_http_request_t *r)
-{
-    ngx_http_test_late_conf_t  *conf;
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_test_late_module);
-
-    return conf->enable ? NGX_HTTP_CONFLICT : NGX_DECLINED;
 }
 
 
@@ -167,12 +142,8 @@ ngx_http_test_late_rewrite(ngx_http_request_t *r)
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_test_late_module);
 
-    /* nginx sets its clock again before the next event */
-
-    ngx_cached_time->sec -= conf->clock_back;
-
     ngx_http_test_late_tell(r, "rewrite");
-    return ngx_http_test_late_answer(r);
+    return conf->enable == 1 ? NGX_HTTP_CONFLICT : NGX_DECLINED;
 }
 
 
@@ -205,31 +176,35 @@ ngx_http_test_late_header_filter(ngx_http_request_t *r)
 
 
 static ngx_int_t
-ngx_http_test_late_init(ngx_conf_t *cf)
+ngx_http_test_late_handler(ngx_conf_t *cf, ngx_uint_t phase,
+    ngx_http_handler_pt handler)
 {
-    ngx_uint_t                  i;
     ngx_http_handler_pt        *h;
     ngx_http_core_main_conf_t  *cmcf;
 
-    static const struct {
-        ngx_http_phases      phase;
-        ngx_http_handler_pt  handler;
-    } handlers[] = {
-        { NGX_HTTP_POST_READ_PHASE, ngx_http_test_late_post_read },
-        { NGX_HTTP_REWRITE_PHASE, ngx_http_test_late_rewrite },
-        { NGX_HTTP_ACCESS_PHASE, ngx_http_test_late_access }
-    };
-
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
 
-    for (i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
+    h = ngx_array_push(&cmcf->phases[phase].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
 
-        h = ngx_array_push(&cmcf->phases[handlers[i].phase].handlers);
-        if (h == NULL) {
-            return NGX_ERROR;
-        }
+    *h = handler;
+    return NGX_OK;
+}
 
-        *h = handlers[i].handler;
+
+static ngx_int_t
+ngx_http_test_late_init(ngx_conf_t *cf)
+{
+    if (ngx_http_test_late_handler(cf, NGX_HTTP_POST_READ_PHASE,
+                                   ngx_http_test_late_post_read)
+        || ngx_http_test_late_handler(cf, NGX_HTTP_REWRITE_PHASE,
+                                      ngx_http_test_late_rewrite)
+        || ngx_http_test_late_handler(cf, NGX_HTTP_ACCESS_PHASE,
+                                      ngx_http_test_late_access))
+    {
+        return NGX_ERROR;
     }
 
     ngx_http_next_header_filter = ngx_http_top_header_filter;
@@ -247,23 +222,7 @@ ngx_http_test_late_create_conf(ngx_conf_t *cf)
     conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_test_late_conf_t));
     if (conf) {
         conf->enable = NGX_CONF_UNSET;
-        conf->clock_back = NGX_CONF_UNSET;
     }
 
     return conf;
-}
-
-
-static char *
-ngx_http_test_late_merge_conf(ngx_conf_t *cf, void *parent, void *child)
-{
-    ngx_http_test_late_conf_t  *prev = parent;
-    ngx_http_test_late_conf_t  *conf = child;
-
-    (void) cf;
-
-    ngx_conf_merge_value(conf->enable, prev->enable, 0);
-    ngx_conf_merge_sec_value(conf->clock_back, prev->clock_back, 0);
-
-    return NGX_CONF_OK;
 }

@@ -141,7 +141,7 @@ sub write_file ($self, $name, $content) {
     return $path;
 }
 
-sub read_file ($self, $name) { return slurp("$self->{dir}/$name") }
+sub read_file ($self, $name) { return slurp($name =~ m{^/} ? $name : "$self->{dir}/$name") }
 
 sub nginx_conf ($self, $text, $name = undef) {
     $name //= 'nginx';
