@@ -15,9 +15,8 @@ my $identity = $t->identity(PLATFORM_AUTH_MAX_FAILURES => 1_000_000,
     PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false');
 
 sub resident_kib {
-    open my $fh, '<', '/proc/' . $identity->pid . '/status' or die "status: $!";
-    my ($kib) = join('', <$fh>) =~ /^VmRSS:\s+(\d+) kB/m;
-    return $kib;
+    return $t->read_file('/proc/' . $identity->pid . '/status') =~ /^VmRSS:\s+(\d+) kB/m
+        ? $1 : die 'no status';
 }
 
 # What one client does in a tenth: mostly refreshes, and a little of all else,
@@ -46,29 +45,16 @@ sub work ($n) {
         elsif ($turn == 11 && $left % 1000 < 100) { $spare->login('wrong') }
         else { $load->refresh }
     }
-    my %sum;
-    for my $count ($load->count, $spare->count) {
-        $sum{$_} += $count->{$_} for keys %$count;
-    }
-    my $bad = delete $sum{'/api/auth/refresh 0'};
-    delete @sum{ grep {m{^/nothing}} keys %sum };
-    print "$_ $sum{$_}\n" for sort keys %sum;
+    $_->tell for $load, $spare;
 }
 
 my (@kib, %answers);
 for my $tenth (1 .. $TENTHS) {
     my $start = time;
-    my @clients = map {
-        my $n = $_;
-        Platform::Test::Process->start(
-            name => "client$tenth.$n", dir => $t->dir,
-            log => $t->dir . "/client$tenth.$n.out", code => sub { work($n) });
-    } 1 .. $CLIENTS;
-    $_->wait_end(1200) or die "a client does not end\n" for @clients;
-    for my $n (1 .. $CLIENTS) {
-        my $text = $t->read_file("client$tenth.$n.out") // '';
-        $answers{$1} += $2 while $text =~ /^(\S+ \S+) (\d+)$/mg;
-    }
+    my $clients = Platform::Test::Crowd->new($t, "client$tenth.", $CLIENTS, \&work);
+    $clients->ends(1200) or die "a client does not end\n";
+    my $got = $clients->sums;
+    $answers{ s{^/nothing/\d+}{/nothing}r } += $got->{$_} for keys %$got;
     sleep 1;
     push @kib, resident_kib();
     diag sprintf '%7d requests: %d KiB resident (%.0f requests/s)',

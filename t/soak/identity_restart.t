@@ -12,7 +12,6 @@ my $RESTARTS = $ENV{SOAK_ROUNDS} // 10;
 my $CLIENTS = 8;    # as many logins as may hash and wait at once
 
 my $t = Platform::Test->new(timeout => 600);
-my $slack = $t->scale;
 $t->postgres;
 
 # The supervisor's socket is there before the program, and stays.
@@ -30,9 +29,8 @@ my $running = start_identity();
 
 # A client: one session after the other, refreshed some fifty times each; an
 # answer that is not a 200 ends the session and is told.
-sub client {
-    my $json = JSON::PP->new->utf8;
-    my $http = Platform::Test::Http->new(port => $port, timeout => 30 * $slack);
+sub client ($=) {
+    my $http = Platform::Test::Http->new(port => $port, timeout => 30 * $t->scale);
     my $post = sub ($path, $data) {
         my $start = time;
         my $res = $http->request(POST => "/api/auth/$path", json => $data);
@@ -52,36 +50,28 @@ sub client {
     }
 }
 
-my @clients = map {
-    Platform::Test::Process->start(name => "client$_", dir => $t->dir,
-        log => $t->dir . "/client$_.out",
-        code => sub { require JSON::PP; $| = 1; client() });
-} 1 .. $CLIENTS;
-
-sub answers {
-    return map { split /\n/, $t->read_file("client$_.out") // '' } 1 .. $CLIENTS;
-}
+my $clients = Platform::Test::Crowd->new($t, 'client', $CLIENTS, \&client);
 
 my (@exits, @lost);
 for my $round (1 .. $RESTARTS) {
-    my $before = () = answers();
-    eventually(sub { (() = answers()) > $before + 100 }, 20)
+    my $before = $clients->lines;
+    eventually(sub { $clients->lines > $before + 100 }, 20)
         or push @lost, "round $round: too slow";
     $running->expect_end->signal('TERM');
-    $running->wait_end(10 * $slack) or push @lost, "round $round: no end";
+    $running->wait_end(10) or push @lost, "round $round: no end";
     push @exits, $running->status;
     $running = start_identity();
-    my @bad = grep { !/^\w+ 200 / } answers();
+    my @bad = grep { !/^\w+ 200 / } $clients->lines;
     push @lost, "round $round: " . @bad if @bad;
 }
 $t->track($running);
 sleep 1;
 $t->write_file('enough', '');
-ok $_->wait_end(30 * $slack), 'a client ends' for @clients;
+ok $clients->ends(30), 'the clients end';
 
 my %answers;
 my $longest = 0;
-for (answers()) {
+for ($clients->lines) {
     my ($path, $status, $took) = split / /;
     $answers{"$path $status"}++;
     $longest = $took if $took > $longest;

@@ -33,7 +33,7 @@ my $stack = $t->full_stack(identity => \@identity, env => \%env, key_age => '2s'
 # A client logs in, refreshes with every tenth request and when its turn comes
 # late, uses its newest token and one of some seconds ago, and logs in again
 # after three hundred, or when its refresh token is old.
-sub clients {
+sub clients ($=) {
     my $load = Platform::Test::Load->new(
         port => $stack->gateway, clients => $CLIENTS, timeout => 20);
     my (%count, %kid, $logging_in);
@@ -99,12 +99,11 @@ sub clients {
     };
     my $began = time;
     $load->run($next, $done);
-    $t->write_file('result.json', encode_json({ count => \%count, kid => \%kid,
-        rate => $sent / (time - $began), sent => $sent, late => $late }));
+    print encode_json({ count => \%count, kid => \%kid, rate => $sent / (time - $began),
+        sent => $sent, late => $late }), "\n";
 }
 
-my $clients = Platform::Test::Process->start(name => 'clients',
-    dir => $t->dir, log => $t->dir . '/clients.out', code => \&clients);
+my $clients = Platform::Test::Crowd->new($t, 'clients', 1, \&clients);
 
 # -- the rotations -------------------------------------------------------------
 
@@ -123,9 +122,9 @@ for my $round (1 .. $ROUNDS) {
     push @took, sprintf '%.0f s', time - $start;
 }
 $t->write_file('enough', '');
-ok $clients->wait_end(60), 'the clients end';
+ok $clients->ends(60), 'the clients end';
 
-my $result = decode_json($t->read_file('result.json'));
+my $result = decode_json(($clients->lines)[-1]);
 my $count = $result->{count};
 diag sprintf '%d requests, %.0f a second, %d of them with a token that had '
     . 'expired; rotations took %s', @{$result}{qw(sent rate late)},

@@ -18,23 +18,14 @@ my $identity = $t->identity(PLATFORM_AUTH_MAX_FAILURES => 0, PLATFORM_AUTH_MAX_S
 $t->start_face($identity->nginx_address);
 
 # Logins go on while the file "saturate" exists.
-my @logins = map {
-    my $n = $_;
-    Platform::Test::Process->start(
-        name => "logins$n", dir => $t->dir, log => $t->dir . "/logins$n.out",
-        code => sub {
-            my $load = Platform::Test::Chain->new($identity->address);
-            until (-e $t->dir . '/enough') {
-                if (!-e $t->dir . '/saturate') {
-                    sleep 0.01;
-                    next;
-                }
-                sleep 0.05 if $load->login == 503;    # as Retry-After asks
-            }
-            my $count = $load->count;
-            print "$_ $count->{$_}\n" for sort keys %$count;
-        });
-} 1 .. $LOGINS;
+my $logins = Platform::Test::Crowd->new($t, 'logins', $LOGINS, sub {
+    my $load = Platform::Test::Chain->new($identity->address);
+    until (-e $t->dir . '/enough') {
+        if (!-e $t->dir . '/saturate') { sleep 0.01 }
+        elsif ($load->login == 503)    { sleep 0.05 }    # as Retry-After asks
+    }
+    $load->tell;
+});
 
 my $client = Platform::Test::Chain->new($identity->address);
 is $client->login, 200, 'a session to refresh';
@@ -60,25 +51,19 @@ for my $round (1 .. $ROUNDS) {
     }
 }
 $t->write_file('enough', '');
-$_->wait_end(30) for @logins;
+ok $logins->ends(30), 'the logins end';
 
 my %p99;
 for my $state (qw(idle busy)) {
-    my @all = @{ $took{$state} };
-    $p99{$state} = Platform::Test::Chain::quantile(0.99, @all);
-    diag sprintf '%s: %d refreshes, p50 %.1f ms, p99 %.1f ms, most %.1f ms',
-        $state, scalar @all, Platform::Test::Chain::quantile(0.5, @all),
-        $p99{$state}, Platform::Test::Chain::quantile(1, @all);
+    my @all = map { Platform::Test::Chain::quantile($_, @{ $took{$state} }) } 0.5, 0.99, 1;
+    diag sprintf '%s: p50 %.1f ms, p99 %.1f ms, most %.1f ms', $state, @all;
+    $p99{$state} = $all[1];
 }
-my %logins;
-for my $n (1 .. $LOGINS) {
-    my $text = $t->read_file("logins$n.out") // '';
-    $logins{$1} += $2 while $text =~ /(\d+) (\d+)\n/g;
-}
-diag 'logins by status: ', join ', ', map {"$_: $logins{$_}"} sort keys %logins;
+my $got = $logins->sums;
+diag 'logins by status: ', join ', ', map {"$_: $got->{$_}"} sort keys %$got;
 
 is $bad // 0, 0, 'every refresh succeeds';
-cmp_ok $logins{200}, '>', 10 * $ROUNDS, 'logins went on beside them';
+cmp_ok $got->{'/api/auth/login 200'}, '>', 10 * $ROUNDS, 'logins went on beside them';
 my $saturated = grep {$_} @busy;
 cmp_ok $saturated, '>=', 0.8 * @busy,
     "all hash slots were busy at $saturated of " . @busy . ' looks';

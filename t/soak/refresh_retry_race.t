@@ -3,7 +3,7 @@
 # taken over from its primary: a token has one successor, what was logged out is
 # out, and every row is legal.
 
-use List::Util qw(shuffle);
+use List::Util qw(shuffle sum0);
 use Platform::Test;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
@@ -39,8 +39,6 @@ my $branches = [ split /\n/, $pg->sql("select branch_id from selectable_branches
     where account_id = (select account_id from accounts
         where account_name = 'several\@demo.test')") ];
 
-sub jti { return Platform::Test::Sessions::jti($_[0]) }
-
 my (@pool, @wrong, %count);
 
 sub fresh {
@@ -66,7 +64,7 @@ sub new_round ($s) {
 
 sub end_round ($round) {
     my ($s, $from) = @$round{qw(session from)};
-    my $old = jti($from);
+    my $old = Platform::Test::Sessions::jti($from);
     my $next = $s->{next}{$old};
     $count{rounds}++;
     if ($round->{logout}) {
@@ -79,14 +77,12 @@ sub end_round ($round) {
     return $s;
 }
 
-sub rounds {
-    my ($until, $meanwhile) = @_;
-
+sub rounds ($until, $meanwhile = sub { }) {
     my @rounds = map { new_round(fresh()) } 1 .. $AT_ONCE;
     my $begun = $AT_ONCE;
     $load->run(
         sub {
-            $meanwhile->($begun) if $meanwhile;
+            $meanwhile->($begun);
             for my $round (@rounds) {
                 my $request = shift @{ $round->{todo} // [] } // next;
                 $sessions->logout($round->{session}) if $request->{path} =~ /logout$/;
@@ -100,68 +96,30 @@ sub rounds {
             $round->{busy} = 1 if $answer->{status} == 503;
             return if --$round->{left};
             my $s = end_round($round);
-            my ($at) = grep { $rounds[$_] == $round } 0 .. $#rounds;
-            if ($begun >= $until) {
-                $rounds[$at] = {};
-                return;
-            }
-            $begun++;
-            $rounds[$at] = new_round($s);
+            %$round = $begun++ < $until ? %{ new_round($s) } : ();
         });
 }
 
-# The rows: legal, and of every session that nobody ended the one successor.
-sub check_rows ($when) {
+# The rows are legal, and have of every session that nobody ended the one successor.
+sub check ($when) {
     $sessions->check_stale;
     is_deeply $sessions->{broken}, [], "$when: no answer contradicts another";
     is_deeply \@wrong, [], "$when: somebody has the new token";
-    is $pg->sql("select count(*) from auth_sessions where
-        num_nulls(workspace_id, member_id, active_branch_id) not in (0, 3)
-        or (status = 'REVOKED') <> (revoked_at is not null)
-        or num_nulls(retry_jti, retry_next, retry_iat) not in (0, 3)
-        or retry_jti is not null and (retry_next <> jti or retry_jti = jti)
-        or revoked_at < created_at or expires_at <= created_at"), 0,
-        "$when: every row is legal";
-    my %row = map { (split /\|/)[0] => [ split /\|/ ] } split /\n/,
-        $pg->sql('select session_id, status, jti, retry_jti
-            from auth_sessions');
-    my @other;
-    for my $s ($sessions->all) {
-        my (undef, $status, $jti, $old) = @{ $row{ $s->{id} } };
-        push @other, "$s->{id}: $status" if $status ne
-            ($s->{logout_done} ? 'REVOKED' : $s->{logout_sent} ? $status : 'ACTIVE');
-        my $last = jti($s->{current});
-        push @other, "$s->{id}: $jti, not $last" if $jti ne $last
-            && !$s->{in_doubt}{$last} && !$s->{logout_sent};
-        push @other, "$s->{id}: of another" if $old && $s->{next}{$old}
-            && $s->{next}{$old} ne $jti;
-    }
-    is_deeply \@other, [], "$when: the rows say what was answered";
-    my @ended = grep { $_->{logout_done} } $sessions->all;
-    my %after;
-    for my $s (@ended[ 0 .. ($#ended < 40 ? $#ended : 40) ]) {
-        for my $jti (grep { defined } (@{ $s->{order} })[ -1, -2 ]) {
-            my $res = http_post($port, '/api/auth/refresh',
-                json => { refreshToken => $s->{issued}{$jti} });
-            $after{ $res->status . ' ' . $res->code }++;
-        }
-    }
-    is_deeply [ keys %after ], ['401 AUTH_SESSION_NOT_ACTIVE'],
-        "$when: what was logged out is out" or diag explain \%after;
+    is_deeply [ $sessions->wrong_rows($pg) ], [], "$when: the rows say what was answered";
+    is_deeply [ keys %{ $sessions->after_logout($load) } ], ['401 AUTH_SESSION_NOT_ACTIVE'],
+        "$when: what was logged out is out";
 }
 
 my $start = time;
 srand 16;
 rounds($ROUNDS / 2);
-check_rows('before');
+check('before');
 
 # The standby takes over while the next rounds are under way, when twenty have
 # missed the primary.
 sub missed {
     my $count = $sessions->{count};
-    my $missed = 0;
-    $missed += $count->{$_} for grep {/ 503 /} keys %$count;
-    return $missed;
+    return sum0(map { $count->{$_} } grep {/ 503 /} keys %$count);
 }
 
 my ($killed_at, $promoted);
@@ -178,7 +136,7 @@ rounds($ROUNDS / 2, sub ($begun, @) {
     }
 });
 is $standby->sql('select pg_is_in_recovery()'), 'f', 'the standby took over';
-check_rows('after');
+check('after');
 
 my %answers = %{ $sessions->{count} };
 diag sprintf '%d rounds in %.0f s, %d with a logout, %d in doubt; %s',

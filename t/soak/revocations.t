@@ -59,13 +59,13 @@ sub login {
 
 # One that logs out again and again: "took SECONDS" for each from the 200 to the
 # last time that anybody let it in, "wrong STATUS" for one refused before.
-sub one_client ($n, $out) {
+sub one_client ($n) {
     my @c = connections();
     for (1 .. $n) {
         my $login = login();
         for my $c (@c) {
             my $status = ask($c, $login->{accessToken});
-            print {$out} "wrong $status\n" if $status && $status != 200;
+            print "wrong $status\n" if $status && $status != 200;
         }
         sleep rand 1;
         my $res = eval { $stack->post('/api/auth/logout',
@@ -80,59 +80,44 @@ sub one_client ($n, $out) {
                 ($in, $last) = (1, $sent - $since);
             }
             last if !$in;
-            print {$out} "never\n" and last if time - $since > 30;
+            print "never\n" and last if time - $since > 30;
             sleep 0.01;
         }
-        printf {$out} "took %.3f\n", $last;
+        printf "took %.3f\n", $last;
     }
 }
 
 # One that goes on all the time: "wrong STATUS" where it was refused.
-sub load ($enough, $out) {
+sub load ($enough) {
     my @c = connections();
     my $token = login()->{accessToken};
     my $n = 0;
     until (-e $enough) {
         for my $c (@c) {
             my $status = ask($c, $token);
-            print {$out} "wrong $status\n" if $status && $status != 200;
+            print "wrong $status\n" if $status && $status != 200;
             $n++;
         }
         sleep 0.002;
     }
-    print {$out} "asked $n\n";
-}
-
-sub forked ($name, $code) {
-    my $pid = fork // die "fork: $!\n";
-    return $pid if $pid;
-    open my $out, '>', $t->dir . "/$name.said" or die "$name: $!\n";
-    $out->autoflush(1);
-    my $ok = eval { $code->($out); 1 };
-    print {$out} "died $@" if !$ok;
-    require POSIX;
-    POSIX::_exit(0);
+    print "asked $n\n";
 }
 
 # Runs all, with what happens meanwhile; a figure of how long they took.
-sub round {
-    my ($name, $n, $meanwhile) = @_;
-
+sub round ($name, $n, $meanwhile = sub { }) {
     my $enough = $t->dir . "/$name.enough";
-    my @load = map { my $i = $_; forked("$name-load$i", sub { load($enough, @_) }) } 1 .. 2;
-    my @client = map { my $i = $_; forked("$name-$i",
-        sub { one_client($n / $CLIENTS, @_) }) } 1 .. $CLIENTS;
-    $meanwhile->() if $meanwhile;
-    waitpid $_, 0 for @client;
+    my $load = Platform::Test::Crowd->new($t, "$name-load", 2, sub { load($enough) });
+    my $clients = Platform::Test::Crowd->new($t, "$name-client", $CLIENTS,
+        sub { one_client($n / $CLIENTS) });
+    $meanwhile->();
+    ok $clients->ends(300), "$name: the clients end";
     $t->write_file("$name.enough", '');
-    waitpid $_, 0 for @load;
-    my @said = map { split /\n/, $t->read_file("$name-$_.said") } 1 .. $CLIENTS,
-        map {"load$_"} 1, 2;
+    ok $load->ends(60), "$name: the load ends";
+    my @said = map { $_->lines } $clients, $load;
     my @took = sort { $a <=> $b } map {/^took (.*)/} @said;
-    my ($asked) = (0);
-    $asked += $_ for map {/^asked (.*)/} @said;
+    my $asked = $load->sums->{asked};
     is scalar @took, $n, "$name: all $n were refused in the end";
-    is join(', ', grep {/^(?:wrong|never|died)/} @said), '',
+    is join(', ', grep { !/^(?:took|asked)/ } @said), '',
         "$name: and nobody else, of $asked requests";
     note sprintf '%s: median %.3f s, p99 %.3f s, most %.3f s', $name,
         map { $took[ $_ * $#took ] } 0.5, 0.99, 1;

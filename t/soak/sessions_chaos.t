@@ -3,10 +3,10 @@
 # twice: whoever got a 200 can go on with what it got, whoever logged out is
 # out, and nobody waits for long.
 
-use JSON::PP;
 use Platform::Test;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
+use Storable qw(retrieve store);
 use Time::HiRes qw(time);
 
 my $SECONDS = $ENV{SOAK_SECONDS} // 60;
@@ -19,37 +19,14 @@ my @identity = map { $t->identity(
     PLATFORM_REQUEST_TIMEOUT    => "${REQUEST_TIMEOUT}s",
     PLATFORM_AUTH_MAX_FAILURES  => 100000,    # all log in to one account
 ) } qw(a b);
-$t->set(UPSTREAM => join ' ',
-    map { 'server ' . $_->nginx_address . ' fail_timeout=1s;' } @identity);
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    upstream identity { %%UPSTREAM%% }
-    server {
-        listen 127.0.0.1:%%PORT_identity%%;
-        keepalive_requests 1000000;
-        location / {
-            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
-            fastcgi_pass identity;
-        }
-    }
-}
-CONF
-$t->start_nginx;
+$t->start_face('identity', http => 'keepalive_requests 1000000; upstream identity {'
+    . join('', map { 'server ' . $_->nginx_address . ' fail_timeout=1s;' } @identity) . '}');
 ok eventually(sub { http_get($t->port('identity'), '/readyz')->status == 200 }, 20), 'ready';
 
 # -- the clients, in a process of their own
 
-my $result = $t->dir . '/result.json';
-my $clients = fork // die "fork: $!\n";
-if ($clients == 0) {
-    my $ok = eval { clients(); 1 };
-    print STDERR $@ unless $ok;
-    require POSIX;
-    POSIX::_exit($ok ? 0 : 1);
-}
+my $result = $t->dir . '/result';
+my $clients = Platform::Test::Crowd->new($t, 'clients', 1, \&clients);
 
 sub one_of { return $_[ rand @_ ] }
 
@@ -60,12 +37,8 @@ sub clients {
     my $sessions = Platform::Test::Sessions->new;
     my (@pool, $logging_in);
 
-    my $done = sub {
-        $logging_in-- if $_[0]{path} =~ /login$/;
-        $sessions->note(@_);
-    };
     my $end = time + $SECONDS;
-    my $next = sub {
+    $load->run(sub {
         return undef if time > $end;
         @pool = grep { !$_->{logout_done} && !$_->{doubt} } $sessions->all
             if rand() < 0.1 || !@pool;
@@ -81,8 +54,10 @@ sub clients {
         return $sessions->refresh($s, $s->{issued}{ one_of(@{ $s->{order} }) })
             if $dice < 0.4;
         return $sessions->refresh($s);
-    };
-    $load->run($next, $done);
+    }, sub {
+        $logging_in-- if $_[0]{path} =~ /login$/;
+        $sessions->note(@_);
+    });
     my $storm = { %{ $sessions->{count} } };
     $sessions->check_stale;
 
@@ -91,38 +66,12 @@ sub clients {
     my @after = map { $sessions->refresh($_), $sessions->select_branch($_) }
         $sessions->usable;
     my %calm;
-    $load->run(sub { shift @after }, sub {
-        my ($request, $answer) = @_;
+    $load->run(sub { shift @after }, sub ($request, $answer) {
         $calm{ "$request->{path} $answer->{status} $answer->{code}" }++;
-        $sessions->note(@_);
+        $sessions->note($request, $answer);
     });
-    my %over;
-    for my $s (grep { $_->{logout_done} } $sessions->all) {
-        my @tail = reverse @{ $s->{order} };
-        push @after, map { $sessions->refresh($s, $s->{issued}{$_}) }
-            grep { defined } @tail[ 0 .. 2 ];
-        push @after, $sessions->select_branch($s);
-    }
-    my %longest = (longest => $sessions->{longest});
-    $load->run(sub { shift @after }, sub ($request, $answer, @) {
-        $over{ "$answer->{status} $answer->{code}" }++;
-    });
-
-    open my $fh, '>', $result or die "$result: $!\n";
-    print {$fh} encode_json({
-        %longest,
-        storm    => $storm,
-        calm     => \%calm,
-        over     => \%over,
-        broken   => $sessions->{broken},
-        sessions => { map { $_->{id} => {
-            done  => $_->{logout_done} ? 1 : 0,
-            asked => $_->{logout_sent} ? 1 : 0,
-            doubt => scalar keys %{ $_->{in_doubt} // {} },
-            jti   => Platform::Test::Sessions::jti($_->{current}),
-        } } $sessions->all },
-    });
-    close $fh or die "$result: $!\n";
+    store { sessions => $sessions, storm => $storm, calm => \%calm,
+        over => $sessions->after_logout($load) }, $result;
 }
 
 # -- the chaos
@@ -142,16 +91,14 @@ for my $act (@acts) {
     $do->();
     note sprintf '%s: %.1f s', $name, time - $begun;
 }
-waitpid $clients, 0;
-is $?, 0, 'the clients came to their end';
+ok $clients->ends(120), 'the clients came to their end';
 
 # -- the verdict
 
-open my $fh, '<', $result or die "$result: $!\n";
-my $r = decode_json(do { local $/; <$fh> });
-my %storm = %{ $r->{storm} };
+my ($sessions, $storm, $calm, $over) = @{ retrieve($result) }{qw(sessions storm calm over)};
+my %storm = %$storm;
 note join "\n", map {"$_: $storm{$_}"} sort keys %storm;
-note sprintf 'longest: %.2f s', $r->{longest};
+note sprintf 'longest: %.2f s', $sessions->{longest};
 
 my $all = 0;
 $all += $storm{$_} for grep { $_ ne 'unknown' } keys %storm;
@@ -159,38 +106,18 @@ cmp_ok $all, '>=', 100 * $SECONDS, "$all requests";
 cmp_ok $storm{'refresh 200 AUTH_REFRESH_SUCCESS'} // 0, '>=', 10 * $SECONDS, 'rotations';
 cmp_ok $storm{'logout 200 AUTH_LOGOUT_SUCCESS'} // 0, '>=', $SECONDS / 3, 'logouts';
 ok scalar(grep {/ 503 DATABASE_UNAVAILABLE/} keys %storm), 'the database was missed';
-is_deeply $r->{broken}, [], 'no answer contradicts another';
+is_deeply $sessions->{broken}, [], 'no answer contradicts another';
 cmp_ok $storm{unknown} // 0, '<', $all / 20, ($storm{unknown} // 0) . ' without an answer';
-cmp_ok $r->{longest}, '<=', $REQUEST_TIMEOUT + 1, 'nobody waited for longer';
+cmp_ok $sessions->{longest}, '<=', $REQUEST_TIMEOUT + 1, 'nobody waited for longer';
 
-my @calm = keys %{ $r->{calm} };
+my @calm = keys %$calm;
 is_deeply [ grep { !/ 200 / } @calm ], [],
-    'what was handed out last works on' or diag explain $r->{calm};
+    'what was handed out last works on' or diag explain $calm;
 is scalar @calm, 2, 'which was tried';
-is_deeply [ keys %{ $r->{over} } ], ['401 AUTH_SESSION_NOT_ACTIVE'],
-    'nothing of a session that ended does' or diag explain $r->{over};
-
-# The rows tell the same story.
-
-my %row = map { (split /\|/)[0] => [ split /\|/ ] } split /\n/,
-    $pg->sql('select session_id, status, jti from auth_sessions');
-my (@wrong, $ended, $lives);
-for my $id (keys %{ $r->{sessions} }) {
-    my $s = $r->{sessions}{$id};
-    my (undef, $status, $jti) = @{ $row{$id} // ['', 'MISSING', ''] };
-    $ended++ if $status eq 'REVOKED';
-    $lives++ if $status eq 'ACTIVE';
-    push @wrong, "$id is $status" if $s->{done}   ? $status ne 'REVOKED'
-        : !$s->{asked}  ? $status ne 'ACTIVE'
-        :                 $status !~ /^(?:ACTIVE|REVOKED)$/;
-    push @wrong, "$id has another jti" if $jti ne $s->{jti} && !$s->{doubt};
-}
-is_deeply \@wrong, [], 'the rows say the same';
-ok $ended && $lives, "$ended revoked, $lives active";
-is $pg->sql("select count(*) from auth_sessions where
-    num_nulls(workspace_id, member_id, active_branch_id) not in (0, 3)
-    or (status = 'REVOKED') <> (revoked_at is not null)
-    or revoked_at < created_at or expires_at <= created_at"), 0,
-    'every row is legal';
+is_deeply [ keys %$over ], ['401 AUTH_SESSION_NOT_ACTIVE'],
+    'nothing of a session that ended does' or diag explain $over;
+is_deeply [ $sessions->wrong_rows($pg) ], [], 'the rows are legal and say the same';
+is $pg->sql('select string_agg(distinct status, \' \' order by status) from auth_sessions'),
+    'ACTIVE REVOKED', 'of both kinds';
 
 $t->done;

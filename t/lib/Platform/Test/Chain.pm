@@ -5,58 +5,44 @@ package Platform::Test::Chain;
 
 use v5.36;
 
+use JSON::PP;
+
 use Platform::Test::Fcgi;
 use Platform::Test::Stack;
 
 # address of an identity process; account => who logs in.
 sub new ($class, $address, %o) {
-    return bless {
-        address => $address, account => 'one@demo.test', count => {}, %o,
-    }, $class;
+    return bless { address => $address, account => 'one@demo.test', count => {}, %o }, $class;
 }
 
-# One request; its status, counted by path.  The answer's body is ->{body}.
+# One request; its status, counted by path.
 sub request ($self, $method, $path, %o) {
     my $got = Platform::Test::Fcgi->new($self->{address})->request($method, $path, %o);
     $self->{count}{ "$path " . ($got ? $got->{status} : 'none') }++;
-    $self->{body} = $got ? $got->{body} : '';
+    $self->{token} = $1 if $got && $got->{body} =~ /"refreshToken":"([^"]+)"/;
     return $got ? $got->{status} : 0;
 }
 
-sub member ($self, $name) {
-    return $self->{body} =~ /"$name":"([^"]+)"/ ? $1 : undef;
+sub get ($self, $path) { return $self->request(GET => $path) }
+
+sub _post ($self, $path, %data) {
+    return $self->request(POST => "/api/auth/$path", body => encode_json(\%data));
 }
 
-sub login ($self, $credential = undef) {
-    $credential //= $Platform::Test::Stack::CREDENTIAL;
-    my $status = $self->request(POST => '/api/auth/login', body =>
-        qq({"account":"$self->{account}","credential":"$credential"}));
-    $self->{token} = $self->member('refreshToken') // $self->{token};
-    return $status;
+sub login ($self, $credential = $Platform::Test::Stack::CREDENTIAL) {
+    return $self->_post(login => account => $self->{account}, credential => $credential);
 }
 
-sub refresh ($self) {
-    my $status = $self->request(POST => '/api/auth/refresh',
-        body => qq({"refreshToken":"$self->{token}"}));
-    $self->{token} = $self->member('refreshToken') // $self->{token};
-    return $status;
-}
+sub refresh ($self) { return $self->_post(refresh => refreshToken => $self->{token}) }
 
-sub logout ($self) {
-    return $self->request(POST => '/api/auth/logout',
-        body => qq({"refreshToken":"$self->{token}"}));
-}
+sub logout ($self) { return $self->_post(logout => refreshToken => $self->{token}) }
 
-sub get { my ($self, $path) = @_; return $self->request(GET => $path) }
-
-# Answers by path and status.
-sub count { return $_[0]{count} }
+# Prints the answers by path and status.
+sub tell ($self) { print "$_ $self->{count}{$_}\n" for sort keys %{ $self->{count} } }
 
 # The value below which $part of the numbers lie.
 sub quantile ($part, @numbers) {
-    @numbers = sort { $a <=> $b } @numbers;
-    my $i = int($part * @numbers);
-    return $numbers[ $i < @numbers ? $i : -1 ];
+    return (sort { $a <=> $b } @numbers)[ $part * $#numbers ];
 }
 
 1;

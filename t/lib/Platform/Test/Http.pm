@@ -10,6 +10,7 @@ use IO::Select;
 use IO::Socket::INET;
 use IO::Socket::UNIX;
 use JSON::PP ();
+use List::Util qw(pairmap);
 use Socket qw(IPPROTO_TCP TCP_NODELAY);
 use Time::HiRes qw(time);
 
@@ -134,11 +135,8 @@ sub http_request_bytes ($method, $path, %o) {
     }
     push @h, @{ $o{headers} // [] }, defined $body ? ('Content-Length' => length $body) : ();
 
-    my $bytes = "$method $path HTTP/" . ($o{version} // '1.1') . "\r\n";
-    while (my ($name, $value) = splice @h, 0, 2) {
-        $bytes .= "$name: $value\r\n";
-    }
-    return "$bytes\r\n" . ($body // '');
+    return join "\r\n", "$method $path HTTP/" . ($o{version} // '1.1'),
+        (pairmap { "$a: $b" } @h), '', $body // '';
 }
 
 # One request on a connection of its own: http($port, METHOD => $path, ...).

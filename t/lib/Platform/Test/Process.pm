@@ -157,4 +157,32 @@ sub stop ($self, $signal = undef) {
     return $process->stop($signal);
 }
 
+# Processes beside a test, each of which runs $code->(its number, from 1).
+package Platform::Test::Crowd;
+
+use v5.36;
+
+use Platform::Test::Env qw(slurp);
+
+sub new ($class, $t, $name, $count, $code) {
+    return bless [ map { my $n = $_; Platform::Test::Process->start(
+        name => "$name$n", dir => $t->dir, log => $t->dir . "/$name$n.out",
+        code => sub { $| = 1; $code->($n) }) } 1 .. $count ], $class;
+}
+
+# Whether each ends within so many seconds.
+sub ends ($self, $seconds) {
+    return !grep { !$_->wait_end($seconds) || $_->status != 0 } @$self;
+}
+
+# The lines that they have printed so far.
+sub lines ($self) { return map { split /\n/, slurp($_->{log}) // '' } @$self }
+
+# The sums of those that end in a number: { what stands before it => sum }.
+sub sums ($self) {
+    my %sum;
+    /^(.*) (\d+)$/ and $sum{$1} += $2 for $self->lines;
+    return \%sum;
+}
+
 1;

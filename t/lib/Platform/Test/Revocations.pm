@@ -5,6 +5,7 @@ package Platform::Test::Revocations;
 use v5.36;
 
 use JSON::PP;
+use List::Util qw(max min);
 use Time::HiRes qw(time);
 
 use Platform::Test;
@@ -21,16 +22,17 @@ my $json = JSON::PP->new->canonical;
 # A feed (port "feed").  Its state: many => number of entries, of the sessions
 # revocations_many(0) and so on, then all => [entries], of which a page has up
 # to page of those that came after the cursor (its number); skew => seconds that
-# its clock is ahead; issuer => whose it is, as its pages say; and what an issuer's is told (Platform::Test::Server).
-# known => a name in the cursors: others get 400.  fill => [text, n]: the text
-# and n spaces, length => what Content-Length says of that.  drip => 1: a space
-# now and then, as long as that is set; endless => 1: ever more pages of nothing.
+# its clock is ahead; issuer => whose it is, as its pages say; and what an issuer's
+# is told (Platform::Test::Server).  known => a name in the cursors: others get 400.
+# fill => [text, n]: the text and n spaces, length => what Content-Length says of
+# that.  drip => 1: a space now and then, as long as that is set; endless => 1: ever
+# more pages of nothing.
 sub revocations_feed ($t, %state) {
     return $t->http_server('feed', \&_answer)
         ->set(all => [], many => 0, page => 1000, known => 'a', %state);
 }
 
-sub revocations_many { return uuid(0x1000000 + $_[0]) }
+sub revocations_many ($n) { return uuid(0x1000000 + $n) }
 
 sub _answer ($request, $server) {
     my $s = $server->get;
@@ -51,30 +53,21 @@ sub _answer ($request, $server) {
         };
     }
     if ($s->{endless}) {
-        return [ 200, [], revocations_page([], cursor => "$known:" . ($from + 1),
-            more => 1) ];
+        return [ 200, [], revocations_page([], cursor => "$known:" . ($from + 1), more => 1) ];
     }
-    my $all = $s->{many} + @{ $s->{all} };
-    my $to = $from + $s->{page};
-    my $more = $to < $all;
-    $to = $all if !$more;
-    if (!defined $s->{body}) {
+    $s->{body} //= do {
+        my ($many, @all) = ($s->{many}, @{ $s->{all} });
+        my $to = min($from + $s->{page}, $many + @all);
         my $dies = int(time) + 900;
-        my $many = join ',', map { sprintf '{"id":"%s","dies_at":%d}',
-            revocations_many($_), $dies }
-            $from .. ($to < $s->{many} ? $to : $s->{many}) - 1;
-        my $first = $from > $s->{many} ? $from - $s->{many} : 0;
-        my $page = revocations_page(
-            [ @{ $s->{all} }[ $first .. $to - $s->{many} - 1 ] ],
-            cursor => "$known:$to", more => $more, issuer => $s->{issuer},
-            now => time + ($s->{skew} // 0));
-        my $comma = $many ne '' && $page !~ /\[\]/ ? ',' : '';
-        $s->{body} = $page =~ s/\[/[$many$comma/r;
-    }
-    my %answer = (headers => [ 'Content-Type' => 'application/json' ], %$s);
-    return Platform::Test::Server::issue($request,
-        bless { first => \%answer, server => $server },
-        'Platform::Test::Revocations::State');
+        my @rest = @all[ max($from - $many, 0) .. $to - $many - 1 ];
+        my $listed = join ',', map { sprintf '{"id":"%s","dies_at":%d}',
+            revocations_many($_), $dies } $from .. min($to, $many) - 1;
+        $listed .= ',' if $listed && @rest;
+        revocations_page(\@rest, cursor => "$known:$to", more => $to < $many + @all,
+            issuer => $s->{issuer}, now => time + ($s->{skew} // 0)) =~ s/\[/[$listed/r;
+    };
+    return Platform::Test::Server::issue($request, $server,
+        { headers => [ 'Content-Type' => 'application/json' ], %$s });
 }
 
 # A page of those entries; cursor, more, now, issuer => its other members.
@@ -96,8 +89,7 @@ sub revoked_id ($id, %o) {
 
 sub revoked_subject ($subject, $before, %o) {
     return { subject => $subject, issued_before => $before,
-        revoked_at => 0 + sprintf('%.3f', time), dies_at => int(time) + 900,
-        %o };
+        revoked_at => 0 + sprintf('%.3f', time), dies_at => int(time) + 900, %o };
 }
 
 # Writes the configuration, with the issuer's keys in a file (or keys => where
@@ -171,11 +163,5 @@ sub revocations_metrics ($t) {
     my $all = metrics_scrape($t->port('gateway'), '/metrics');
     return { map { s/\Aplatform_gateway_//r => $all->{$_} } keys %$all };
 }
-
-# What Platform::Test::Server's issue() asks of a server: what it was when the
-# request came, then what it is.
-package Platform::Test::Revocations::State;
-
-sub get { return delete $_[0]{first} // $_[0]{server}->get }
 
 1;

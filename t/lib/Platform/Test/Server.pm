@@ -8,6 +8,7 @@ use v5.36;
 
 use IO::Select;
 use JSON::PP;
+use List::Util qw(pairkeys pairmap);
 use POSIX qw(_exit);
 use Time::HiRes qw(sleep time);
 
@@ -139,16 +140,12 @@ sub _http ($fh, $self) {
 sub response_bytes ($status, $headers = undef, $body = undef, %o) {
     my $out = "HTTP/1.1 $status " . ($REASON{$status} // 'Status') . "\r\n";
     my @h = @{ $headers // [] };
-    my %seen;
-    while (my ($name, $value) = splice @h, 0, 2) {
-        $out .= "$name: $value\r\n";
-        $seen{ lc $name } = 1;
-    }
+    my %given = map { lc $_ => 1 } pairkeys @h;
+    push @h, 'Content-Length' => length($body // '')
+        unless $given{'content-length'} || $status =~ /^(?:1..|204|304)$/;
+    push @h, Connection => $o{close} ? 'close' : 'keep-alive' unless $given{connection};
+    $out .= join '', pairmap {"$a: $b\r\n"} @h;
     $body //= '';
-    $out .= 'Content-Length: ' . length($body) . "\r\n"
-        unless $seen{'content-length'} || $status =~ /^(?:1..|204|304)$/;
-    $out .= 'Connection: ' . ($o{close} ? 'close' : 'keep-alive') . "\r\n"
-        unless $seen{connection};
     $body = substr $body, 0, $o{truncate} if defined $o{truncate};
     return "$out\r\n" . ($o{head} ? '' : $body);
 }
@@ -198,8 +195,7 @@ sub echo ($request, $server = undef) {
 # ([name => value, ...]), delay (seconds), hold (as long as it is set; what is
 # answered then is what was set when the request came), truncate (bytes of the body that
 # are sent although Content-Length announces all), raw (exact bytes, closes).
-sub issue ($request, $server) {
-    my $s = $server->get;
+sub issue ($request, $server, $s = $server->get) {
     sleep $s->{delay} if $s->{delay};
     sleep 0.02 while $s->{hold} && $server->get->{hold};
     return undef if $s->{hangup};

@@ -15,7 +15,7 @@ sub new ($class, %o) {
     return bless { all => {}, broken => [], count => {}, longest => 0, %o }, $class;
 }
 
-sub all { return values %{ $_[0]{all} } }
+sub all ($self) { return values %{ $self->{all} } }
 
 # Those that nobody has tried to end and that are not in doubt.
 sub usable ($self) {
@@ -34,100 +34,67 @@ sub note ($self, $request, $answer) {
         || $answer->{status} == 503
             && $answer->{code} !~ /^(?:DATABASE_UNAVAILABLE|AUTH_BUSY)$/;
     $self->{count}{unknown}++ if $answer->{unknown};
-    my $method = 'note_' . $kind =~ tr/-/_/r;
-    $self->$method($request, $answer, $request->{session}, $what);
-}
-
-sub broken ($self, $what) {
-    push @{ $self->{broken} }, $what if @{ $self->{broken} } < 50;
-}
-
-sub jti { return (jwt_decode($_[0]))[1]{jti} }
-
-sub note_login ($self, $request, $answer, $s, $what) {
-    if ($answer->{status} != 200) {
-        $self->broken($what) if $answer->{status} !~ /^50[234]$/ && !$answer->{unknown};
+    my ($s, $old, $code) = (@$request{qw(session jti)}, $answer->{code});
+    if ($answer->{status} == 200) {
+        $self->broken("$kind after the logout") if $kind ne 'logout'
+            && defined $s->{logout_done} && $answer->{sent} > $s->{logout_done};
+        $s->{logout_done} //= time if $kind eq 'logout';
+        $self->_logged_in($answer->{body}) if $kind eq 'login';
+        $self->_refreshed($s, $old, $answer->{body}) if $kind eq 'refresh';
         return;
     }
-    my ($token) = $answer->{body} =~ /"refreshToken":"([^"]+)"/;
-    my $claims = (jwt_decode($token))[1];
-    my @branches = $answer->{body} =~ /"branchId":"([^"]+)"/g;
-    my ($account_token) = $answer->{body} =~ /"accountAccessToken":"([^"]+)"/;
-    my $id = $claims->{session_id};
-    $self->{all}{$id} = {
-        id       => $id,
-        current  => $token,
-        account  => $account_token,
-        branches => \@branches,
-        issued   => { $claims->{jti} => $token },
-        order    => [ $claims->{jti} ],
-        next     => {},
-    };
-}
-
-# An answer that a session which was logged out may not give any more.
-sub _outlived ($s = undef, $answer = undef) {
-    return defined $s->{logout_done} && $answer->{sent} > $s->{logout_done};
-}
-
-sub note_refresh ($self, $request, $answer, $s, $what) {
-    my $old = $request->{jti};
-    if ($answer->{status} == 200) {
-        my ($token) = $answer->{body} =~ /"refreshToken":"([^"]+)"/;
-        my $new = jti($token);
-        $self->broken('a refresh after the logout') if _outlived($s, $answer);
-        if ($s->{next}{$old}) {
-            return $self->{count}{'refresh retried'}++ if $self->{retries}
-                && $token eq $s->{issued}{ $s->{next}{$old} };
-            $self->broken("two successors of $old");
-        }
-        $s->{next}{$old} = $new;
-        $s->{issued}{$new} = $token;
-        push @{ $s->{order} }, $new;
-        # Answers may come in another order than rotations were made.
-        my $at = jti($s->{current});
-        $at = $s->{next}{$at} while $s->{next}{$at};
-        $s->{current} = $s->{issued}{$at};
+    if ($code eq 'AUTH_REFRESH_TOKEN_STALE' && $kind eq 'refresh') {
+        $s->{stale}{$old}++;    # check_stale() says whether it may be
     }
-    elsif ($answer->{code} eq 'AUTH_REFRESH_TOKEN_STALE') {
-        $s->{stale}{$old}++;    # explained() says whether it may be
-    }
-    elsif ($answer->{code} eq 'AUTH_SESSION_NOT_ACTIVE') {
+    elsif ($code eq 'AUTH_SESSION_NOT_ACTIVE' && $kind =~ /^(?:refresh|select)/) {
         $self->broken("$what without a logout") unless $s->{logout_sent};
     }
     elsif ($answer->{unknown}) {
-        $s->{in_doubt}{$old} = 1;
+        $s->{in_doubt}{$old} = 1 if $kind eq 'refresh';
     }
     elsif ($answer->{status} != 503) {
         $self->broken($what);
     }
     # Who holds a token that may have been replaced by an answer that never
     # came has to log in again.
-    if ($answer->{unknown} || $answer->{code} eq 'AUTH_REFRESH_TOKEN_STALE') {
+    if ($kind eq 'refresh') {
         my $at = jti($s->{current});
         $s->{doubt} = 1 if $s->{in_doubt}{$at} && $s->{stale}{$at};
     }
 }
 
-sub note_select_branch ($self, $request, $answer, $s, $what) {
-    if ($answer->{status} == 200) {
-        $self->broken('a selection after the logout') if _outlived($s, $answer);
-    }
-    elsif ($answer->{code} eq 'AUTH_SESSION_NOT_ACTIVE') {
-        $self->broken("$what without a logout") unless $s->{logout_sent};
-    }
-    elsif ($answer->{status} != 503 && !$answer->{unknown}) {
-        $self->broken($what);
-    }
+sub broken ($self, $what) {
+    push @{ $self->{broken} }, $what if @{ $self->{broken} } < 50;
 }
 
-sub note_logout ($self, $request, $answer, $s, $what) {
-    if ($answer->{status} == 200) {
-        $s->{logout_done} //= time;
+sub jti ($token) { return (jwt_decode($token))[1]{jti} }
+
+sub _begin ($self, $token, %o) {
+    my $claims = (jwt_decode($token))[1];
+    my ($id, $jti) = @$claims{qw(session_id jti)};
+    return $self->{all}{$id} = { id => $id, current => $token,
+        issued => { $jti => $token }, order => [$jti], next => {}, %o };
+}
+
+sub _logged_in ($self, $body) {
+    my ($token, $account) = map { $body =~ /"$_":"([^"]+)"/ } qw(refreshToken accountAccessToken);
+    $self->_begin($token, account => $account, branches => [ $body =~ /"branchId":"([^"]+)"/g ]);
+}
+
+sub _refreshed ($self, $s, $old, $body) {
+    my ($token) = $body =~ /"refreshToken":"([^"]+)"/;
+    if ($s->{next}{$old}) {
+        return $self->{count}{'refresh retried'}++ if $self->{retries}
+            && $token eq $s->{issued}{ $s->{next}{$old} };
+        $self->broken("two successors of $old");
     }
-    elsif ($answer->{status} != 503 && !$answer->{unknown}) {
-        $self->broken($what);
-    }
+    my $new = $s->{next}{$old} = jti($token);
+    $s->{issued}{$new} = $token;
+    push @{ $s->{order} }, $new;
+    # Answers may come in another order than rotations were made.
+    my $at = jti($s->{current});
+    $at = $s->{next}{$at} while $s->{next}{$at};
+    $s->{current} = $s->{issued}{$at};
 }
 
 # Once all answers are in: a token that was called stale had been replaced, by
@@ -139,6 +106,41 @@ sub check_stale ($self) {
             $self->broken("session $s->{id}: $jti was called stale");
         }
     }
+}
+
+# What the rows have that no row may have, or that was not answered.
+sub wrong_rows ($self, $pg) {
+    my @wrong = map {"$_ is not legal"} split /\n/, $pg->sql("select session_id
+        from auth_sessions where num_nulls(workspace_id, member_id, active_branch_id)
+            not in (0, 3) or num_nulls(retry_jti, retry_next, retry_iat) not in (0, 3)
+        or (status = 'REVOKED') <> (revoked_at is not null)
+        or retry_jti is not null and (retry_next <> jti or retry_jti = jti)
+        or revoked_at < created_at or expires_at <= created_at");
+    my %row = map { s/\|.*//r => [ split /\|/ ] } split /\n/, $pg->sql(
+        'select session_id, status, jti, retry_jti from auth_sessions');
+    for my $s ($self->all) {
+        my ($id, $status, $jti, $old) = @{ $row{ $s->{id} } // [ $s->{id}, 'MISSING', '' ] };
+        push @wrong, "$id is $status" if $status !~ ($s->{logout_done} ? qr/^REVOKED$/
+            : $s->{logout_sent} ? qr/^(?:ACTIVE|REVOKED)$/ : qr/^ACTIVE$/);
+        my $last = jti($s->{current});
+        push @wrong, "$id: $jti, not $last" if $jti ne $last
+            && !($s->{logout_sent} ? %{ $s->{in_doubt} // {} } : $s->{in_doubt}{$last});
+        push @wrong, "$id: of another" if $old && ($s->{next}{$old} // $jti) ne $jti;
+    }
+    return @wrong;
+}
+
+# What the last tokens of sessions get that were logged out, and selections in
+# them: { status and code => count }.
+sub after_logout ($self, $load) {
+    my @after = map {
+        my $s = $_;
+        (map { $self->refresh($s, $s->{issued}{$_}) }
+            grep {defined} (reverse @{ $s->{order} })[ 0 .. 2 ]), $self->select_branch($s);
+    } grep { $_->{logout_done} } $self->all;
+    my %got;
+    $load->run(sub { shift @after }, sub { $got{"$_[1]{status} $_[1]{code}"}++ });
+    return \%got;
 }
 
 # So many sessions of an account without a login each: rows that a login would
@@ -156,44 +158,29 @@ sub make ($self, $pg, $key, $account, $count) {
         my ($id, $jti, $owner, $exp) = split /\|/, $row;
         my %claims = (iss => $self->{issuer} // $Platform::Test::Jwt::ISSUER,
             session_id => $id, account_id => $owner, sub => $owner);
-        my $token = jwt_token('refresh', $key, %claims, jti => $jti,
-            iat => $exp - 30 * 86400, exp => $exp);
-        push @made, $self->{all}{$id} = {
-            id      => $id,
-            current => $token,
-            account => jwt_token('account', $key, %claims),
-            issued  => { $jti => $token },
-            order   => [ $jti ],
-            next    => {},
-        };
+        push @made, $self->_begin(jwt_token('refresh', $key, %claims, jti => $jti,
+            iat => $exp - 30 * 86400, exp => $exp),
+            account => jwt_token('account', $key, %claims));
     }
     return @made;
 }
 
 # The requests.
 
-my $CREDENTIAL = 'Demo-passw0rd!';
-
 sub login ($self, $account) {
     return { path => '/api/auth/login', json => {
-        account => "$account\@demo.test", credential => $CREDENTIAL } };
+        account => "$account\@demo.test", credential => 'Demo-passw0rd!' } };
 }
 
 # So many sessions, one after the other: nobody has to wait for a slot.
-sub log_in {
-    my ($self, $load, $account, $count) = @_;
-
-    $load->run(
-        sub ($client, @) {
-            return undef if $client->{number} || $self->all >= $count;
-            return $self->login($account);
-        },
-        sub { $self->note(@_) });
+sub log_in ($self, $load, $account, $count) {
+    $load->run(sub ($client) {
+        return $client->{number} || $self->all >= $count ? undef : $self->login($account);
+    }, sub { $self->note(@_) });
     $self->{longest} = 0;
 }
 
-sub refresh ($self, $s, $token = undef) {
-    $token //= $s->{current};
+sub refresh ($self, $s, $token = $s->{current}) {
     return { path => '/api/auth/refresh', session => $s,
         jti => jti($token), json => { refreshToken => $token } };
 }
