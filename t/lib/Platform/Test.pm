@@ -69,20 +69,18 @@ sub new ($class, %o) {
     chmod 0755, $self->{dir};
     push @instances, $self;
 
-    die Platform::Test::Env::module() . " is missing: make all\n"
-        if $self->{module} && !-e Platform::Test::Env::module();
+    my $module = Platform::Test::Env::module();
+    die "$module is missing: make all\n" if $self->{module} && !-e $module;
 
-    my $limit = ($o{timeout} // 1800) * Platform::Test::Env::scale();
-    for my $signal (qw(INT TERM HUP ALRM)) {
-        $SIG{$signal} = sub {
-            return if $$ != $owner;
-            print STDERR "# $0: SIG$signal"
-                . ($signal eq 'ALRM' ? " (over $limit s)" : '') . "\n";
-            exit 1;
-        };
-    }
+    my $limit = ($o{timeout} // 1800) * scale();
+    my $end = sub ($signal) {
+        return if $$ != $owner;
+        print STDERR "# $0: SIG$signal, within $limit s\n";
+        exit 1;
+    };
+    $SIG{$_} = $end for qw(INT TERM HUP ALRM);
     alarm $limit;
-    $Platform::Test::Http::TIMEOUT = 90 * Platform::Test::Env::scale();
+    $Platform::Test::Http::TIMEOUT = 90 * scale();
     return $self;
 }
 
@@ -102,24 +100,20 @@ sub set ($self, %vars) {
 }
 
 sub expand ($self, $text, $name = 'nginx') {
-    my $dir = $self->{dir};
-    my $prefix = "$dir/$name";
-    my $load = $self->{module} ? 'load_module ' . Platform::Test::Env::module() . ';' : '';
+    my ($dir, $module) = ($self->{dir}, Platform::Test::Env::module());
     my %vars = (
         DIR     => $dir,
         ROOT    => $self->root,
         BUILD   => Platform::Test::Env::build(),
-        MODULE  => Platform::Test::Env::module(),
+        MODULE  => $module,
         GLOBALS => join("\n", 'daemon off;', "pid $dir/$name.pid;",
-            "error_log $dir/$name.error.log info;",
-            ($> == 0 ? 'user root;' : ()), $load),
+            "error_log $dir/$name.error.log info;", $> == 0 ? 'user root;' : '',
+            $self->{module} ? "load_module $module;" : ''),
         GLOBALS_HTTP => join("\n", "access_log $dir/$name.combined.log;",
-            ($text =~ /large_client_header_buffers/
-                ? () : 'large_client_header_buffers 2 24k;'),
-            map {"${_}_temp_path $prefix/$_;"} qw(client_body proxy fastcgi uwsgi scgi)),
-        PLATFORM_LOG => join("\n",
-            q{log_format platform escape=none '$platform_access_json';},
-            "access_log $dir/$name.access.log platform;"),
+            $text =~ /large_client_header_buffers/ ? '' : 'large_client_header_buffers 2 24k;',
+            map {"${_}_temp_path $dir/$name/$_;"} qw(client_body proxy fastcgi uwsgi scgi)),
+        PLATFORM_LOG => q{log_format platform escape=none '$platform_access_json';}
+            . "\naccess_log $dir/$name.access.log platform;",
         %{ $self->{vars} },
     );
     $text =~ s{%%(\w+)%%}{
@@ -343,9 +337,8 @@ END {
         alarm 0;
         local $SIG{$_} = 'IGNORE' for qw(INT TERM HUP);
         for my $t (@instances) {
-            my @problems = $t->finish;
-            if (@problems) {
-                print STDERR map {"# $_\n"} map { split /\n/ } @problems;
+            if (my @problems = map { split /\n/ } $t->finish) {
+                print STDERR map {"# $_\n"} @problems;
                 $status ||= 1;
             }
             $t->_clean($status != 0 || !Test::More->builder->is_passing);
@@ -426,39 +419,22 @@ log, on a process that died or outlived its stop, and ends the plan.  END does
 the stopping also after die and signals; a killed test takes its daemons along.
 C<< $t->allow(qr/.../) >> excuses log lines that the test provokes.
 
-=head1 WHAT A TEST STARTS
+=head1 CONFIGURATIONS
 
-Each is described above its sub, here and in Platform::Test::Stack (the faces
-and the whole platform) and ::Gateway (a gateway with the keys of C<issuer>).
-
-=over
-
-=item nginx_conf(TEXT [, NAME]), start_nginx([NAME]), nginx([NAME]), reload([NAME])
-
-TEXT may hold C<%%GLOBALS%%> (daemon, pid, error_log, user, load_module),
-C<%%GLOBALS_HTTP%%> (temporary paths, a plain access log, and header buffers
-that hold a token, unless TEXT sets them itself), C<%%PLATFORM_LOG%%> (the JSON
-access log), C<%%PORT_x%%>, C<%%TO_x%%> (the C<proxy_pass> to that port),
+C<nginx_conf(TEXT [, NAME])> takes C<%%GLOBALS%%> (daemon, pid, error_log, user,
+load_module), C<%%GLOBALS_HTTP%%> (temporary paths, a plain access log, and header
+buffers that hold a token, unless TEXT sets them itself), C<%%PLATFORM_LOG%%> (the
+JSON access log), C<%%PORT_x%%>, C<%%TO_x%%> (the C<proxy_pass> to that port),
 C<%%DIR%%>, C<%%ROOT%%>, C<%%BUILD%%>, C<%%MODULE%%> and what C<set(NAME =E<gt>
-VALUE)> gave.  C<nginx_conf> again and C<reload> change a running one; see
-Platform::Test::Nginx.
+VALUE)> gave.  C<nginx_conf> again and C<reload> change a running one.
 
-=item echo_upstream([NAME]), echo_fastcgi, echo_scgi, echo_uwsgi, http_server(NAME, HANDLER)
+=head1 SERVERS
 
-Answer with JSON C<{method, uri, version, headers: [[name, value], ...], body}>,
-or C<{params, body}>, exactly as it arrived, or as the handler says; see
-Platform::Test::Server.
-
-=item issuer(body =E<gt> ..., status, headers, delay, hold, truncate, raw, hangup)
-
-An HTTP server whose C<set(...)> changes the answer at any time.
-
-=item postgres(%o), identity(NAME =E<gt> VALUE, ...), identity_face(%env), full_stack(%o)
-
-A private cluster, migrated and seeded; identity-fcgi with that environment
-(undef takes a variable away); both with a face; all as C<make run> would have it.
-
-=back
+C<echo_upstream>, C<echo_fastcgi>, C<echo_scgi>, C<echo_uwsgi> and C<http_server>
+answer with JSON C<{method, uri, version, headers: [[name, value], ...], body}>, or
+C<{params, body}>, exactly as it arrived, or as the handler says; C<issuer> with
+what C<set(...)> says at any time: Platform::Test::Server.  C<postgres>,
+C<identity>, C<identity_face>, C<full_stack>: here and in Platform::Test::Stack.
 
 =head1 FUNCTIONS
 

@@ -8,10 +8,8 @@ use Platform::Test;
 use Test::More ();
 
 use Exporter qw(import);
-our @EXPORT = qw(
-    client_of call login logged_in refresh next_of select_branch logout claims
-    session_of row alter recent restart cookies branch
-);
+our @EXPORT = qw(client_of call login logged_in refresh next_of select_branch logout claims
+    session_of row alter recent restart cookies branch);
 
 our $CREDENTIAL = 'Demo-passw0rd!';
 our $COOKIE = 'platform_refresh_token';
@@ -28,8 +26,8 @@ sub call ($path, $json = undef, %o) {
 # The answer to a login; account 'one' is one@demo.test.
 sub login ($account, %o) {
     my $credential = delete $o{credential} // $CREDENTIAL;
-    return call(login => { account => $account =~ /\@/ ? $account
-            : "$account\@demo.test", credential => $credential }, %o);
+    $account .= '@demo.test' if $account !~ /\@/;
+    return call(login => { account => $account, credential => $credential }, %o);
 }
 
 # What a login gave that succeeds, if after some time: hashes wait for a

@@ -22,9 +22,9 @@ my %config;
 
 sub root { return $root }
 
-sub asan { return $ENV{PLATFORM_TEST_ASAN} ? 1 : 0 }
+sub asan { return !!$ENV{PLATFORM_TEST_ASAN} }
 
-sub valgrind { return $ENV{PLATFORM_TEST_VALGRIND} ? 1 : 0 }
+sub valgrind { return !!$ENV{PLATFORM_TEST_VALGRIND} }
 
 # How many times slower everything is in the mode at hand.
 sub scale { return valgrind() ? 15 : asan() ? 3 : 1 }
@@ -117,11 +117,10 @@ sub unprivileged {
 # The environment that turns the mode on for one program.
 sub mode_env ($dir, %o) {
     return () unless asan();
-    my $leaks = $o{leaks} ? 1 : 0;
     chomp(my $libasan = `gcc -print-file-name=libasan.so`);
     my $log = "log_path=$dir/sanitizer.$o{name}.log";
     return (
-        ASAN_OPTIONS  => "detect_leaks=$leaks:$log:handle_segv=1",
+        ASAN_OPTIONS  => "detect_leaks=@{[ $o{leaks} // 0 ]}:$log:handle_segv=1",
         UBSAN_OPTIONS => "print_stacktrace=1:$log",
         ($o{preload} ? (LD_PRELOAD => $libasan) : ()),
     );

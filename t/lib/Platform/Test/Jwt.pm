@@ -14,10 +14,7 @@ use MIME::Base64 qw(encode_base64url decode_base64url);
 use Platform::Test::Env qw(put);
 
 use Exporter qw(import);
-our @EXPORT = qw(
-    jwt_key jwks jwt_sign jwt_claims jwt_token jwt_tamper jwt_decode
-    b64url uuid
-);
+our @EXPORT = qw(jwt_key jwks jwt_sign jwt_claims jwt_token jwt_tamper jwt_decode b64url uuid);
 
 our $ISSUER = 'http://issuer.test';
 
@@ -42,22 +39,14 @@ sub jwt_key ($name, %o) {
     open my $lock, '>>', "$dir/keys.lock" or die "$dir/keys.lock: $!\n";
     flock $lock, LOCK_EX or die "flock: $!\n";
 
-    my $rsa = Crypt::PK::RSA->new;
-    if (-s $file) {
-        $rsa->import_key($file);
-    }
-    else {
-        $rsa->generate_key($bits / 8, 65537);
-        put($file, $rsa->export_key_pem('private'));
-    }
-
-    return Platform::Test::Jwt::Key->new($rsa, $o{kid} // $name);
+    put($file, Crypt::PK::RSA->new->generate_key($bits / 8, 65537)->export_key_pem('private'))
+        if !-s $file;
+    return Platform::Test::Jwt::Key->new(Crypt::PK::RSA->new($file), $o{kid} // $name);
 }
 
 # A key-set document of these keys; further entries as hashes pass as given.
 sub jwks (@keys) {
-    return $json->encode(
-        { keys => [ map { ref $_ eq 'HASH' ? $_ : $_->jwk } @keys ] });
+    return $json->encode({ keys => [ map { ref eq 'HASH' ? $_ : $_->jwk } @keys ] });
 }
 
 # Signs: key => (RS256), or secret => bytes (HS256), or neither (empty

@@ -5,13 +5,11 @@ package Platform::Test::KeyDir;
 use v5.36;
 
 use Exporter qw(import);
-our @EXPORT = qw(
-    key_dir key_dir_env key_put key_names key_states key_killer preload
-);
+our @EXPORT = qw(key_dir key_dir_env key_put key_names key_states key_killer preload);
 
 # An empty one of mode 0700.
-sub key_dir ($t, $name = undef) {
-    my $dir = $t->dir . '/' . ($name // 'keys');
+sub key_dir ($t, $name = 'keys') {
+    my $dir = $t->dir . "/$name";
     mkdir $dir, 0700 or die "$dir: $!\n";
     chmod 0700, $dir;
     return $dir;
@@ -66,22 +64,14 @@ static void *before(const char *name)
     return dlsym(RTLD_NEXT, name);
 }
 
-int fsync(int fd)
-{
-    return ((int (*)(int)) before("fsync"))(fd);
-}
+#define KILLED(function, declared, types, given) \
+    int function declared { return ((int (*) types) before(#function)) given; }
 
-int unlinkat(int dir, const char *name, int flags)
-{
-    return ((int (*)(int, const char *, int)) before("unlinkat"))(dir, name,
-                                                                  flags);
-}
-
-int renameat(int from, const char *name, int to, const char *new)
-{
-    return ((int (*)(int, const char *, int, const char *)) before(
-        "renameat"))(from, name, to, new);
-}
+KILLED(fsync, (int fd), (int), (fd))
+KILLED(unlinkat, (int dir, const char *name, int flags),
+       (int, const char *, int), (dir, name, flags))
+KILLED(renameat, (int from, const char *name, int to, const char *new),
+       (int, const char *, int, const char *), (from, name, to, new))
 
 ssize_t write(int fd, const void *data, size_t len)
 {

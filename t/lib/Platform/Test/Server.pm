@@ -34,16 +34,14 @@ my %REASON = (200 => 'OK', 204 => 'No Content', 304 => 'Not Modified',
 sub new ($class, %o) {
     my $self = bless { %o, log => "$o{dir}/$o{name}.requests",
         state => "$o{dir}/$o{name}.state" }, $class;
-    $self->set;
-    $self->up;
-    return $self;
+    return $self->set->up;
 }
 
 # Starts to listen (again).
 sub up ($self) {
-    return if $self->{process};
+    return $self if $self->{process};
     my $listener = Platform::Test::Port::listener($self->{port});
-    $self->launch(sub { 1 }, log => "$self->{dir}/$self->{name}.log",
+    return $self->launch(sub { 1 }, log => "$self->{dir}/$self->{name}.log",
         stop_signal => 'KILL', code => sub { $self->_accept($listener) });
 }
 
@@ -71,12 +69,8 @@ sub forget ($self) { unlink $self->{log} }
 
 # Waits until the last request came so many seconds ago.
 sub quiet ($self, $seconds) {
-    my $left;
-    do {
-        my $at = (Time::HiRes::stat($self->{log}))[9] // 0;
-        $left = $at + $seconds - Time::HiRes::time();
-        sleep $left if $left > 0;
-    } while ($left > 0);
+    my $at = sub { (Time::HiRes::stat($self->{log}))[9] // 0 };
+    sleep 0.01 while $at->() + $seconds > Time::HiRes::time();
 }
 
 sub _accept ($self, $listener) {

@@ -107,10 +107,7 @@ http {
     $http
     server {
         listen 127.0.0.1:%%PORT_identity%% $listen;
-        location / {
-            include $params;
-            fastcgi_pass $address;
-        }
+        location / { include $params; fastcgi_pass $address; }
     }
 }
 CONF
@@ -123,15 +120,12 @@ CONF
 # of both halves (rate limits are off unless it says so); identity => one process
 # that runs, or [several]; key_age => the soft age and the cooldown of keys.
 sub full_stack ($self, %o) {
-    my $dir = $self->{dir};
     my $upstream = $o{echo} ? $self->echo_upstream : undef;
     my %env = (
         PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $self->port('identity'),
-        PLATFORM_LOGIN_RATE_LIMIT   => 'off',
-        PLATFORM_REFRESH_RATE_LIMIT => 'off',
+        map({ ("PLATFORM_${_}_RATE_LIMIT" => 'off') } qw(LOGIN REFRESH)),
         PLATFORM_AUTH_COOKIE_SECURE => 'false',
-        ($upstream ? (PLATFORM_ENTITLEMENT_URL
-            => 'http://127.0.0.1:' . $upstream->port) : ()),
+        $upstream ? (PLATFORM_ENTITLEMENT_URL => 'http://127.0.0.1:' . $upstream->port) : (),
         %{ $o{env} // {} },
     );
     my $identities = $o{identity} // $self->identity(%env);
@@ -164,23 +158,17 @@ sub render_nginx ($self, $env, $upstream, $edit = undef) {
     local %ENV = (
         PATH => $ENV{PATH},
         (map { (uc $_ . '_PORT' => $self->port($_)) } qw(gateway identity stub)),
-        METRICS_LISTEN    => '127.0.0.1:' . $self->port('metrics'),
-        RUN_DIR           => $run,
-        LOG_DIR           => $logs,
-        GATEWAY_ACCESS_LOG => "$logs/access.log",
-        MODULE_PATH       => Platform::Test::Env::module(),
-        IDENTITY_UPSTREAM => $upstream,
-        NGINX_USER        => $> == 0 ? 'root' : '',
+        METRICS_LISTEN => '127.0.0.1:' . $self->port('metrics'),
+        RUN_DIR => $run, LOG_DIR => $logs, GATEWAY_ACCESS_LOG => "$logs/access.log",
+        MODULE_PATH => Platform::Test::Env::module(), IDENTITY_UPSTREAM => $upstream,
+        NGINX_USER => $> == 0 ? 'root' : '',
         %$env,
     );
     system("$root/tools/render", '--out', $out) == 0 or die "tools/render failed\n";
-
     $self->_patient($out);
     local $_ = $self->read_file('rendered/nginx.conf');
-    if ($edit) {
-        $edit->();
-        $self->write_file('rendered/nginx.conf', $_);
-    }
+    $edit->() if $edit;
+    $self->write_file('rendered/nginx.conf', $_) if $edit;
     my ($pidfile) = /^\s*pid\s+([^;]+);/m;
     return Platform::Test::Nginx->new(dir => $dir, name => 'platform', prefix => $run,
         conf => "$out/nginx.conf", log => "$logs/error.log", access => "$logs/access.log",
