@@ -176,35 +176,32 @@ ngx_http_test_late_header_filter(ngx_http_request_t *r)
 
 
 static ngx_int_t
-ngx_http_test_late_handler(ngx_conf_t *cf, ngx_uint_t phase,
-    ngx_http_handler_pt handler)
+ngx_http_test_late_init(ngx_conf_t *cf)
 {
+    ngx_uint_t                  i;
     ngx_http_handler_pt        *h;
     ngx_http_core_main_conf_t  *cmcf;
 
+    static const ngx_http_handler_pt  handlers[] = {
+        [NGX_HTTP_POST_READ_PHASE] = ngx_http_test_late_post_read,
+        [NGX_HTTP_REWRITE_PHASE] = ngx_http_test_late_rewrite,
+        [NGX_HTTP_ACCESS_PHASE] = ngx_http_test_late_access
+    };
+
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
 
-    h = ngx_array_push(&cmcf->phases[phase].handlers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
+    for (i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
 
-    *h = handler;
-    return NGX_OK;
-}
+        if (handlers[i] == NULL) {
+            continue;
+        }
 
+        h = ngx_array_push(&cmcf->phases[i].handlers);
+        if (h == NULL) {
+            return NGX_ERROR;
+        }
 
-static ngx_int_t
-ngx_http_test_late_init(ngx_conf_t *cf)
-{
-    if (ngx_http_test_late_handler(cf, NGX_HTTP_POST_READ_PHASE,
-                                   ngx_http_test_late_post_read)
-        || ngx_http_test_late_handler(cf, NGX_HTTP_REWRITE_PHASE,
-                                      ngx_http_test_late_rewrite)
-        || ngx_http_test_late_handler(cf, NGX_HTTP_ACCESS_PHASE,
-                                      ngx_http_test_late_access))
-    {
-        return NGX_ERROR;
+        *h = handlers[i];
     }
 
     ngx_http_next_header_filter = ngx_http_top_header_filter;

@@ -36,40 +36,32 @@ my $stack = $t->full_stack(identity => \@identity, env => \%env, key_age => '2s'
 sub clients ($=) {
     my $load = Platform::Test::Load->new(
         port => $stack->gateway, clients => $CLIENTS, timeout => 20);
-    my (%count, %kid, $logging_in);
-    my $late = 0;
-    my ($sent, $start) = (0, time);
-    $logging_in = 0;
+    my (%count, %kid);
+    my ($late, $sent, $logging_in, $start) = (0, 0, 0, time);
 
     my $next = sub ($c, @) {
         return if -e $t->dir . '/enough';
         my $due = $start + $sent / $RATE;
-        if ($due > time) {
-            return { wait => 0.005 };
-        }
+        return { wait => 0.005 } if $due > time;
         $start = time - $sent / $RATE if $due < time - 1;    # no catching up
         my $request = { client => $c };
-        if (!$c->{session} || $c->{session}{used} > 300
-            || $c->{session}{at} < time - 50) {
+        my $s = $c->{session};
+        if (!$s || $s->{used} > 300 || $s->{at} < time - 50) {
             return { wait => 0.1 } if $logging_in >= 2;
             $logging_in++;
-            @$request{qw(path json)} = ('/api/auth/login', {
-                account => 'one@demo.test',
+            @$request{qw(path json)} = ('/api/auth/login', { account => 'one@demo.test',
                 credential => $Platform::Test::Stack::CREDENTIAL });
         }
-        elsif ($c->{session}{used}++ % 10 == 9
-            || $c->{session}{at} < time - $ACCESS_TTL + 2) {
+        elsif ($s->{used}++ % 10 == 9 || $s->{at} < time - $ACCESS_TTL + 2) {
             @$request{qw(path json)} = ('/api/auth/refresh',
-                { refreshToken => $c->{session}{refreshToken} });
+                { refreshToken => $s->{refreshToken} });
         }
         else {
-            my $s = $c->{session};
-            @$request{qw(method path token)} = ('GET',
-                '/api/workspaces/current-context', $s->{used} % 2
-                    ? $s->{accessToken} : $s->{before} // $s->{accessToken});
-            shift @{ $s->{kept} } while @{ $s->{kept} }
-                && $s->{kept}[0][0] < time - $ACCESS_TTL + 2;
-            $s->{before} = @{ $s->{kept} } ? $s->{kept}[0][1] : undef;
+            @$request{qw(method path token)} = ('GET', '/api/workspaces/current-context',
+                $s->{used} % 2 ? $s->{accessToken} : $s->{before} // $s->{accessToken});
+            my $kept = $s->{kept};
+            shift @$kept while @$kept && $kept->[0][0] < time - $ACCESS_TTL + 2;
+            $s->{before} = @$kept ? $kept->[0][1] : undef;
         }
         $sent++;
         return $request;
@@ -77,25 +69,18 @@ sub clients ($=) {
     my $done = sub ($request, $answer, @) {
         my $c = $request->{client};
         # A client that had to wait may use one that has expired by then.
-        if ($request->{token} && $answer->{code} eq 'GATEWAY_TOKEN_EXPIRED'
-            && (jwt_decode($request->{token}))[1]{exp} <= time) {
-            $late++;
-            return;
-        }
+        return $late++ if $request->{token} && $answer->{code} eq 'GATEWAY_TOKEN_EXPIRED'
+            && (jwt_decode($request->{token}))[1]{exp} <= time;
         $count{ ($request->{path} =~ s{.*/}{}r) . " $answer->{status} $answer->{code}" }++;
         $logging_in-- if $request->{path} =~ /login$/;
         return if $request->{method};
-        my $json = $answer->{status} == 200 ? decode_json($answer->{body}) : undef;
-        if (!$json) {
-            delete $c->{session};
-            return;
-        }
+        return delete $c->{session} if $answer->{status} != 200;
+        my $json = decode_json($answer->{body});
         $kid{ (jwt_decode($json->{accessToken}))[0]{kid} }++;
         my $s = $c->{session};
         $c->{session} = { at => time, used => $request->{path} =~ /login$/ ? 0 : $s->{used},
             %$json{qw(accessToken refreshToken)}, before => $s->{before},
             kept => [ @{ $s->{kept} // [] }, [ time, $json->{accessToken} ] ] };
-        return;
     };
     my $began = time;
     $load->run($next, $done);

@@ -13,8 +13,8 @@ chomp(my $CORES = `nproc`);
 my $LOGINS = 2 * $CORES;    # clients: for each that hashes one waits
 
 my $t = Platform::Test->new(timeout => 900);
-my $identity = $t->identity(PLATFORM_AUTH_MAX_FAILURES => 0, PLATFORM_AUTH_MAX_SESSIONS => 0,
-    PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false');
+my $identity = $t->identity(PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false',
+    map { ("PLATFORM_AUTH_MAX_$_" => 0) } qw(FAILURES SESSIONS));
 $t->start_face($identity->nginx_address);
 
 # Logins go on while the file "saturate" exists.
@@ -34,10 +34,8 @@ $client->refresh for 1 .. 200;
 my (%took, $bad, @busy);
 for my $round (1 .. $ROUNDS) {
     for my $state (qw(idle busy)) {
-        if ($state eq 'busy') {
-            $t->write_file('saturate', '');
-            sleep 0.5;
-        }
+        $t->write_file('saturate', '') if $state eq 'busy';
+        sleep 0.5;
         for my $n (1 .. $REFRESHES) {
             my $start = time;
             $bad++ if $client->refresh != 200;
@@ -47,7 +45,6 @@ for my $round (1 .. $ROUNDS) {
             push @busy, $seen->{identity_hash_slots_used} == $seen->{identity_hash_slots};
         }
         unlink $t->dir . '/saturate';
-        sleep 0.5;
     }
 }
 $t->write_file('enough', '');

@@ -31,42 +31,35 @@ my ($TRIES, $STALE_S, $STALE_TRIES) = (8, 0.5, 2);
 my $t = Platform::Test->new(timeout => 7200);
 my $pg = $t->postgres;
 my $issuer = 'http://127.0.0.1:' . $t->port('identity');
-my @identity = map { $t->identity(name => $_, PLATFORM_JWT_ISSUER                => $issuer,
-    PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '30s',
-    PLATFORM_AUTH_MAX_SESSIONS         => 0,
-) } qw(a b c);
-my $s = $t->full_stack(identity => \@identity,
-    env => { PLATFORM_TRUSTED_PROXIES => '127.0.0.1' });
+my @identity = map { $t->identity(name => $_, PLATFORM_JWT_ISSUER => $issuer,
+    PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '30s', PLATFORM_AUTH_MAX_SESSIONS => 0) } qw(a b c);
+my $s = $t->full_stack(identity => \@identity, env => { PLATFORM_TRUSTED_PROXIES => '127.0.0.1' });
 $t->allow(qr/upstream|connect\(\) to unix|recv\(\) failed/);
 Platform::Test::Lossy->start($t, $t->port('lossy'), $s->gateway, 10);
 
 # Another day: see above.
 sub day_passes {
-    $pg->sql("set session_replication_role = replica;
-        update auth_sessions set created_at = created_at - interval '1 day',
-            expires_at = expires_at - interval '1 day',
-            used_at = used_at - interval '1 day',
-            retry_iat = retry_iat - interval '1 day'", user => 'postgres');
+    $pg->sql('set session_replication_role = replica; update auth_sessions set '
+        . join(', ', map {"$_ = $_ - interval '1 day'"}
+            qw(created_at expires_at used_at retry_iat)), user => 'postgres');
 }
 
 # Every tab of every session wakes up once a day, those of a session at the same
 # moment, and does as docs/http-api.md says, without locks: until it has tokens,
 # has given up for today, or knows that a login is needed.
-sub ten_days {
-    my ($count) = @_;
-
+sub ten_days ($count) {
     my $sessions = Platform::Test::Sessions->new(retries => 1, issuer => $issuer);
     my $load = Platform::Test::Load->new(port => $t->port('lossy'), clients => 16);
     $sessions->make($pg, jwt_key('identity'), 'one', $count);
     my %jar = map { $_->{id} => $_ } $sessions->all;    # by its first session
-    my %seen = (moves => 0, logins => 0, moved_logins => 0, gave_up => 0, kills => 0, jars => \%jar);
+    my %seen = (map({ $_ => 0 } qw(moves logins moved_logins gave_up kills)), jars => \%jar);
     my ($killed, $in_flight, @ready, @later) = (time, 0);
     my $n = 0;
-    my %client = map { $_ => { number => $n, moved => 0,
-        phone => $n++ % 10 == 0 } } sort keys %jar;
+    my %client = map { $_ => { number => $n, moved => 0, phone => $n++ % 10 == 0 } }
+        sort keys %jar;
 
     # The token of the jar by then, not that of the last try.
-    my $next = sub {
+    my $next = sub ($=) {
         if (time >= $killed + $KILL_S) {
             my $victim = $identity[ $seen{kills}++ % @identity ];
             $killed = time;
@@ -81,11 +74,8 @@ sub ten_days {
         my $tab = shift @ready // return undef;
         $in_flight++;
         my $c = $client{ $tab->{jar} };
-        if ($tab->{lost} && $c->{phone} && $c->{moved} < $MOVES) {
-            $c->{moved}++;
-            $seen{moves}++;
-        }
-        $tab->{lost} = 0;
+        $c->{moved}++, $seen{moves}++
+            if delete $tab->{lost} && $c->{phone} && $c->{moved} < $MOVES;
         my @address = (10 + $c->{moved}, $c->{number} >> 8, $c->{number} & 255, 7);
         return { %{ $sessions->refresh($jar{ $tab->{jar} }) }, tab => $tab,
             headers => [ 'User-Agent' => 'app/1', 'X-Forwarded-For' => join '.', @address ] };
@@ -110,15 +100,11 @@ sub ten_days {
             ($jar{ $tab->{jar} }) = $sessions->make($pg, jwt_key('identity'), 'one', 1);
             return;
         }
-        if (++$tab->{tries} < $TRIES) {
-            return $again->($tab, $RETRY_S);
-        }
+        return $again->($tab, $RETRY_S) if ++$tab->{tries} < $TRIES;
         $seen{gave_up}++;
-        return;
     };
     for my $day (1 .. $DAYS) {
-        @ready = map { my $jar = $_;
-            map { { jar => $jar } } 1 .. ($client{$jar}{phone} ? 1 : 2) }
+        @ready = map { my $jar = $_; map { { jar => $jar } } 0 .. !$client{$jar}{phone} }
             sort keys %jar;
         $load->run($next, $done);
         day_passes();
@@ -134,11 +120,10 @@ my $took = time - $start;
 my %count = %{ $sessions->{count} };
 my %audit;
 $audit{$_}++ for map { $_->log_text =~ /"event":"auth\.refresh\.(\w+)"/g } @identity;
-diag sprintf '%d sessions, %d days, %.0f s: %s; %d kills, %d gave up; %d moves;'
-    . ' audited %s', $SESSIONS, $DAYS, $took,
-    join(', ', map {"$_: $count{$_}"} sort keys %count), $seen->{kills},
-    $seen->{gave_up}, $seen->{moves},
-    join(', ', map {"$_: $audit{$_}"} sort keys %audit);
+sub told ($of) { return join ', ', map {"$_: $of->{$_}"} sort keys %$of }
+
+diag sprintf '%d sessions, %d days, %.0f s: %s; %d kills, %d gave up; %d moves; audited %s',
+    $SESSIONS, $DAYS, $took, told(\%count), @$seen{qw(kills gave_up moves)}, told(\%audit);
 is $seen->{logins}, 0, 'nobody had to log in again'
     or diag "$seen->{moved_logins} of those who moved";
 is_deeply $sessions->{broken}, [],
@@ -151,11 +136,9 @@ cmp_ok $audit{retried_elsewhere} // 0, '>', $SESSIONS / 40,
     'control: also by clients that had moved';
 cmp_ok $seen->{kills}, '>', $took / 4 / $KILL_S, 'control: processes were killed';
 
-my %jti = map { split /\|/ }
-    split /\n/, $pg->sql('select session_id, jti from auth_sessions');
-is scalar(grep { $jti{ $_->{id} } ne Platform::Test::Sessions::jti(
-        $_->{current}) } values %{ $seen->{jars} }), 0,
-    'what everybody has last is what the row has';
+my %jti = map { split /\|/ } split /\n/, $pg->sql('select session_id, jti from auth_sessions');
+is scalar(grep { $jti{ $_->{id} } ne Platform::Test::Sessions::jti($_->{current}) }
+    values %{ $seen->{jars} }), 0, 'what everybody has last is what the row has';
 
 # -- without
 
@@ -166,11 +149,9 @@ for (@identity) {
 }
 $pg->sql('delete from auth_sessions');
 ($sessions, $seen) = ten_days($CONTROL);
-%count = %{ $sessions->{count} };
-diag sprintf 'without a window, %d sessions: %s; %d kills; %d forced logins, '
-    . '%.1f %% of sessions a day', $CONTROL,
-    join(', ', map {"$_: $count{$_}"} sort keys %count), $seen->{kills},
-    $seen->{logins}, 100 * $seen->{logins} / $CONTROL / $DAYS;
+diag sprintf 'without a window, %d sessions: %s; %d kills; %.1f %% of sessions a day',
+    $CONTROL, told($sessions->{count}), $seen->{kills},
+    100 * $seen->{logins} / $CONTROL / $DAYS;
 cmp_ok $seen->{logins}, '>', 0, "$seen->{logins} logins that were forced";
 is_deeply $sessions->{broken}, [], 'no answer contradicts another';
 

@@ -8,8 +8,7 @@ my $ROUNDS = $ENV{SOAK_ROUNDS} // 20_000;
 my $SESSIONS = 8;
 
 my $t = Platform::Test->new(timeout => 1200);
-my $pg = $t->postgres(settings => {
-    shared_preload_libraries => 'pg_stat_statements' });
+my $pg = $t->postgres(settings => { shared_preload_libraries => 'pg_stat_statements' });
 $pg->sql('create extension pg_stat_statements', user => 'postgres');
 $t->identity_face;
 my $port = $t->port('identity');
@@ -48,13 +47,8 @@ is_deeply $sessions->{broken}, [], 'no answer contradicts another';
 # it comes to it.
 
 my $changes = $ok + ($got{AUTH_SELECT_BRANCH_SUCCESS} // 0);
-my $updates;
-eventually(sub {
-    $updates = $pg->sql(q{select n_tup_upd from pg_stat_user_tables
-        where relname = 'auth_sessions'}, user => 'postgres');
-    return $updates == $changes;
-}, 20);
-is $updates, $changes, 'one row changed for each success';
+ok eventually(sub { $changes == $pg->sql(q{select n_tup_upd from pg_stat_user_tables
+    where relname = 'auth_sessions'}, user => 'postgres') }, 20), 'one row changed for each';
 
 # They did race: a refresh takes a second compare-and-swap where the scope
 # moved while the first statement read.  That is short, and seldom hit.
@@ -94,12 +88,10 @@ is scalar(grep { $_ > 1 } values %won), 0,
 is $pg->sql('select distinct status from auth_sessions'), 'REVOKED',
     'every session ends revoked';
 my %after;
-$load->run(
-    sub {
-        my $token = shift @tokens // return undef;
-        return { path => '/api/auth/refresh', json => { refreshToken => $token } };
-    },
-    sub { $after{"$_[1]{status} $_[1]{code}"}++ });
+$load->run(sub {
+    my $token = shift @tokens // return undef;
+    return { path => '/api/auth/refresh', json => { refreshToken => $token } };
+}, sub { $after{"$_[1]{status} $_[1]{code}"}++ });
 is_deeply [ keys %after ], ['401 AUTH_SESSION_NOT_ACTIVE'],
     'no token that was handed out works' or diag explain \%after;
 

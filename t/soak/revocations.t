@@ -33,28 +33,22 @@ ok eventually(sub { http_get($gate[1], '/readyz')->status == 200 }, 20), 'two ng
 
 # What a gateway answers to a token on a connection that stays.
 sub ask ($c, $token) {
+    $c->{http} //= Platform::Test::Http->new(port => $c->{port});
     my $res = eval { $c->{http}->request(
         GET => '/api/workspaces/current-context', token => $token) };
-    return $res->status if $res;
-    $c->{http} = eval { Platform::Test::Http->new(port => $c->{port}) };
-    return 0;
+    delete $c->{http} if !$res;
+    return $res ? $res->status : 0;
 }
 
 # Some connections to each, so that each of the workers has one.
-sub connections {
-    return map { my $port = $_; map { { port => $port,
-        http => Platform::Test::Http->new(port => $port) } } 1 .. 4 } @gate;
-}
+sub connections { return map { { port => $_ } } map { ($_) x 4 } @gate }
 
 # Waits for a login, as identity may be away.
 sub login {
-    my $until = time + 30;
-    while (time < $until) {
-        my $res = eval { $stack->login('one') };
-        return $res->json if $res && $res->status == 200;
-        sleep 0.1;
-    }
-    die "no login\n";
+    my $res;
+    eventually(sub { $res = eval { $stack->login('one') }; $res && $res->status == 200 }, 30)
+        or die "no login\n";
+    return $res->json;
 }
 
 # One that logs out again and again: "took SECONDS" for each from the 200 to the

@@ -218,33 +218,22 @@ sub identity ($self, %change) {
             IDENTITY_LISTEN => "$self->{dir}/$name.sock", %change)));
 }
 
-# Starts identity-fcgi with a listening socket as descriptor 0, as a supervisor
-# does; a Platform::Test::Process, which does not stop by itself.
-sub inherited_identity ($self, $socket, %change) {
-    my $env = $self->identity_env(IDENTITY_LISTEN => undef, %change);
+# A process of identity-fcgi, with these changes of the environment; via => what
+# runs it, args => its own; further options of Platform::Test::Process.
+sub identity_process ($self, $name, $change, %o) {
     my $dir = $self->{dir};
-    my $name = 'inherited' . ++$self->{runs};
-    return Platform::Test::Process->start(
-        name => $name, dir => $dir, log => "$dir/$name.log",
-        env => { %$env, Platform::Test::Env::mode_env($dir, name => $name, leaks => 1) },
-        stop_wait => 15 * $self->scale,
-        code => sub {
-            open STDIN, '<&', $socket or die "stdin: $!\n";
-            exec 'setpriv', '--pdeathsig', 'TERM', '--',
-                Platform::Test::Env::mode_prefix($dir, $name),
-                Platform::Test::Env::identity();
-        });
+    return Platform::Test::Process->start(name => $name, dir => $dir,
+        log => "$dir/$name.log", %o, env => { %{ $self->identity_env(%$change) },
+            Platform::Test::Env::mode_env($dir, name => $name, leaks => 1) },
+        cmd => [ @{ $o{via} // [] }, Platform::Test::Env::mode_prefix($dir, $name),
+            Platform::Test::Env::identity(), @{ $o{args} // [] } ]);
 }
 
-# Starts a command of identity-fcgi by sh, which runs $run with what $args are
-# before its own.
-sub identity_command ($self, $name, $log, $env, $run, $args, @command) {
-    my $dir = $self->{dir};
-    return Platform::Test::Process->start(name => $name, dir => $dir, log => "$dir/$log",
-        env => { %{ $self->identity_env(%$env) },
-            Platform::Test::Env::mode_env($dir, name => $name, leaks => 1) },
-        cmd => [ 'sh', '-c', $run, 'sh', @$args, Platform::Test::Env::mode_prefix($dir, $name),
-            Platform::Test::Env::identity(), @command ])->expect_end;
+# With a listening socket as descriptor 0, as a supervisor has it; one that does
+# not stop by itself.
+sub inherited_identity ($self, $socket, %change) {
+    return $self->identity_process('inherited' . ++$self->{runs},
+        { IDENTITY_LISTEN => undef, %change }, stdin => $socket);
 }
 
 # Runs identity-fcgi to its end: (exit status, stdout, stderr).  stdin => what
@@ -254,8 +243,9 @@ sub run_identity ($self, $args, %change) {
     my $within = delete $change{within} // 600;
     my $name = 'run-' . ++$self->{runs};
     my $in = defined $stdin ? $self->write_file("$name.in", $stdin) : '/dev/null';
-    my $p = $self->identity_command($name, "$name.out", \%change,
-        'in=$1 err=$2; shift 2; exec "$@" <"$in" 2>"$err"', [ $in, "$name.err" ], @$args);
+    my $p = $self->identity_process($name, \%change, log => "$self->{dir}/$name.out",
+        via => [ 'sh', '-c', 'in=$1 err=$2; shift 2; exec "$@" <"$in" 2>"$err"', 'sh',
+            $in, "$name.err" ], args => $args)->expect_end;
     $p->wait_end($within) or die "identity-fcgi @$args did not end\n";
     my $status = $p->status & 127 ? 128 + ($p->status & 127) : $p->status >> 8;
     return ($status, map { $self->read_file("$name.$_") // '' } qw(out err));

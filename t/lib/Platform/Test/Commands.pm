@@ -37,10 +37,9 @@ sub run ($self, @args) {
 sub start ($self, @args) {
     my %o = ref $args[0] ? %{ shift @args } : ();
     my $t = $self->{test};
-    my $name = 'op' . ++$t->{runs};
-    return $t->track($t->identity_command($name, "$name.log",
-        { %{ $self->{env} }, %{ $o{env} // {} } }, 'exec "$@"' . ($o{redirect} // ''),
-        [], @args));
+    return $t->track($t->identity_process('op' . ++$t->{runs},
+        { %{ $self->{env} }, %{ $o{env} // {} } }, args => \@args,
+        via => [ 'sh', '-c', 'exec "$@"' . ($o{redirect} // ''), 'sh' ])->expect_end);
 }
 
 # The commands that print rows, which are JSON lines.

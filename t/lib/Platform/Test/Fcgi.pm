@@ -10,10 +10,8 @@ use List::Util qw(pairmap);
 
 use Platform::Test::Http;
 
-use constant {
-    FCGI_BEGIN_REQUEST => 1, FCGI_ABORT_REQUEST => 2, FCGI_END_REQUEST => 3,
-    FCGI_PARAMS => 4, FCGI_STDIN => 5, FCGI_STDOUT => 6, FCGI_STDERR => 7,
-};
+use constant { FCGI_BEGIN_REQUEST => 1, FCGI_END_REQUEST => 3, FCGI_PARAMS => 4,
+    FCGI_STDIN => 5, FCGI_STDOUT => 6, FCGI_STDERR => 7 };
 
 my $json = JSON::PP->new->latin1->canonical->allow_nonref;
 
@@ -26,8 +24,8 @@ sub new ($class, $address) {
 sub connection ($self) { return $self->{http} }
 
 # The bytes of one record.
-sub record ($type, $content, $id = undef) {
-    return pack('CCnnCC', 1, $type, $id // 1, length $content, 0, 0) . $content;
+sub record ($type, $content, $id = 1) {
+    return pack('CCnnCC', 1, $type, $id, length $content, 0, 0) . $content;
 }
 
 sub pair ($name, $value) {
@@ -41,16 +39,11 @@ sub request_bytes ($method, $path, %o) {
     my $body = $o{body} // '';
     my ($uri, $query) = split /\?/, $path, 2;
     my %params = (
-        REQUEST_METHOD => $method,
-        DOCUMENT_URI   => $uri,
-        QUERY_STRING   => $query // '',
+        REQUEST_METHOD => $method, DOCUMENT_URI => $uri, QUERY_STRING => $query // '',
         CONTENT_TYPE   => length $body ? 'application/json' : '',
-        CONTENT_LENGTH => length $body ? length $body : '',
-        REMOTE_ADDR    => '127.0.0.1',
-        REQUEST_SCHEME => 'http',
-        HTTP_HOST      => 'localhost',
-        HTTP_X_REQUEST_ID     => 'test-request',
-        HTTP_X_CORRELATION_ID => 'test-correlation',
+        CONTENT_LENGTH => length $body || '',
+        REMOTE_ADDR    => '127.0.0.1', REQUEST_SCHEME => 'http', HTTP_HOST => 'localhost',
+        HTTP_X_REQUEST_ID => 'test-request', HTTP_X_CORRELATION_ID => 'test-correlation',
         %{ $o{params} // {} },
     );
     my $params = join '', map { pair($_, $params{$_}) }

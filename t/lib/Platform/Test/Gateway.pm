@@ -88,23 +88,11 @@ sub gateway_ready ($self) {
 # Echoes that speak FastCGI, SCGI and uwsgi, and %%ECHO_LOCATIONS%%: /fastcgi,
 # /scgi and /uwsgi, which pass to them.
 sub echo_protocols ($self) {
-    my ($fastcgi, $scgi, $uwsgi) = map { $_->port }
-        $self->echo_fastcgi, $self->echo_scgi, $self->echo_uwsgi;
-    return $self->set(ECHO_LOCATIONS => <<"CONF");
-location /fastcgi {
-    fastcgi_pass 127.0.0.1:$fastcgi;
-    fastcgi_param REQUEST_METHOD \$request_method;
-    fastcgi_param CONTENT_LENGTH \$content_length;
-}
-location /scgi {
-    scgi_pass 127.0.0.1:$scgi;
-    scgi_param CONTENT_LENGTH \$content_length;
-}
-location /uwsgi {
-    uwsgi_pass 127.0.0.1:$uwsgi;
-    uwsgi_param REQUEST_METHOD \$request_method;
-}
-CONF
+    return $self->set(ECHO_LOCATIONS => join '', map {
+        my ($start, $param) = ("echo_$_", "${_}_param");
+        "location /$_ { ${_}_pass 127.0.0.1:" . $self->$start->port . ';'
+            . " $param CONTENT_LENGTH \$content_length; $param REQUEST_METHOD \$request_method; }\n"
+    } qw(fastcgi scgi uwsgi));
 }
 
 # The line that a response has in the JSON access log; {} where none comes.

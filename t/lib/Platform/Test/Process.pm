@@ -13,7 +13,7 @@ use Platform::Test::Env qw(eventually readers slurp);
 readers(qw(pid name status));
 
 # name, log, cmd => [...] or code => sub; env => {...} replaces the whole
-# environment; user: who to become when root; stop_signal; deathsig.
+# environment; stdin: a handle; user: who to become when root; stop_signal; deathsig.
 sub start ($class, %o) {
     my $self = bless { owner => $$, stop_signal => 'TERM', stop_wait => 60,
         ok_status => [0], %o }, $class;
@@ -28,7 +28,7 @@ sub start ($class, %o) {
 
 sub _become ($self, %o) {
     chdir $o{dir} or die "chdir $o{dir}: $!\n";
-    open STDIN, '<', '/dev/null' or die "/dev/null: $!\n";
+    open STDIN, $o{stdin} ? '<&' : '<', $o{stdin} // '/dev/null' or die "stdin: $!\n";
     if ($o{log}) {
         open STDOUT, '>>', $o{log} or die "$o{log}: $!\n";
         open STDERR, '>&', \*STDOUT or die "stderr: $!\n";

@@ -98,7 +98,7 @@ sub _accept ($self, $listener) {
 # returns it with what else came; undef where the client went away.
 sub read_head ($self, $fh) {
     my $in = '';
-    until ($in =~ /\r\n\r\n/) { _more($fh, \$in) or return undef }
+    _more($fh, \$in) or return undef until $in =~ /\r\n\r\n/;
     $self->note({ head => $in });
     return $in;
 }
@@ -114,18 +114,14 @@ sub _http ($fh, $self) {
     while (my $request = _read_request($fh, \$buf)) {
         $self->note($request);
         my $answer = $self->{handler}->($request, $self) // return;
-        if (ref $answer eq 'SCALAR') {
-            _write($fh, $$answer);
-            return;
-        }
+        return print {$fh} $$answer if ref $answer eq 'SCALAR';
         while (ref $answer eq 'CODE') {
-            _write($fh, $answer->()) or return;
+            print {$fh} $answer->() // return or return;
         }
-        my ($status, $headers, $body) = @$answer;
         my $close = header($request, 'connection') =~ /close/i
             || $request->{version} eq '1.0';
-        _write($fh, response_bytes($status, $headers, $body,
-            close => $close, head => $request->{method} eq 'HEAD'));
+        print {$fh} response_bytes(@$answer[ 0 .. 2 ], close => $close,
+            head => $request->{method} eq 'HEAD') or return;
         return if $close;
     }
 }
@@ -154,17 +150,7 @@ sub _read_request ($fh, $buf) {
         ? \%request : undef;
 }
 
-sub _more ($fh, $buf) {
-    return sysread $fh, $$buf, 65536, length $$buf;
-}
-
-sub _write ($fh, $bytes) {
-    while (length($bytes // return 0)) {
-        my $n = syswrite $fh, $bytes or return 0;
-        substr $bytes, 0, $n, '';
-    }
-    return 1;
-}
+sub _more ($fh, $buf) { return sysread $fh, $$buf, 65536, length $$buf }
 
 # First value of a header of a request as logged, or an empty string; all of them.
 sub header ($request, $name) { return (header_all($request, $name))[0] // '' }
