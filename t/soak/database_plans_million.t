@@ -3,11 +3,10 @@
 
 use v5.36;
 
-use FindBin;
 use Test::More;
 
 $ENV{PLATFORM_TEST_SESSIONS} = 1_000_000;
-open my $tap, q{-|}, $^X, "-It/lib", "$FindBin::Bin/../id_database_plans.t" or die "perl: $!\n";
+open my $tap, q{-|}, $^X, qw(-It/lib t/id_database_plans.t) or die "perl: $!\n";
 my %seen;
 while (my $line = <$tap>) {
     my ($failed, $name) = $line =~ /\A(not )?ok \d+ - (.*)$/ or next;

@@ -14,11 +14,9 @@ my $REQUEST_TIMEOUT = 5;
 
 my $t = Platform::Test->new(timeout => $SECONDS + 180);
 my $pg = $t->postgres(durable => 1);
-my @identity = map { $t->identity(
-    name => $_,
-    PLATFORM_REQUEST_TIMEOUT    => "${REQUEST_TIMEOUT}s",
-    PLATFORM_AUTH_MAX_FAILURES  => 100000,    # all log in to one account
-) } qw(a b);
+my @identity = map { $t->identity(name => $_,
+    PLATFORM_REQUEST_TIMEOUT   => "${REQUEST_TIMEOUT}s",
+    PLATFORM_AUTH_MAX_FAILURES => 100000) } qw(a b);    # all log in to one account
 $t->start_face('identity', http => 'keepalive_requests 1000000; upstream identity {'
     . join('', map { 'server ' . $_->nginx_address . ' fail_timeout=1s;' } @identity) . '}');
 ok eventually(sub { http_get($t->port('identity'), '/readyz')->status == 200 }, 20), 'ready';
@@ -70,32 +68,28 @@ sub clients {
         $calm{ "$request->{path} $answer->{status} $answer->{code}" }++;
         $sessions->note($request, $answer);
     });
-    store { sessions => $sessions, storm => $storm, calm => \%calm,
-        over => $sessions->after_logout($load) }, $result;
+    store [ $sessions, $storm, \%calm, $sessions->after_logout($load) ], $result;
 }
 
 # -- the chaos
 
 my $start = time;
 my @acts = (
-    [ 0.10, sub { $pg->stop('INT'); $pg->start },  'restart in order' ],
-    [ 0.25, sub { $identity[0]->stop('KILL'); sleep 0.3; $identity[0]->start }, 'a killed' ],
-    [ 0.45, sub { $pg->stop('QUIT'); $pg->start }, 'restart at once' ],
-    [ 0.60, sub { $identity[1]->stop('KILL'); sleep 0.3; $identity[1]->start }, 'b killed' ],
-    [ 0.75, sub { $pg->stop('INT'); sleep 1; $pg->start }, 'restart after a second' ],
+    [ 0.10, sub { $pg->stop('INT'); $pg->start } ],
+    [ 0.25, sub { $identity[0]->stop('KILL'); sleep 0.3; $identity[0]->start } ],
+    [ 0.45, sub { $pg->stop('QUIT'); $pg->start } ],
+    [ 0.60, sub { $identity[1]->stop('KILL'); sleep 0.3; $identity[1]->start } ],
+    [ 0.75, sub { $pg->stop('INT'); sleep 1; $pg->start } ],
 );
 for my $act (@acts) {
-    my ($when, $do, $name) = @$act;
-    sleep 0.05 while time < $start + $when * $SECONDS;
-    my $begun = time;
-    $do->();
-    note sprintf '%s: %.1f s', $name, time - $begun;
+    sleep 0.05 while time < $start + $act->[0] * $SECONDS;
+    $act->[1]->();
 }
 ok $clients->ends(120), 'the clients came to their end';
 
 # -- the verdict
 
-my ($sessions, $storm, $calm, $over) = @{ retrieve($result) }{qw(sessions storm calm over)};
+my ($sessions, $storm, $calm, $over) = @{ retrieve($result) };
 my %storm = %$storm;
 note join "\n", map {"$_: $storm{$_}"} sort keys %storm;
 note sprintf 'longest: %.2f s', $sessions->{longest};
@@ -111,9 +105,8 @@ cmp_ok $storm{unknown} // 0, '<', $all / 20, ($storm{unknown} // 0) . ' without 
 cmp_ok $sessions->{longest}, '<=', $REQUEST_TIMEOUT + 1, 'nobody waited for longer';
 
 my @calm = keys %$calm;
-is_deeply [ grep { !/ 200 / } @calm ], [],
+is_deeply [ @calm - 2, grep { !/ 200 / } @calm ], [0],
     'what was handed out last works on' or diag explain $calm;
-is scalar @calm, 2, 'which was tried';
 is_deeply [ keys %$over ], ['401 AUTH_SESSION_NOT_ACTIVE'],
     'nothing of a session that ended does' or diag explain $over;
 is_deeply [ $sessions->wrong_rows($pg) ], [], 'the rows are legal and say the same';

@@ -426,11 +426,8 @@ C<{params, body}>, exactly as it arrived, or as the handler says; C<issuer> with
 what C<set(...)> says at any time: Platform::Test::Server.  C<postgres>,
 C<identity>, C<identity_face>, C<full_stack>: here and in Platform::Test::Stack.
 
-=head1 FUNCTIONS
-
-C<http>, C<http_get>, C<http_post>: one request on its own connection gives a
-Platform::Test::Response; for its options see C<http_request_bytes> in
-Platform::Test::Http.  C<jwt_...>: Platform::Test::Jwt.
+C<http>, C<http_get>, C<http_post> give a Platform::Test::Response; for their options
+see C<http_request_bytes> in Platform::Test::Http.  C<jwt_...>: Platform::Test::Jwt.
 
 =head1 ENVIRONMENT
 

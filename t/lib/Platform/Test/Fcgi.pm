@@ -64,14 +64,10 @@ sub read_answer ($self, $seconds = undef) {
     my $http = $self->{http};
     my $until = Time::HiRes::time() + ($seconds // $http->{timeout});
     my %got = (stdout => '', stderr => '');
-    my $there = sub ($length) {
-        1 while length $http->{buf} < $length && $http->_fill($until);
-        return length $http->{buf} >= $length;
-    };
     while (1) {
-        $there->(8) or return undef;
+        $http->_have(8, $until) or return undef;
         my (undef, $type, undef, $length, $pad) = unpack 'CCnnC', $http->{buf};
-        $there->(8 + $length + $pad) or return undef;
+        $http->_have(8 + $length + $pad, $until) or return undef;
         my $content = substr $http->{buf}, 8, $length;
         substr $http->{buf}, 0, 8 + $length + $pad, '';
         $got{stdout} .= $content if $type == FCGI_STDOUT;

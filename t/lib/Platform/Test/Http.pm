@@ -69,6 +69,11 @@ sub _fill ($self, $until) {
     }
 }
 
+sub _have ($self, $length, $until) {
+    1 while length $self->{buf} < $length && $self->_fill($until);
+    return length $self->{buf} >= $length;
+}
+
 # The next response, or undef when the peer closed without one.  head => 1:
 # the request was a HEAD.  Interim (1xx) responses are kept in ->interim.
 sub read_response ($self, %o) {

@@ -156,15 +156,11 @@ sub _copy ($to, $empty) {
     my $cache = Platform::Test::Env::cache_dir();
     my $initdb = Platform::Test::Env::postgres('initdb');
     my ($version) = `$initdb --version` =~ /(\d+)/;
-    my $from = "$cache/cluster-$version";
-    my $make = \&_make_empty;
-    if (!$empty) {
-        my $build = (stat Platform::Test::Env::identity())[9] // 0;
-        ($from, $make) = ("$from-$build", \&_make_seeded);
-    }
+    my $build = (stat Platform::Test::Env::identity())[9] // 0;
+    my ($from, $name, $make) = $empty ? ("$cache/cluster-$version", 'empty', \&_make_empty)
+        : ("$cache/cluster-$version-$build", 'seeded', \&_make_seeded);
 
-    my $name = $cache . ($empty ? '/empty.lock' : '/seeded.lock');
-    open my $lock, '>>', $name or die "$name: $!\n";
+    open my $lock, '>>', "$cache/$name.lock" or die "$cache/$name.lock: $!\n";
     flock $lock, LOCK_SH or die "flock: $!\n";
     flock $lock, LOCK_EX or die "flock: $!\n" if !-d $from;
     if (!-d $from) {
@@ -193,13 +189,8 @@ sub _make_empty ($tmp) {
 
 sub _make_seeded ($tmp) {
     my $pg = __PACKAGE__->new(dir => $tmp, name => 'made', empty => 1);
-    my $process = Platform::Test::Process->start(
-        name => 'seed', dir => $tmp, log => "$tmp/seed.log",
-        env => { APP_ENV => 'local', $pg->env,
-            Platform::Test::Env::mode_env($tmp, name => 'seed') },
-        cmd => [ Platform::Test::Env::identity(), 'seed' ]);
-    $process->wait_end(60);
-    die "cannot seed a database:\n", slurp("$tmp/seed.log") if ($process->status // 1) != 0;
+    my %env = (APP_ENV => 'local', $pg->env, Platform::Test::Env::mode_env($tmp, name => 'seed'));
+    _run('env -i', (map {"'$_=$env{$_}'"} sort keys %env), Platform::Test::Env::identity(), 'seed');
     $pg->stop('INT');
     rename $pg->{data}, "$tmp/data" or die "$tmp/data: $!\n";
 }

@@ -136,7 +136,8 @@ sub after_logout ($self, $load) {
     my @after = map {
         my $s = $_;
         (map { $self->refresh($s, $s->{issued}{$_}) }
-            grep {defined} (reverse @{ $s->{order} })[ 0 .. 2 ]), $self->select_branch($s);
+            grep {defined} (reverse @{ $s->{order} })[ 0 .. 2 ]),
+            $s->{branches} ? $self->select_branch($s) : ();
     } grep { $_->{logout_done} } $self->all;
     my %got;
     $load->run(sub { shift @after }, sub { $got{"$_[1]{status} $_[1]{code}"}++ });
