@@ -38,15 +38,12 @@ sub client ($=) {
         return $res && $res->status == 200 ? $res->json : undef;
     };
     until (-e $t->dir . '/enough') {
-        my $token = ($post->('login', { account => 'one@demo.test',
-            credential => $Platform::Test::Stack::CREDENTIAL }) // next)
-            ->{refreshToken};
-        for (1 .. 50) {
-            my $answer = $post->('refresh', { refreshToken => $token }) // last;
-            $token = $answer->{refreshToken};
-            last if -e $t->dir . '/enough';
+        my $answer = $post->(login => { account => 'one@demo.test',
+            credential => $Platform::Test::Stack::CREDENTIAL });
+        for (1 .. 51) {
+            $answer = $post->($_ > 50 ? 'logout' : 'refresh',
+                { refreshToken => $answer->{refreshToken} }) // last if $answer;
         }
-        $post->('logout', { refreshToken => $token });
     }
 }
 

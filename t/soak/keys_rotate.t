@@ -15,15 +15,10 @@ my $ACCESS_TTL = 5;
 my $t = Platform::Test->new(timeout => 150 * $ROUNDS + 120);
 my $dir = key_dir($t);
 key_put($dir, jwt_key('identity'), 'signing', 100);
-my %env = (
-    key_dir_env($dir),
+my %env = (key_dir_env($dir), PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false',
     PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'),
-    PLATFORM_JWT_ACCESS_TOKEN_TTL  => "${ACCESS_TTL}s",
-    PLATFORM_JWT_REFRESH_TOKEN_TTL => '60s',
-    PLATFORM_AUTH_MAX_FAILURES     => 0,
-    PLATFORM_AUTH_MAX_SESSIONS     => 0,
-    PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false',
-);
+    PLATFORM_JWT_ACCESS_TOKEN_TTL => "${ACCESS_TTL}s", PLATFORM_JWT_REFRESH_TOKEN_TTL => '60s',
+    map { ("PLATFORM_AUTH_MAX_$_" => 0) } qw(FAILURES SESSIONS));
 my @identity = map { $t->identity(name => $_, %env) } qw(a b);
 my $stack = $t->full_stack(identity => \@identity, env => \%env, key_age => '2s',
     edit => sub { s/(events \{)/$1 worker_connections 1024;/ if !/worker_connections/ });

@@ -23,18 +23,13 @@ $primary->sql('select pg_reload_conf()', user => 'postgres');
 ok eventually(sub { $primary->sql("select count(*) from pg_stat_replication
     where sync_state = 'sync'", user => 'postgres') }, 20), 'in step';
 my $pg = $primary;
-my $identity = $t->identity_face(
-    $primary->env,
+$t->identity_face($primary->env, PLATFORM_AUTH_MAX_SESSIONS => 0,
     PLATFORM_DB_HOST => join(',', $primary->host, $standby->host),
-    PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '60s',
-    PLATFORM_AUTH_REFRESH_REUSE        => 'revoke',
-    PLATFORM_AUTH_MAX_SESSIONS         => 0,
-);
+    PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '60s', PLATFORM_AUTH_REFRESH_REUSE => 'revoke');
 $t->allow(qr/db\.|"status":503/);
-my $port = $t->port('identity');
 my $key = jwt_key('identity');
 my $sessions = Platform::Test::Sessions->new(retries => 1);
-my $load = Platform::Test::Load->new(port => $port, clients => 5 * $AT_ONCE);
+my $load = Platform::Test::Load->new(port => $t->port('identity'), clients => 5 * $AT_ONCE);
 my $branches = [ split /\n/, $pg->sql("select branch_id from selectable_branches
     where account_id = (select account_id from accounts
         where account_name = 'several\@demo.test')") ];
@@ -53,18 +48,16 @@ sub new_round ($s) {
     my $order = $s->{order};
     my $before = @$order > 1 ? $s->{issued}{ $order->[-2] } : $s->{current};
     my $logout = rand() < $LOGOUT;
-    my @todo = shuffle(
-        (map { $sessions->refresh($s) } 1, 2), $sessions->refresh($s, $before),
-        $sessions->select_branch($s),
-        $logout ? { path => '/api/auth/logout', session => $s,
+    my @todo = shuffle((map { $sessions->refresh($s, $_) } ($s->{current}) x 2, $before),
+        $sessions->select_branch($s), $logout ? { path => '/api/auth/logout', session => $s,
             json => { refreshToken => $s->{current} } } : ());
-    return { session => $s, todo => \@todo, left => scalar @todo,
-        from => $s->{current}, before => $before, logout => $logout };
+    return { session => $s, todo => \@todo, left => scalar @todo, from => $s->{current},
+        logout => $logout };
 }
 
 sub end_round ($round) {
-    my ($s, $from) = @$round{qw(session from)};
-    my $old = Platform::Test::Sessions::jti($from);
+    my $s = $round->{session};
+    my $old = Platform::Test::Sessions::jti($round->{from});
     my $next = $s->{next}{$old};
     $count{rounds}++;
     if ($round->{logout}) {

@@ -16,14 +16,10 @@ $primary->sql($_, user => 'postgres') for "alter system set synchronous_standby_
 ok eventually(sub { $primary->sql('select sync_state from pg_stat_replication',
     user => 'postgres') eq 'sync' }, 20), 'the standby follows';
 
-my $stack = $t->full_stack(env => {
-    $primary->env,
-    PLATFORM_DB_HOST              => join(',', $primary->host, $standby->host),
-    PLATFORM_DB_CONNECT_TIMEOUT   => '1s',
-    PLATFORM_DB_STATEMENT_TIMEOUT => '1s',
-    PLATFORM_REQUEST_TIMEOUT      => '3s',
-    PLATFORM_AUTH_MAX_FAILURES    => 100_000,
-});
+my $stack = $t->full_stack(env => { $primary->env,
+    PLATFORM_DB_HOST            => join(',', $primary->host, $standby->host),
+    PLATFORM_DB_CONNECT_TIMEOUT => '1s', PLATFORM_DB_STATEMENT_TIMEOUT => '1s',
+    PLATFORM_REQUEST_TIMEOUT    => '3s', PLATFORM_AUTH_MAX_FAILURES => 100_000 });
 my $second = Platform::Test->new(timeout => 600);
 $second->track($second->render_nginx({ %{ $stack->{env} },
     PLATFORM_ENTITLEMENT_URL => 'http://127.0.0.1:' . $t->port('stub') },

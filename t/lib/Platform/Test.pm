@@ -112,6 +112,9 @@ sub expand ($self, $text, $name = 'nginx') {
         GLOBALS_HTTP => join("\n", "access_log $dir/$name.combined.log;",
             $text =~ /large_client_header_buffers/ ? '' : 'large_client_header_buffers 2 24k;',
             map {"${_}_temp_path $dir/$name/$_;"} qw(client_body proxy fastcgi uwsgi scgi)),
+        # A location that only the gateway asks.
+        FETCHED => qq{internal; proxy_http_version 1.1; proxy_set_header Connection "";
+            proxy_pass_request_headers off;},
         PLATFORM_LOG => q{log_format platform escape=none '$platform_access_json';}
             . "\naccess_log $dir/$name.access.log platform;",
         %{ $self->{vars} },
@@ -420,12 +423,9 @@ VALUE)> gave.  C<nginx_conf> again and C<reload> change a running one.
 
 =head1 SERVERS
 
-C<echo_upstream>, C<echo_fastcgi>, C<echo_scgi>, C<echo_uwsgi> and C<http_server>
-answer with JSON C<{method, uri, version, headers: [[name, value], ...], body}>, or
-C<{params, body}>, exactly as it arrived, or as the handler says; C<issuer> with
-what C<set(...)> says at any time: Platform::Test::Server.  C<postgres>,
-C<identity>, C<identity_face>, C<full_stack>: here and in Platform::Test::Stack.
-
+Platform::Test::Server says what C<echo_upstream>, C<http_server> and C<issuer>
+answer, and how C<set(...)> changes that at any time; Platform::Test::Stack has
+C<identity_face> and C<full_stack>.
 C<http>, C<http_get>, C<http_post> give a Platform::Test::Response; for their options
 see C<http_request_bytes> in Platform::Test::Http.  C<jwt_...>: Platform::Test::Jwt.
 

@@ -44,9 +44,9 @@ CONF
 
 # Writes that configuration around the lines of its server; http => those of
 # http{} (with an issuer of their own, or the stub's), main => those above.  A
-# line "pass LOCATION: DIRECTIVES" is a location with them that passes to the
-# echo upstream, "pass LOCATION to NAME: ..." to that server of the test.  Returns
-# the nginx object.
+# line "pass LOCATION: DIRECTIVES" is a location with them, and those of the lines
+# below it that are indented more, that passes to the echo upstream, "pass LOCATION
+# to NAME: ..." to that server of the test.  Returns the nginx object.
 sub gateway_conf ($self, $server, %o) {
     my $http = $o{http} // '';
     my %part = (
@@ -56,8 +56,10 @@ sub gateway_conf ($self, $server, %o) {
         issuer => $http =~ /^\s*platform_gateway_issuer\s/m ? ''
             : "platform_gateway_issuer $Platform::Test::Jwt::ISSUER;",
     );
-    s{^(\s*)pass ([^:\n]+?)(?: to (\w+))?: (.*)}
-        {"$1location $2 { $4 %%TO_" . ($3 // 'upstream') . '%% }'}gem for @part{qw(http server)};
+    for my $text (@part{qw(http server)}) {
+        1 while $text =~ s{^([ \t]*)pass ([^:\n]+?)(?: to (\w+))?: *(.*(?:\n\1[ \t]+\S.*)*)}
+            {"$1location $2 { $4 %%TO_" . ($3 // 'upstream') . '%% }'}em;
+    }
     return $self->nginx_conf($GATEWAY =~ s/<(\w+)>/$part{$1}/gr);
 }
 
@@ -67,7 +69,7 @@ sub location_test ($self, %in) {
     my ($http, $server, $location) = map { $_ // '' } @in{qw(http server location)};
     return $self->nginx_test("%%GLOBALS%%\nevents { }\nhttp { %%GLOBALS_HTTP%%\n$http\n"
         . "server { listen 127.0.0.1:%%PORT_gateway%%;\n$server\n"
-        . "location /here { $location\n } } }\n");
+        . "location /here { $location\n } } }");
 }
 
 # Starts it; one test that it has its keys.  Returns its port.
@@ -96,10 +98,10 @@ sub echo_protocols ($self) {
 }
 
 # The line that a response has in the JSON access log; {} where none comes.
-sub logged ($self, $res) {
+sub logged ($self, $res, $nginx = $self->nginx) {
     my $id = $res->header('X-Request-Id');
     return eventually(sub {
-        my ($line) = $self->nginx->access_log
+        my ($line) = $nginx->access_log
             =~ /^(.*"requestId":"\Q$id\E".*)\n/m or return undef;
         return JSON::PP::decode_json($line);
     }) || {};

@@ -82,18 +82,11 @@ sub jwt_claims ($kind, %change) {
         iss => $ISSUER, iat => $now, exp => $now + 900, jti => uuid(),
         sub => uuid(1), account_id => uuid(1), session_id => uuid(2),
     );
-    my %kind = (
-        account => [ 'account', 'ACCOUNT' ],
-        branch  => [ 'workspace', 'BRANCH' ],
-        system  => [ 'system', 'SYSTEM' ],
-        refresh => [ 'refresh' ],
-    );
-    my ($type, $scope) = @{ $kind{$kind} // die "no token kind $kind\n" };
-    $claims{token_type} = $type;
-    if ($scope) {
-        @claims{qw(typ token_scope account_type)}
-            = ('access', $scope, $kind eq 'system' ? 'SYSTEM' : 'CUSTOMER');
-    }
+    my %type = (account => 'account', branch => 'workspace', system => 'system',
+        refresh => 'refresh');
+    $claims{token_type} = $type{$kind} // die "no token kind $kind\n";
+    @claims{qw(typ token_scope account_type)}
+        = ('access', uc $kind, $kind eq 'system' ? 'SYSTEM' : 'CUSTOMER') if $kind ne 'refresh';
     if ($kind eq 'branch') {
         @claims{qw(workspace_id tenant_id member_id active_branch_id)}
             = map { uuid($_) } 3 .. 6;
@@ -113,10 +106,9 @@ sub jwt_token ($kind, $key, %change) {
 
 # Flips one bit of a decoded part (0 header, 1 payload, 2 signature): bit
 # counts from the start, a negative one from the end.
-sub jwt_tamper ($token, $part, $bit = undef) {
+sub jwt_tamper ($token, $part, $bit = 0) {
     my @parts = split /\./, $token, -1;
     my $bytes = decode_base64url($parts[$part]);
-    $bit //= 0;
     $bit += 8 * length $bytes if $bit < 0;
     vec($bytes, $bit >> 3, 8) ^= 0x80 >> ($bit & 7);
     $parts[$part] = b64url($bytes);

@@ -30,11 +30,8 @@ http {
         listen 127.0.0.1:%%PORT_gateway%%;
         %%SOURCE%%
         location = /_keys {
-            internal;
+            %%FETCHED%%
             proxy_pass http://127.0.0.1:%%PORT_issuer%%/jwks.json;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_pass_request_headers off;
             subrequest_output_buffer_size 64k;
             %%LOCATION%%
         }
@@ -42,10 +39,7 @@ http {
         location = /readyz { platform_gateway_ready; }
         location / { empty_gif; }
     }
-    server {
-        listen 127.0.0.1:%%PORT_metrics%%;
-        location / { platform_gateway_metrics; }
-    }
+    server { listen 127.0.0.1:%%PORT_metrics%%; location / { platform_gateway_metrics; } }
 }
 CONF
 
@@ -58,15 +52,14 @@ my %AGES = (cooldown => '1s', soft_age => '60s', wait => '20s');
 # server => beside it; location => of the key location; change => [pattern =>
 # text, ...]: what is replaced in all that.  Returns the nginx object.
 sub keys_gateway ($t, %o) {
-    my %age = (%AGES, map { $_ => $o{$_} }
-        grep { exists $o{$_} } qw(cooldown soft_age hard_age wait waiters));
+    my %age = (%AGES, map { exists $o{$_} ? ($_ => $o{$_}) : () }
+        qw(cooldown soft_age hard_age wait waiters));
     $t->set(
-        MAIN     => $o{main} // 'worker_processes 2;',
-        KEYS     => join("\n", $o{http} // '',
+        MAIN => $o{main} // 'worker_processes 2;', LOCATION => $o{location} // '',
+        KEYS => join("\n", $o{http} // '',
             map {"platform_gateway_key_$_ $age{$_};"} sort keys %age),
-        LOCATION => $o{location} // '',
-        SOURCE   => join("\n", $o{server} // '',
-            $o{source} // 'platform_gateway_key_location /_keys;'),
+        SOURCE => ($o{server} // '') . "\n"
+            . ($o{source} // 'platform_gateway_key_location /_keys;'),
     );
     my $nginx = $t->nginx_conf($CONF);
     my $text = $t->read_file('nginx.conf');

@@ -82,7 +82,10 @@ sub header_all ($self, $name) {
     return map { $_->[1] } grep { lc $_->[0] eq lc $name } @{ $self->{headers} };
 }
 
-sub header ($self, $name) { return (header_all($self, $name))[0] }
+sub header ($self, $name) {
+    my ($first) = header_all($self, $name);
+    return $first;
+}
 
 # The body as JSON; dies when it is not.
 sub json ($self) {
@@ -101,7 +104,8 @@ sub cookie ($self, $name) {
 }
 
 sub cookie_line ($self, $name) {
-    return (grep {/\A\Q$name\E=/} $self->header_all('Set-Cookie'))[0];
+    my ($line) = grep {/\A\Q$name\E=/} $self->header_all('Set-Cookie');
+    return $line;
 }
 
 1;

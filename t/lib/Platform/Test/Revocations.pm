@@ -100,10 +100,10 @@ sub revocations_conf ($t, $key, %o) {
     my $keys = $o{keys} // 'platform_gateway_key_file %%DIR%%/keys.json;';
     my $set = exists $o{set} ? $o{set}
         : 'zone=revocations:1m uri=/_revocations interval=100ms';
-    my $on = defined $set ? "platform_gateway_revocations $set;" : '';
-    my $stale = $o{stale} ? "platform_gateway_revocations_stale $o{stale};" : '';
     my ($main, $http, $server, $location, $issuer) = map { $_ // '' }
         @o{qw(main http server location issuer)};
+    $http .= "\nplatform_gateway_revocations $set;" if defined $set;
+    $http .= "\nplatform_gateway_revocations_stale $o{stale};" if $o{stale};
     $main ||= 'worker_processes 2;';
     $issuer ||= $Platform::Test::Jwt::ISSUER;
     return $t->nginx_conf(<<"CONF", $o{name});
@@ -116,19 +116,14 @@ http {
     keepalive_timeout 60s;
     $keys
     platform_gateway_issuer $issuer;
-    $on
-    $stale
     $http
     server {
         listen 127.0.0.1:%%PORT_gateway%%;
         platform_gateway on;
         platform_gateway_access public;
         location = /_revocations {
-            internal;
+            %%FETCHED%%
             proxy_pass http://127.0.0.1:%%PORT_feed%%/internal/revocations;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_pass_request_headers off;
             subrequest_output_buffer_size 1m;
             $location
         }
@@ -136,11 +131,7 @@ http {
         location /account { platform_gateway_access account; empty_gif; }
         location = /readyz { platform_gateway_ready; }
         location = /metrics { platform_gateway_metrics; }
-        location = /explain {
-            allow 127.0.0.1;
-            deny all;
-            platform_gateway_explain;
-        }
+        location = /explain { allow 127.0.0.1; deny all; platform_gateway_explain; }
         $server
     }
 }
