@@ -20,7 +20,7 @@ LONG := browser_playground build_configure id_keys_commands \
   fault_database_lost_answers fault_failover gw_revocations_stale \
   gw_keys_slow_issuer
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
-SOAK ?= t/soak
+SOAK ?= t/soak t/id_database_plans.t
 
 NEEDS_CONFIG := $(filter-out help clean distclean lint fmt deb check-deb,\
   $(or $(MAKECMDGOALS),all))
@@ -277,7 +277,7 @@ t: all t-modules ## run the end-to-end tests against real servers
 	@PLATFORM_BUILD=$(BUILD) prove $(PROVE_FLAGS) $(T)
 
 soak: all ## run the long tests: chaos, races by the thousand, a million rows
-	@PLATFORM_BUILD=$(BUILD) prove $(SOAK)
+	@PLATFORM_BUILD=$(BUILD) PLATFORM_TEST_SESSIONS=1000000 prove $(SOAK)
 
 asan: ## unit and end-to-end tests under ASan and UBSan
 	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit t-modules

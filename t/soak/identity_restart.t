@@ -3,6 +3,7 @@
 # request, let alone a session.
 
 use IO::Socket::UNIX;
+use List::Util qw(max);
 use Platform::Test;
 use Platform::Test::Chain;
 use Socket qw(SOCK_STREAM);
@@ -67,14 +68,10 @@ $t->write_file('enough', '');
 ok $clients->ends(30), 'the clients end';
 
 my %answers;
-my $longest = 0;
-for ($clients->lines) {
-    my ($path, $status, $took) = split / /;
-    $answers{"$path $status"}++;
-    $longest = $took if $took > $longest;
-}
-diag join ', ', map {"$_: $answers{$_}"} sort keys %answers;
-diag sprintf 'the longest took %.2f s', $longest;
+my $longest = max(map { my ($path, $status, $took) = split / /;
+    $answers{"$path $status"}++; $took } $clients->lines);
+diag sprintf 'the longest took %.2f s; %s', $longest,
+    join ', ', map {"$_: $answers{$_}"} sort keys %answers;
 is_deeply \@exits, [ (0) x $RESTARTS ], 'every process ended with 0';
 is_deeply \@lost, [], "$RESTARTS restarts of $RESTARTS cost nothing";
 is_deeply [ grep { !/ 200$/ } keys %answers ], [], 'every answer is a 200';

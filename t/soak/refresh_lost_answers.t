@@ -1,16 +1,11 @@
-# Ten days of two thousand sessions with two tabs each, over a network that
-# loses every tenth answer, while one of three identity processes is killed
-# again and again: nobody has to log in again.  Without the retry window many
-# have to, which is counted too.
+# Ten days of two thousand sessions with two tabs each, over a network that loses
+# every tenth answer, while one of three identity processes is killed again and
+# again: nobody has to log in again; without the retry window many have to.  A
+# tenth of the clients has one tab, and is in another network when it asks for a
+# lost answer again, where it stays (SOAK_MOVES: how often at most).
 #
-# A tenth of the clients has one tab, and is in another network when it asks for
-# a lost answer again, where it stays (SOAK_MOVES: how often at most, in the ten
-# days).
-#
-# A day passes by moving all times of the rows into the past: what the database
-# compares with its clock is a day older then.  Tokens are never older than a
-# day, of the thirty that they live.  A retry comes a second after the answer
-# was missed, by the real clock, as does the window.
+# A day passes by moving all times of the rows into the past.  A retry comes a
+# second after the answer was missed, by the real clock, as does the window.
 
 use Platform::Test;
 use Platform::Test::Load;

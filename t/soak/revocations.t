@@ -36,6 +36,11 @@ sub ask ($c, $token) {
     return $res ? $res->status : 0;
 }
 
+sub let_in ($c, $token) {
+    my $status = ask($c, $token);
+    print "wrong $status\n" if $status && $status != 200;
+}
+
 # Some connections to each, so that each of the workers has one.
 sub connections { return map { { port => $_ } } map { ($_) x 4 } @gate }
 
@@ -53,10 +58,7 @@ sub one_client ($n) {
     my @c = connections();
     for (1 .. $n) {
         my $login = login();
-        for my $c (@c) {
-            my $status = ask($c, $login->{accessToken});
-            print "wrong $status\n" if $status && $status != 200;
-        }
+        let_in($_, $login->{accessToken}) for @c;
         sleep rand 1;
         my $res = eval { $stack->post('/api/auth/logout',
             { refreshToken => $login->{refreshToken} }) };
@@ -83,11 +85,7 @@ sub load ($enough) {
     my $token = login()->{accessToken};
     my $n = 0;
     until (-e $enough) {
-        for my $c (@c) {
-            my $status = ask($c, $token);
-            print "wrong $status\n" if $status && $status != 200;
-            $n++;
-        }
+        let_in($_, $token), $n++ for @c;
         sleep 0.002;
     }
     print "asked $n\n";
