@@ -116,7 +116,7 @@ SKIP: {
         ok eventually(sub { -e "$tree/mounted" }), "SIG$signal: mounted";
         ok -e "$tree/in/file", '  which nobody else sees';
         $run->signal($signal);
-        ok $run->wait_end(60), '  ends';
+        $run->wait_end(60);
         is Platform::Test::Process::describe($run->status), 'signal '
             . { HUP => 1, INT => 2, KILL => 9, TERM => 15 }->{$signal}, '  by it';
         ok eventually(sub { !Platform::Test::Process::in_dir($outside) }),
@@ -129,8 +129,7 @@ SKIP: {
     ok -e "$tree/mounted" && -e "$outside/kept", '  and nothing is removed';
     $start->('')->wait_end(60);
     $removed->('a mount that was left', $apart, 'sh', '-c',
-        "cd \"\$2\"; $bind; cd /; \"\$0\" --remove \"\$1\"", $apart, $tree,
-        $outside);
+        "cd \"\$2\"; $bind; cd /; \"\$0\" --remove \"\$1\"", $apart, $tree, $outside);
 }
 
 $t->done;

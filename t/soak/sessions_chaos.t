@@ -62,7 +62,7 @@ sub clients {
     # Calm again.  What was handed out last works, unless somebody wanted it
     # ended; of sessions that ended, nothing works.
     my @after = map { $sessions->refresh($_), $sessions->select_branch($_) }
-        $sessions->usable;
+        grep { !$_->{logout_sent} && !$_->{doubt} } $sessions->all;
     my %calm;
     $load->run(sub { shift @after }, sub ($request, $answer) {
         $calm{ "$request->{path} $answer->{status} $answer->{code}" }++;

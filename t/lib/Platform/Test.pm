@@ -190,15 +190,13 @@ sub postgres ($self, %o) {
 sub identity_env ($self, %change) {
     my $key = jwt_key('identity');
     my %env = (
-        APP_NAME        => 'identity-service',
-        APP_ENV         => 'local',
-        IDENTITY_LISTEN => "$self->{dir}/identity.sock",
-        PLATFORM_JWT_ISSUER             => $Platform::Test::Jwt::ISSUER,
-        PLATFORM_JWT_KEY_ID             => $key->kid,
+        APP_NAME => 'identity-service', APP_ENV => 'local',
+        IDENTITY_LISTEN     => "$self->{dir}/identity.sock",
+        PLATFORM_JWT_ISSUER => $Platform::Test::Jwt::ISSUER,
+        PLATFORM_JWT_KEY_ID => $key->kid,
         PLATFORM_JWT_PRIVATE_KEY_BASE64 => $key->private_base64,
         PLATFORM_JWT_PUBLIC_KEY_BASE64  => $key->public_base64,
-        PLATFORM_DB_MIGRATE_ON_START    => 'true',
-        PLATFORM_DB_SEED_ON_START       => 'true',
+        map({ ("PLATFORM_DB_${_}_ON_START" => 'true') } qw(MIGRATE SEED)),
         # A machine may be busy, and a login's hash has less of it than the
         # rest: more time than by default, less than nginx waits for an answer.
         PLATFORM_REQUEST_TIMEOUT      => '40s',
@@ -402,14 +400,12 @@ Platform::Test - runs real nginx, identity-fcgi and PostgreSQL for one test
 
     $t->done;
 
-=head1 RULES
+=head1 THE END OF A TEST
 
-One feature a file, flat, a positive control beside each rejection, every
-wait bounded (C<eventually>), no fixed port, nothing outside the test's own
-directory.  C<< $t->done >> comes last: it stops everything in reverse order,
-fails on C<[alert]>, C<[crit]>, C<[emerg]>, sanitizer or valgrind text in any
-log, on a process that died or outlived its stop, and ends the plan.  END does
-the stopping also after die and signals; a killed test takes its daemons along.
+C<< $t->done >> comes last: it stops everything in reverse order, fails on
+C<[alert]>, C<[crit]>, C<[emerg]>, sanitizer or valgrind text in any log, on a
+process that died or outlived its stop, and ends the plan.  END does the stopping
+also after die and signals; a killed test takes its daemons along.
 C<< $t->allow(qr/.../) >> excuses log lines that the test provokes.
 
 =head1 CONFIGURATIONS

@@ -7,6 +7,7 @@ use v5.36;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
+use List::Util qw(first);
 use Test::More ();
 use Time::HiRes ();
 
@@ -45,7 +46,7 @@ sub identity { return build() . '/identity-fcgi/identity-fcgi' }
 sub scratch ($disk) {
     my $shm = '/dev/shm';
     return $ENV{TMPDIR} // '/tmp' if $disk || $ENV{TMPDIR} || !-w $shm;
-    my ($options) = slurp('/proc/mounts') =~ m{^\S+ $shm \S+ (\S+)}m;
+    my ($options) = (slurp('/proc/mounts') // '') =~ m{^\S+ $shm \S+ (\S+)}m;
     my (undef, $free) = split ' ', `df --output=avail -B1M $shm`;
     return ($options // 'noexec') !~ /noexec/ && $free > 4096 ? $shm : '/tmp';
 }
@@ -77,15 +78,13 @@ sub nginx_module ($name) {
 sub postgres ($program) {
     my ($newest) = sort { ($b =~ /(\d+)/)[0] <=> ($a =~ /(\d+)/)[0] }
         glob '/usr/lib/postgresql/*/bin';
-    my ($path) = grep { -x } map {"$_/$program"}
+    my $path = first { -x } map {"$_/$program"}
         grep {$_} config('PG_BINDIR'), config('PG_BIN'), $newest;
     return $path // find($program) // die "PostgreSQL's $program not found\n";
 }
 
 sub find ($program) {
-    my ($path) = grep { -x } map {"$_/$program"}
-        split(/:/, $ENV{PATH} // ''), '/usr/sbin', '/sbin';
-    return $path;
+    return first { -x } map {"$_/$program"} split(/:/, $ENV{PATH} // ''), '/usr/sbin', '/sbin';
 }
 
 # Where what a test needs is missing it is skipped; where nothing may be
@@ -99,8 +98,7 @@ sub needs ($what) {
 # node, with the packages of t/node.
 sub node {
     my $node = find('node');
-    my ($version) = $node ? `$node --version` =~ /^v(\d+)/ : ();
-    return $node if ($version // 0) >= 18
+    return $node if $node && (`$node --version` =~ /^v(\d+)/)[0] >= 18
         && -e "$root/t/node/node_modules/.package-lock.json";
     needs('node 18 or newer and t/node/node_modules');
 }

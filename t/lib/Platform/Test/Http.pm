@@ -98,8 +98,8 @@ sub read_response ($self, %o) {
 }
 
 # Everything until the peer closes.
-sub read_all ($self, %o) {
-    my $until = time + ($o{timeout} // $self->{timeout});
+sub read_all ($self) {
+    my $until = time + $self->{timeout};
     1 while $self->_fill($until);
     return delete($self->{buf}) // '';
 }
@@ -107,8 +107,7 @@ sub read_all ($self, %o) {
 # Sends one request (arguments as http()) and reads its response; the
 # connection stays open.
 sub request ($self, $method, $path, %o) {
-    $self->send(
-        http_request_bytes($method, $path, connection => 'keep-alive', %o));
+    $self->send(http_request_bytes($method, $path, connection => 'keep-alive', %o));
     return $self->read_response(head => $method eq 'HEAD');
 }
 

@@ -37,9 +37,9 @@ sub base64 ($bytes) { return encode_base64($bytes, '') =~ s/=+\z//r }
 # A cheap hash of the credential, with a salt of the number n.
 my %made;
 
-sub foreign_hash (@of) { return $made{ join "\0", @of } //= make_hash(@of) }
+sub foreign_hash (@of) { return $made{"@of"} //= _hash(@of) }
 
-sub make_hash ($kind, $credential, $n) {
+sub _hash ($kind, $credential, $n) {
     return $argon2{$kind} if $argon2{$kind};
     my $cost = $cost{$kind};
     if (my $setting = $setting{$kind}) {

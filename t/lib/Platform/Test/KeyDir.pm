@@ -86,14 +86,8 @@ C
 # Compiles what replaces functions of the C library; its path.
 sub preload ($t, $name, $c) {
     my $so = $t->dir . "/$name.so";
-    my $file = $t->write_file("$name.c", <<'HEAD' . $c);
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-HEAD
+    my $file = $t->write_file("$name.c", join "\n", '#define _GNU_SOURCE',
+        (map {"#include <$_.h>"} qw(dlfcn stdio stdlib unistd)), $c);
     system('cc', '-shared', '-fPIC', '-o', $so, $file, '-ldl') == 0 or die "no $so\n";
     return $so;
 }

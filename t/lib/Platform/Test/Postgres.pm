@@ -64,12 +64,9 @@ sub start ($self) {
         unix_socket_directories => $self->{home},
         listen_addresses        => $self->{tcp} ? '127.0.0.1' : '',
         port                    => $self->{port},
-        fsync                   => $durable,
-        full_page_writes        => $durable,
-        max_connections         => 200,
-        shared_buffers          => '32MB',
-        jit                     => 'off',
-        log_min_messages        => 'warning',
+        fsync => $durable, full_page_writes => $durable,
+        max_connections => 200, shared_buffers => '32MB',
+        jit => 'off', log_min_messages => 'warning',
         %{ $self->{settings} // {} },
     );
     my $pidfile = "$self->{data}/postmaster.pid";
@@ -104,13 +101,8 @@ sub host ($self) { return $self->{home} }
 
 # What identity-fcgi needs to know.
 sub env ($self) {
-    return (
-        PLATFORM_DB_HOST     => $self->{home},
-        PLATFORM_DB_PORT     => $self->{port},
-        PLATFORM_DB_NAME     => 'platform',
-        PLATFORM_DB_USER     => 'platform',
-        PLATFORM_DB_PASSWORD => 'test',
-    );
+    return (PLATFORM_DB_HOST => $self->{home}, PLATFORM_DB_PORT => $self->{port},
+        PLATFORM_DB_PASSWORD => 'test', map { ("PLATFORM_DB_$_" => 'platform') } qw(NAME USER));
 }
 
 # A connection; user, db => others than its owner and the database.

@@ -82,14 +82,14 @@ sub revocations_page ($entries, %o) {
 }
 
 # Entries that live for 15 minutes.
-sub revoked_id ($id, %o) {
-    return { id => $id, revoked_at => 0 + sprintf('%.3f', time),
-        dies_at => int(time) + 900, %o };
+sub _entry (%o) {
+    return { revoked_at => 0 + sprintf('%.3f', time), dies_at => int(time) + 900, %o };
 }
 
+sub revoked_id ($id, %o) { return _entry(id => $id, %o) }
+
 sub revoked_subject ($subject, $before, %o) {
-    return { subject => $subject, issued_before => $before,
-        revoked_at => 0 + sprintf('%.3f', time), dies_at => int(time) + 900, %o };
+    return _entry(subject => $subject, issued_before => $before, %o);
 }
 
 # Writes the configuration, with the issuer's keys in a file (or keys => where

@@ -17,11 +17,6 @@ sub new ($class, %o) {
 
 sub all ($self) { return values %{ $self->{all} } }
 
-# Those that nobody has tried to end and that are not in doubt.
-sub usable ($self) {
-    return grep { !$_->{logout_sent} && !$_->{doubt} } $self->all;
-}
-
 sub note ($self, $request, $answer) {
     my $kind = $request->{path} =~ s{.*/}{}r;
     my $what = $answer->{status}

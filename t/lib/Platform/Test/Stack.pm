@@ -121,13 +121,11 @@ CONF
 # that runs, or [several]; key_age => the soft age and the cooldown of keys.
 sub full_stack ($self, %o) {
     my $upstream = $o{echo} ? $self->echo_upstream : undef;
-    my %env = (
-        PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $self->port('identity'),
+    my %env = (PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $self->port('identity'),
         map({ ("PLATFORM_${_}_RATE_LIMIT" => 'off') } qw(LOGIN REFRESH)),
         PLATFORM_AUTH_COOKIE_SECURE => 'false',
         $upstream ? (PLATFORM_ENTITLEMENT_URL => 'http://127.0.0.1:' . $upstream->port) : (),
-        %{ $o{env} // {} },
-    );
+        %{ $o{env} // {} });
     my $identities = $o{identity} // $self->identity(%env);
     $identities = [$identities] if ref $identities ne 'ARRAY';
     my $nginx = $self->render_nginx(\%env, join(' ', map { $_->address } @$identities),
@@ -155,15 +153,12 @@ sub render_nginx ($self, $env, $upstream, $edit = undef) {
     my ($dir, $root) = ($self->{dir}, $self->root);
     my ($run, $logs, $out) = ("$dir/run", "$dir/logs", "$dir/rendered");
     mkdir $_ for $run, $logs;
-    local %ENV = (
-        PATH => $ENV{PATH},
+    local %ENV = (PATH => $ENV{PATH},
         (map { (uc $_ . '_PORT' => $self->port($_)) } qw(gateway identity stub)),
         METRICS_LISTEN => '127.0.0.1:' . $self->port('metrics'),
         RUN_DIR => $run, LOG_DIR => $logs, GATEWAY_ACCESS_LOG => "$logs/access.log",
         MODULE_PATH => Platform::Test::Env::module(), IDENTITY_UPSTREAM => $upstream,
-        NGINX_USER => $> == 0 ? 'root' : '',
-        %$env,
-    );
+        NGINX_USER => $> == 0 ? 'root' : '', %$env);
     system("$root/tools/render", '--out', $out) == 0 or die "tools/render failed\n";
     $self->_patient($out);
     local $_ = $self->read_file('rendered/nginx.conf');
