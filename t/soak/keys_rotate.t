@@ -23,8 +23,6 @@ my @identity = map { $t->identity(name => $_, %env) } qw(a b);
 my $stack = $t->full_stack(identity => \@identity, env => \%env, key_age => '2s',
     edit => sub { s/(events \{)/$1 worker_connections 1024;/ if !/worker_connections/ });
 
-# -- the load, in a process of its own ----------------------------------------
-
 # A client logs in, refreshes with every tenth request and when its turn comes
 # late, uses its newest token and one of some seconds ago, and logs in again
 # after three hundred, or when its refresh token is old.
@@ -84,8 +82,6 @@ sub clients ($=) {
 }
 
 my $clients = Platform::Test::Crowd->new($t, 'clients', 1, \&clients);
-
-# -- the rotations -------------------------------------------------------------
 
 sleep 3;
 my @took;

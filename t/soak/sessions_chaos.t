@@ -91,8 +91,7 @@ ok $clients->ends(120), 'the clients came to their end';
 
 my ($sessions, $storm, $calm, $over) = @{ retrieve($result) };
 my %storm = %$storm;
-note join "\n", map {"$_: $storm{$_}"} sort keys %storm;
-note sprintf 'longest: %.2f s', $sessions->{longest};
+note join "\n", "longest: $sessions->{longest} s", map {"$_: $storm{$_}"} sort keys %storm;
 
 my $all = 0;
 $all += $storm{$_} for grep { $_ ne 'unknown' } keys %storm;

@@ -11,7 +11,7 @@ use List::Util qw(min);
 use Test::More ();
 use Time::HiRes qw(sleep);
 
-use Platform::Test::Env qw(eventually readers slurp);
+use Platform::Test::Env qw(eventually readers root scale slurp);
 use Platform::Test::Fcgi;
 use Platform::Test::Gateway;
 use Platform::Test::Http;
@@ -83,10 +83,6 @@ sub new ($class, %o) {
     $Platform::Test::Http::TIMEOUT = 90 * scale();
     return $self;
 }
-
-sub root { return Platform::Test::Env::root() }
-
-sub scale { return Platform::Test::Env::scale() }
 
 # Ports by name.
 sub port ($self, $name) {
@@ -368,9 +364,7 @@ sub is_problem ($res, $status, $code, $name) {
 }
 
 # Values of a header in a request as an upstream saw it.
-sub header_values ($request, $name) {
-    return Platform::Test::Server::header_all($request, $name);
-}
+*header_values = \&Platform::Test::Response::header_all;
 
 1;
 

@@ -43,7 +43,6 @@ C
 sub ahead ($self, $seconds) {
     open my $fh, (-e $self->{file} ? '+<' : '>'), $self->{file} or die "$self->{file}: $!\n";
     syswrite($fh, pack 'i', $seconds) == 4 or die "$self->{file}: $!\n";
-    close $fh;
 }
 
 1;

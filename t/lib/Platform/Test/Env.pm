@@ -12,7 +12,7 @@ use Test::More ();
 use Time::HiRes ();
 
 use Exporter qw(import);
-our @EXPORT_OK = qw(eventually put readers slurp);
+our @EXPORT_OK = qw(eventually put readers root scale slurp);
 
 # A make that a test starts is the reader's own, not a part of `make check`: as
 # that it would say which directories it enters.

@@ -83,8 +83,7 @@ sub start_gateway ($self) {
 sub gateway_ready ($self) {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     return Test::More::ok(eventually(sub {
-        http_get($self->port('gateway'), '/ready')->status == 200;
-    }), 'ready');
+        http_get($self->port('gateway'), '/ready')->status == 200 }), 'ready');
 }
 
 # Echoes that speak FastCGI, SCGI and uwsgi, and %%ECHO_LOCATIONS%%: /fastcgi,

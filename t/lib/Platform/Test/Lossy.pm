@@ -16,10 +16,9 @@ use Platform::Test::Response;
 # the test ends.
 sub start ($class, $t, $port, $behind, $every) {
     my $listener = Platform::Test::Port::listener($port);
-    return $t->track(Platform::Test::Process->start(
-        name => 'lossy', dir => $t->dir, log => $t->dir . '/lossy.log',
-        code => sub { _run($listener, $behind, $every) },
-        ok_status => ['any']));
+    return $t->track(Platform::Test::Process->start(name => 'lossy', dir => $t->dir,
+        log => $t->dir . '/lossy.log', ok_status => ['any'],
+        code => sub { _run($listener, $behind, $every) }));
 }
 
 sub _run ($listener, $behind, $every) {

@@ -54,9 +54,7 @@ sub _run (@command) {
 }
 
 # A standby begins to take writes.
-sub promote ($self) {
-    return $self->sql('select pg_promote()', user => 'postgres');
-}
+sub promote ($self) { return $self->sql('select pg_promote()', user => 'postgres') }
 
 sub start ($self) {
     my $durable = $self->{durable} ? 'on' : 'off';

@@ -144,8 +144,7 @@ sub revocations_gateway ($t, $key, %o) {
     $t->start_nginx($o{name});
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     Test::More::ok(eventually(sub {
-        http_get($t->port('gateway'), '/readyz')->status == 200;
-    }), 'ready');
+        http_get($t->port('gateway'), '/readyz')->status == 200 }), 'ready');
     return $nginx;
 }
 

@@ -155,9 +155,7 @@ sub _more ($fh, $buf) { return sysread $fh, $$buf, 65536, length $$buf }
 # First value of a header of a request as logged, or an empty string; all of them.
 sub header ($request, $name) { return (header_all($request, $name))[0] // '' }
 
-sub header_all ($request, $name) {
-    return Platform::Test::Response::header_all($request, $name);
-}
+*header_all = \&Platform::Test::Response::header_all;
 
 # The answer of an echo: what arrived, as JSON, header lines in order with
 # duplicates; "?status=N" and "?delay=S" in the URI do what they say, "?hold" waits
