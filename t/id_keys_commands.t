@@ -2,7 +2,6 @@
 # to the directory of keys, and when it refuses.
 
 use Fcntl qw(:flock);
-use IO::Socket::INET;
 use POSIX ();
 use Platform::Test;
 use Platform::Test::Commands;
@@ -47,9 +46,9 @@ sub dry {
     return $told;
 }
 
-# One command: [name, keys (undef: as they are), words, expected].  Of what is
-# expected: refused => the reason, or [file, seconds after its name's moment that
-# it may be, reason]; else states, events, rows; env and dry (first so).
+# One command: name, keys (undef: as they are), words, and what is expected: refused =>
+# the reason, or [file, seconds after its name's moment that it may be, reason]; else
+# states, events, rows; fails => what it says, done or not; env and dry (first so).
 sub command ($name, $keys, $words, %want) {
     keys_are(@$keys) if $keys;
     my @words = ({ env => $want{env} // {} }, 'keys', @$words);
@@ -63,6 +62,12 @@ sub command ($name, $keys, $words, %want) {
         $c->refused($want{status} // 1, $why, @words);
         return is names(), $before, "$name: nothing is changed";
     }
+    if (my $why = $want{fails}) {
+        my ($exit, undef, $err) = $c->run(@words);
+        is $exit, 1, "$name: @$words fails";
+        like $err, $why, "$name: and says why";
+        return is_deeply key_states($dir), $want{states}, "$name: the keys";
+    }
     dry(@words[ 1 .. $#words ]) if $want{dry};
     my $got = $c->done(@words);
     is_deeply [ rows($got) ], $want{rows}, "$name: what it tells" if $want{rows};
@@ -73,11 +78,9 @@ sub command ($name, $keys, $words, %want) {
 
 # -- help and usage -----------------------------------------------------------
 
-for my $verb (qw(list add activate retire remove revoke rotate)) {
-    $c->refused(2, qr/PLATFORM_JWT_KEY_DIR: is not set/,
-        { env => { PLATFORM_JWT_KEY_DIR => undef } }, 'keys', $verb,
-        $verb =~ /^(?:list|add|rotate)$/ ? () : 'x');
-}
+$c->refused(2, qr/PLATFORM_JWT_KEY_DIR: is not set/,
+    { env => { PLATFORM_JWT_KEY_DIR => undef } }, 'keys', split / /)
+    for qw(list add rotate), map {"$_ x"} qw(activate retire remove revoke);
 $c->refused(2, qr/--ask is http:/, qw(keys rotate --ask), $_)
     for 'https://a/', 'http://a', 'http://a b/', 'http:///x', 'http://a:x/';
 $c->refused(2, qr/--every is integer seconds/, qw(keys rotate --every soon));
@@ -117,9 +120,8 @@ my $id = [ 'identity', 'signing', 100 ];
 command('add', [$id], [qw(add --kid two)], dry => 1, events => ['keys.added'],
     states => { identity => 'signing', two => 'published' });
 command('add', undef, [ qw(add --kid), $_->[0] ], refused => $_->[1], status => $_->[2])
-    for [ two => qr/a key of this id exists already/ ],
-    (map { [ $_ => qr/cannot be the name of a file/ ] } 'a/b', '.a', 'x' x 250),
-    [ 'a=b' => qr/--kid is/, 2 ];
+    for [ two => qr/a key of this id exists already/ ], [ 'a=b' => qr/--kid is/, 2 ],
+    map { [ $_ => qr/cannot be the name of a file/ ] } 'a/b', '.a', 'x' x 250;
 ok !-e "$dir/.new", 'a key that gets no name does not stay';
 keys_are($id);
 key_put($dir, jwt_key('next')->as("k$_"), 'refresh', 1, public => 1) for 1 .. 14;
@@ -177,6 +179,7 @@ sub metrics ($keys, $age) {
 }
 my $lacks = qr{/internal/metrics: does not have the new key yet};
 my $status = qr/a status other than 200/;
+my %as_was = (identity => 'signing', next => 'published');
 for my $case (
     [ 'a set from before', metrics(2, 1500), $lacks ],
     [ 'a set of fewer keys', metrics(1, 1), $lacks ],
@@ -190,10 +193,7 @@ for my $case (
     my ($name, $body, $why, $status) = @$case;
     $asked->set(status => $status // 200, body => $body);
     command($name, \@asked, [ qw(activate next), @ask ], refused => $why);
-    my ($exit, undef, $err) = $c->run(qw(keys rotate), @ask);
-    is $exit, 1, "$name: rotate fails";
-    like $err, $why, "$name: and says why";
-    is key_states($dir)->{next}, 'published', "$name: nothing is changed";
+    command($name, undef, [ 'rotate', @ask ], fails => $why, states => \%as_was);
 }
 $asked->down;
 command('down', undef, [ qw(activate next), @ask ], refused => qr/does not answer/);
@@ -216,11 +216,8 @@ command('early', undef, [ qw(activate next), @ask ], refused => $lacks);
 for my $case ([ $lacks, 200, qw(--soft-age 50s) ], [ $status, 503 ]) {
     my ($why, $said, @option) = @$case;
     $asked->set(status => $said);
-    my ($exit, undef, $err) = $c->run(qw(keys rotate), @option, @ask);
-    is $exit, 1, "early, $said @option: rotate fails";
-    like $err, $why, '  and says why';
+    command("early, $said", undef, [ 'rotate', @option, @ask ], fails => $why, states => \%as_was);
 }
-is key_states($dir)->{next}, 'published', 'nothing is changed';
 $asked->set(status => 200, body => metrics(2, 50));
 command('it has it early', undef, [ 'rotate', @ask ], rows => $activated);
 command('one of two is down', \@asked, [ qw(activate next), @ask, '--ask',
@@ -228,8 +225,6 @@ command('one of two is down', \@asked, [ qw(activate next), @ask, '--ask',
 
 # What answers strangely holds nobody for long: there is a lock on the directory.
 
-my $socket = IO::Socket::INET->new(Listen => 8, LocalAddr => '127.0.0.1')
-    or die "no socket: $!\n";
 my $head = "HTTP/1.1 200 OK\r\n\r\n";
 my %strange = (
     silent => sub { 1 while sysread $_[0], my $byte, 1 },
@@ -244,19 +239,13 @@ my %strange = (
     'cut-off' => sub { syswrite $_[0], $head . metrics(2, 900) =~ s/900\n\z/9/r },
     whole => sub { syswrite $_[0], $head . metrics(2, 900) },
 );
-$t->track(Platform::Test::Process->start(name => 'stranger',
-    dir => $t->dir, log => $t->dir . '/stranger.log', code => sub {
-        $SIG{PIPE} = 'IGNORE';
-        $SIG{TERM} = sub { POSIX::_exit(0) };
-        while (my $client = $socket->accept) {
-            sysread $client, my $request, 4096;
-            my ($how) = $request =~ m{^GET /(\S+)};
-            $strange{$how}->($client);
-        }
-    }));
+my $stranger = $t->http_server('stranger', undef, protocol => sub ($client, $server) {
+    my ($how) = $server->read_head($client) =~ m{^GET /(\S+)};
+    $strange{$how}->($client);
+});
 for my $how (sort keys %strange) {
     command($how, \@asked, [ qw(activate next --ask),
-        'http://127.0.0.1:' . $socket->sockport . "/$how" ],
+        'http://127.0.0.1:' . $stranger->port . "/$how" ],
         $how eq 'whole' ? () : (refused => $how eq 'silent' ? qr/does not answer/
             : qr/not have the new/));
 }
@@ -275,7 +264,6 @@ sub at ($keys, $n, $seconds) {
     $keys[$n][2] = $seconds;
     return \@keys;
 }
-
 
 command(@$_) for (
     # activate: every gateway has it
@@ -364,19 +352,17 @@ is +(stat "$dir/identity.refresh.$then.pem")[2] & 07777, 0600, 'mode';
 
 keys_are([ 'next', 'signing', 60 * $DAY ]);
 $rows = $c->done(qw(keys rotate --every 60d));
-$kid = $rows->[0]{kid};
-is_deeply [ rows($rows) ], [ "add $kid done", "activate $kid due" ],
+is_deeply [ rows($rows) ], [ "add $rows->[0]{kid} done", "activate $rows->[0]{kid} due" ],
     'begins, and tells what comes';
 like $rows->[1]{dueAt}, qr/^20\d\d-.*Z$/, 'and when';
 my $before = names();
 command('again', undef, [qw(rotate --every 0)]);
 is names(), $before, 'again: the same rotation';
-for my $case ([ '--every does not wait for refresh tokens', qw(60d),
+for my $case ([ '--every does not wait for refresh tokens', [qw(rotate --every 60d)],
         $refresh[0], [ 'identity', 'refresh', $DAY, public => 1 ] ],
-    [ 'where no key signs', 0, [ 'identity', 'refresh', 5, public => 1 ] ]) {
-    my ($name, $every, @keys) = @$case;
-    is_deeply [ map { $_->{step} } @{ command($name, \@keys,
-        [ 'rotate', $every ? ('--every', $every) : () ]) } ],
+    [ 'where no key signs', ['rotate'], [ 'identity', 'refresh', 5, public => 1 ] ]) {
+    my ($name, $words, @keys) = @$case;
+    is_deeply [ map { $_->{step} } @{ command($name, \@keys, $words) } ],
         [qw(add activate remove)], $name;
 }
 
@@ -389,12 +375,9 @@ for my $bad ([ 'a file that others read', qr/others may read it/, mode => 0640 ]
         [ 'other', 'refresh', $DAY, public => 1, @how ]);
     command($name, undef, [ split / / ], refused => $why, status => 2) for 'list', 'add',
         'activate next', 'rotate', 'rotate --dry-run', 'remove other --force';
-    my ($exit, undef, $err) = $c->run(qw(keys revoke next));
-    is $exit, 1, "$name: revoke fails";
-    like $err, qr/^identity-fcgi: revoked, but no process follows: .*$why/m,
-        "$name: and says why";
-    is_deeply key_states($dir), { identity => 'signing', other => 'refresh' },
-        "$name: a revocation is done, and tells";
+    command("$name: done, and told", undef, [qw(revoke next)],
+        fails => qr/^identity-fcgi: revoked, but no process follows: .*$why/m,
+        states => { identity => 'signing', other => 'refresh' });
     command($name, undef, [qw(revoke other)], states => { identity => 'signing' });
 }
 command('no private key', [ [ 'identity', 'signing', $DAY, public => 1 ] ], ['rotate'],
@@ -415,35 +398,33 @@ ok good(), 'and all is well';
 # Where no new key can be written: on a disk of its own, which may be full.
 my $disk = $t->dir . '/disk';
 mkdir $disk or die "$disk: $!\n";
-my $mount = 'mount -t tmpfs -o size=64k,mode=700 none "$1" || exit 99
-    cp -p "$2"/* "$1" && shift 2 && "$@" || exit 98
-    "$0" keys revoke identity --json; echo "exit $?"; ls -A "$PLATFORM_JWT_KEY_DIR"';
-my @fill = ('sh', '-c', 'head -c 1M /dev/zero >"$0/.fill" 2>&-; test -s "$0/.fill"', $disk);
+my $fill = 'head -c 1M /dev/zero >"$1/.fill" 2>&-; test -s "$1/.fill"';
+my $revoke = 'exec 2>&1; mount -t tmpfs -o size=64k,mode=700 none "$1" || exit 99
+    cp -p "$2"/* "$1" && eval "$3" || exit 98
+    "$0" keys revoke identity --json; echo "exit $?"; ls -A "$1"';
 my $signing = [ 'identity', 'signing', 10 ];
 SKIP: for my $case (
-    [ 'room', ['true'], [ $signing, [ 'next', 'published', 20 ] ],
+    [ 'room', 'true', [ 'next', 'published', 20 ],
         qr/^exit 0\n(?!.*^identity)(?=.*^next\.published).*^\S+\.signing\./ms ],
-    [ 'published', \@fill, [ $signing, [ 'other', 'signing', 99 ],
-            [ 'next', 'published', 20 ] ],
+    [ 'published', $fill, [ 'other', 'signing', 99 ], [ 'next', 'published', 20 ],
         qr/^exit 0\n\.fill\nnext\.signing\.\d+\.pem\nother\.signing\S+\n\z/m ],
-    [ 'replaced', \@fill, [ $signing, [ 'next', 'signing', 99 ] ],
+    [ 'replaced', $fill, [ 'next', 'signing', 99 ],
         qr/^exit 0\n\.fill\nnext\.signing\.\d+\.pem\n\z/m ],
-    [ 'none', \@fill, [ $signing, [ 'next', 'refresh', 9 ] ],
+    [ 'none', $fill, [ 'next', 'refresh', 9 ],
         qr/^exit 1\n\.fill\nidentity\.signing\S+\nnext\.refresh\S+\n\z/m ],
 ) {
-    my ($name, $fill, $keys, $want) = @$case;
-    keys_are(@$keys);
+    my ($name, $how, @keys) = @$case;
+    my $want = pop @keys;
+    keys_are($signing, @keys);
     my $env = $t->identity_env(%{ $c->{env} }, PLATFORM_JWT_KEY_DIR => $disk);
     local @ENV{ keys %$env } = values %$env;
-    open my $fh, '-|', qw(unshare --mount --propagation private sh -c),
-        "exec 2>&1; $mount", Platform::Test::Env::identity(), $disk, $dir, @$fill
-        or die "unshare: $!\n";
+    open my $fh, '-|', qw(unshare --mount --propagation private sh -c), $revoke,
+        Platform::Test::Env::identity(), $disk, $dir, $how or die "unshare: $!\n";
     my $said = do { local $/; <$fh> };
     close $fh;
     skip 'nothing may be mounted here', 1 if $? >> 8 == 99 || $said =~ /^unshare: /m;
     like $said, $want, "a full disk, another key: $name";
-    like $said, $name eq 'none'
-        ? qr/No space left on device; and no other key can sign/
+    like $said, $name eq 'none' ? qr/No space left on device; and no other key can sign/
         : qr/"step":"revoke","kid":"identity"/, 'which it tells';
 }
 
