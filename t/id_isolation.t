@@ -5,6 +5,8 @@
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
+use Platform::Test::Load;
+use Platform::Test::Sessions;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres;
@@ -63,6 +65,28 @@ for my $level ('repeatable read', 'serializable') {
         ($res->json->{refreshToken} // $res->body) => 1 } @clients;
     is scalar keys %given, 1, "$level: one successor, for all of them" or diag explain \%given;
     is $pg->sql("select jti $row"), claims((keys %given)[0])->{jti}, "$level: the row's";
+
+    # Selections beside refreshes of the same sessions.
+    my $sessions = Platform::Test::Sessions->new;
+    my $load = Platform::Test::Load->new(port => $port, clients => 16);
+    $sessions->log_in($load, several => 4);
+    my @all = $sessions->all;
+    my ($left, %answers) = (200 / $t->scale);
+    $load->run(sub ($client, @) {
+        my $s = $all[ $client->{number} % 4 ];
+        return undef if $left-- <= 0;
+        return $client->{number} < 4 ? $sessions->refresh($s) : $sessions->select_branch($s);
+    }, sub {
+        $answers{"$_[1]{status} $_[1]{code}"}++;
+        $sessions->note(@_);
+    });
+    $sessions->check_stale;
+    is_deeply $sessions->{broken}, [], 'no answer contradicts another';
+    delete $answers{'503 AUTH_BUSY'};    # its scope moved three times
+    is_deeply [ sort keys %answers ],
+        [ '200 AUTH_REFRESH_SUCCESS', '200 AUTH_SELECT_BRANCH_SUCCESS' ],
+        "$level: refreshes and selections hold each other up, no more"
+        or diag explain \%answers;
 }
 
 $t->done;
