@@ -66,17 +66,10 @@ sub kids ($identity) {
 
 # -- load: clients that use every token until shortly before its end ----------
 
-sub client ($n) {
+sub client {
     my $login;    # may have to wait for a hash slot
-    eventually(sub { ($login = $stack->login($n % 2 ? 'one' : 'several'))->status == 200 })
-        or die 'no login';
+    eventually(sub { ($login = $stack->login('one'))->status == 200 }) or die 'no login';
     my $session = $login->json;
-    if ($session->{accountAccessToken}) {
-        my $selected = $stack->post('/api/auth/select-branch',
-            { branchId => $session->{branches}[0]{branchId} },
-            token => $session->{accountAccessToken})->json;
-        $session = { %$selected, refreshToken => $session->{refreshToken} };
-    }
     my @kept = ([ time, $session->{accessToken} ]);
     until (-e $t->dir . '/enough') {
         my $res = $stack->refresh($session->{refreshToken});
@@ -98,7 +91,7 @@ my @load = map {
     my $n = $_;
     Platform::Test::Process->start(
         name => "load$n", dir => $t->dir, log => $t->dir . "/load$n.out",
-        code => sub { $| = 1; srand $n; client($n) });
+        code => sub { $| = 1; srand $n; client() });
 } 1 .. 4;
 
 # How often there was each line.
