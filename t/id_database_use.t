@@ -1,8 +1,11 @@
 # How the service uses its database: few connections, bounded waiting, without
-# prepared statements where a pooler wants that, and nothing half done.
+# prepared statements where a pooler wants that, and nothing half done.  Whatever level
+# the role's transactions have by default, the service and the operator's commands work
+# at READ COMMITTED: who waited for a row then sees what became of it.
 
 use Platform::Test;
 use Platform::Test::Client;
+use Platform::Test::Commands;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
 use Time::HiRes ();
@@ -15,6 +18,7 @@ my $identity = $t->identity_face(
     PLATFORM_REQUEST_TIMEOUT      => '12s',
 );
 my $port = client_of($t);
+my $c = Platform::Test::Commands->new(test => $t, env => { PLATFORM_DB_SEED_ON_START => 'false' });
 
 my $ours = "from pg_stat_activity where application_name = 'identity-service'";
 sub connections { return $pg->sql("select count(*) $ours") }
@@ -24,6 +28,39 @@ sub cut { return $pg->sql("select pg_terminate_backend(pid) $ours", user => 'pos
 
 sub hold ($id) {
     return $pg->begin("select 1 from auth_sessions where session_id = '$id' for update");
+}
+
+# One that is asked for and not waited for.
+sub begin ($path, $json) {
+    my $client = Platform::Test::Http->new(port => $port);
+    $client->send(http_request_bytes(POST => "/api/auth/$path", json => $json));
+    return $client;
+}
+
+# One that waits for a lock, by a part of its text.
+sub waits ($sql) {
+    return ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
+        where wait_event_type = 'Lock' and query like '%$sql%'
+        and pid <> pg_backend_pid()", user => 'postgres') }), "waits: $sql";
+}
+
+# Sessions of several@demo.test that are used by so many clients at once, as $next->(CLIENT)
+# says: how often there was each answer, none of which contradicts another.
+sub loaded ($clients, $next) {
+    my $sessions = Platform::Test::Sessions->new;
+    my $load = Platform::Test::Load->new(port => $port, clients => $clients);
+    $sessions->log_in($load, several => 4);
+    my @all = $sessions->all;
+    my ($left, %answers) = (int(100 / $t->scale));
+    $load->run(sub ($client, @) {
+        return $left-- > 0 ? $next->($sessions, $client, $all[ $client->{number} % 4 ]) : undef;
+    }, sub {
+        $answers{"$_[1]{status} $_[1]{code}"}++;
+        $sessions->note(@_);
+    });
+    $sessions->check_stale;
+    is_deeply $sessions->{broken}, [], 'no answer contradicts another';
+    return (\%answers, @all);
 }
 
 # -- few connections
@@ -81,18 +118,9 @@ ok scalar(grep { $_ eq 'db.connected' } @events), 'and its end';
 
 $pg->sql('alter role platform connection limit 3', user => 'postgres');
 restart($identity, WORKER_THREADS => 4, DB_POOL_SIZE => 4);
-my $sessions = Platform::Test::Sessions->new;
-my $load = Platform::Test::Load->new(port => $port, clients => 4);
-$sessions->log_in($load, several => 4);
-my @own = $sessions->all;
-my $calls = int(100 / $t->scale);
-my ($left, %answers) = ($calls);
-$load->run(sub { $left-- > 0 ? $sessions->refresh($own[ $_[0]{number} ]) : undef }, sub {
-    $answers{"$_[1]{status} $_[1]{code}"}++;
-    $sessions->note(@_);
-});
-is_deeply \%answers, { '200 AUTH_REFRESH_SUCCESS' => $calls },
-    'four at a time over three connections' or diag explain \%answers;
+my ($answers, @own) = loaded(4, sub ($sessions, $client, $s) { $sessions->refresh($s) });
+is_deeply [ keys %$answers ], ['200 AUTH_REFRESH_SUCCESS'],
+    'four at a time over three connections' or diag explain $answers;
 like $identity->log_text, qr/too many connections for role/, 'and there were no more';
 $pg->sql('alter role platform connection limit -1', user => 'postgres');
 
@@ -107,6 +135,56 @@ ok eventually(sub { refresh($own[1]{current})->status == 200 }), 'others go on';
 $pg->end($held, 'rollback');
 unlike substr($identity->log_text, $log), qr/"db\.unavailable"/,
     'the server is there, and not said not to be';
+
+# -- other levels of isolation
+
+my $credential = $Platform::Test::Client::CREDENTIAL;
+for my $level ('repeatable read', 'serializable') {
+    $pg->sql("alter role platform set default_transaction_isolation = '$level'",
+        user => 'postgres');
+    restart($identity, REQUEST_TIMEOUT => undef, DB_STATEMENT_TIMEOUT => undef,
+        DB_POOL_SIZE => undef, WORKER_THREADS => undef, AUTH_REFRESH_RETRY_WINDOW => '30s');
+    is $pg->sql('show transaction_isolation'), $level, "the role has $level";
+
+    # A login that has the account and comes no further, and an operator who
+    # ends all sessions of it meanwhile.
+    my $holder = $pg->begin('select 1 from members for update', user => 'postgres');
+    my $login = begin(login => { account => 'one@demo.test', credential => $credential });
+    waits('INSERT INTO auth_sessions');
+    $t->write_file('credential', $credential = $c->secret($credential . '+'));
+    my $operator = $c->start({ redirect => '<' . $t->dir . '/credential' },
+        qw(account set-credential one@demo.test));
+    waits('FOR NO KEY UPDATE');
+    $pg->end($holder, 'rollback');
+    my $res = $login->read_response;
+    ok $operator->wait_end(60 * $t->scale), 'the operator goes on';
+    is_deeply [ $operator->status, $res->status ], [ 0, 200 ],
+        'and sets the credential; the login was the first';
+    is_problem(refresh($res->json), 401, 'AUTH_SESSION_NOT_ACTIVE', 'its session has ended');
+
+    # Three refreshes with one token, lined up behind the row: the first
+    # replaces it, the others see that it did.
+    my $token = logged_in('one', credential => $credential)->{refreshToken};
+    my $held = hold(session_of($token));
+    my @clients = map { begin(refresh => { refreshToken => $token }) } 1 .. 3;
+    ok $pg->waiting(3), 'three wait';
+    ok $pg->end($held, 'commit'), 'the row is let go';
+    my %given = map { my $res = $_->read_response;
+        ($res->json->{refreshToken} // $res->body) => 1 } @clients;
+    is scalar keys %given, 1, "$level: one successor, for all of them" or diag explain \%given;
+    my ($next) = keys %given;
+    is row($next, 'jti'), claims($next)->{jti}, "$level: the row's";
+
+    my ($answers) = loaded(16, sub ($sessions, $client, $s) {
+        return $client->{number} < 4 ? $sessions->refresh($s) : $sessions->select_branch($s);
+    });
+    delete $answers->{'503 AUTH_BUSY'};    # its scope moved three times
+    is_deeply [ sort keys %$answers ],
+        [ '200 AUTH_REFRESH_SUCCESS', '200 AUTH_SELECT_BRANCH_SUCCESS' ],
+        "$level: refreshes and selections hold each other up, no more"
+        or diag explain $answers;
+}
+$pg->sql('alter role platform reset default_transaction_isolation', user => 'postgres');
 
 # -- without prepared statements, by the second of two hosts
 
