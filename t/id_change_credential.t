@@ -14,7 +14,7 @@ my $s = $t->full_stack(env => {
     PLATFORM_TRUSTED_PROXIES    => '127.0.0.1',
 });
 my ($gateway, $face, $pg) = ($s->gateway, $t->port('identity'), $s->postgres);
-my $OLD = 'Demo-passw0rd!';
+my $OLD = $Platform::Test::Client::CREDENTIAL;
 my $NEW = "N\x{e9}w-passw0rd \x{1f511}";
 my $SEVERAL = "account_name = 'several\@demo.test'";
 my $CHANGE = '/api/auth/change-credential';
@@ -50,9 +50,9 @@ sub is_alive ($session, $alive, $name) {
     return is $res->status, $alive ? 200 : 401, $name;
 }
 
-sub feed {
+sub feed ($cursor = undef) {
     my $res = http_get($face, '/internal/revocations'
-        . (defined $_[0] ? "?after=$_[0]" : ''))->json;
+        . (defined $cursor ? "?after=$cursor" : ''))->json;
     return ($res->{cursor}, @{ $res->{revocations} });
 }
 

@@ -1,6 +1,7 @@
 # The operator's commands, seen from a client: from an empty database to a login over
 # HTTP, what credentials can be and how they come, unlocking, sessions, and tokens.
-# (What locking an account out does to its sessions: id_lockout.t.)
+# (What locking an account out does to its sessions: id_lockout.t; what a branch that
+# is not selectable any more: id_select_branch.t.)
 
 use Platform::Test;
 use Platform::Test::Client;
@@ -230,25 +231,6 @@ my %no_keys = map { ("PLATFORM_JWT_$_" => undef) }
     qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64);
 $c->refused(2, qr/no signing key|PLATFORM_JWT_\w+: /, { env => \%no_keys }, @unlock);
 
-# Branches, workspaces and memberships, as a session sees them.
-
-for my $change ([ [qw(branch deactivate Main)], [qw(branch activate Main)] ],
-    [ [qw(workspace deactivate Shop)], [qw(workspace activate Shop)] ],
-    [ [ qw(member revoke --branch Main --account), $ANN ],
-        [ qw(member grant --branch Main --account), $ANN ] ],
-    [ [ qw(member revoke --workspace Shop --all --account), $ANN ],
-        [ qw(member add --workspace Shop --account), $ANN ] ])
-{
-    my ($away, $back) = @$change;
-    $session = logs_in('in the branch', 200, ann => $second);
-    is $session->{nextAction}{type}, 'load_current_context', 'scoped';
-    $c->done(@$away);
-    my $res = refresh($session);
-    is_deeply [ $res->status, $res->json->{branches}, $res->json->{nextAction}{type} ],
-        [ 200, [], 'select_branch' ], "@$away[0, 1]: the scope is lost";
-    $c->done(@$back);
-}
-
 # System tokens.
 
 my $system = $c->audited(['token.system_issued'], qw(token system --ttl 5m --account),
@@ -270,6 +252,7 @@ $c->refused(1, qr/no account/, qw(token system --ttl 5m --account), uuid(7));
 
 # Inspection.
 
+$session = logs_in('in the branch', 200, ann => $second);
 my $token = $session->{accessToken};
 my $key = jwt_key('identity');
 for my $case (

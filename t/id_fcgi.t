@@ -135,24 +135,12 @@ my $tcp = $t->identity(name => 'tcp', IDENTITY_LISTEN => '127.0.0.1:' . $t->port
 like $t->fcgi($tcp->address)->request(POST => '/api/auth/refresh')->{body},
     qr/AUTH_REFRESH_TOKEN_MISSING/, 'a cookie in the environment is none of the request';
 
-# Those who leave while a database that hangs is asked end at the request timeout.
-
-my $pg = $t->postgres;
-my %hangs = map { ("PLATFORM_DB_${_}_TIMEOUT" => '50s') } qw(STATEMENT CONNECT);
-$address = $t->identity(name => 'hasty', %hangs, PLATFORM_WORKER_THREADS => 4,
-    PLATFORM_REQUEST_TIMEOUT => '2s')->address;
-ok eventually(sub { served_in() < $slack }), 'one of little patience';
-$pg->freeze('STOP');
-sent(bytes(POST => '/api/auth/login', body =>
-    '{"account":"one@demo.test","credential":"x"}'))->connection->reset for 1 .. 4;
-ok eventually(sub { served_in() < 20 }, 20), 'given up by their peers, they end';
-$pg->freeze('CONT');
-ok eventually(sub { status_of(GET => '/readyz') == 200 }), 'and the database is used again';
-
 # The only worker waits for the database: the time of who waits for it runs from
 # when it came.
 
-my $one = $t->identity(name => 'one', %hangs, PLATFORM_WORKER_THREADS => 1);
+my $pg = $t->postgres;
+my $one = $t->identity(name => 'one', PLATFORM_WORKER_THREADS => 1,
+    map { ("PLATFORM_DB_${_}_TIMEOUT" => '50s') } qw(STATEMENT CONNECT));
 $address = $one->address;
 is status_of(GET => $_), 200, "nobody is busy: $_" for '/readyz', $jwks;
 sub files { return scalar(() = glob '/proc/' . $one->pid . '/fd/*') }

@@ -26,8 +26,8 @@ $c->done(qw(branch add Outlet --workspace Shop));
 my $other = $c->done(qw(workspace add Other --tenant Acme));
 my $away = $c->done(qw(branch add Main --workspace Other));
 
-sub count ($table, $where = undef) {
-    return $pg->sql("select count(*) from $table where " . ($where // 'true'));
+sub count ($table, $where = 'true') {
+    return $pg->sql("select count(*) from $table where $where");
 }
 
 my $json = JSON::PP->new->utf8;
@@ -72,24 +72,19 @@ $audited += $_->{accounts} for @events;
 is $audited, $ACCOUNTS, 'all of them';
 ok $events[0]{audit} && $events[0]{operator}, 'with who did it';
 
+my $seventh = int($ACCOUNTS / 7);
 for my $case (
-    [ 'accounts', $ACCOUNTS, 'accounts' ],
-    [ 'accounts', $ACCOUNTS / 2, 'their types', "account_type = 'OPERATOR'" ],
-    [ 'accounts', $ACCOUNTS, 'names as login folds them',
-        "account_name like 'user%\@example.com'" ],
-    [ 'members', $ACCOUNTS, 'members by name and by id',
-        "workspace_id = '$shop->{workspaceId}'" ],
-    [ 'members', int($ACCOUNTS / 7), 'of two workspaces',
-        "workspace_id = '$other->{workspaceId}'" ],
-    [ 'branch_grants', $ACCOUNTS, 'Main is that of the membership',
-        "branch_id = '$main->{branchId}'" ],
-    [ 'branch_grants', int($ACCOUNTS / 7), 'and by id, in capitals too',
-        "branch_id = '$away->{branchId}'" ],
-    [ 'branch_grants', $ACCOUNTS + int($ACCOUNTS / 5) + int($ACCOUNTS / 7), 'no others' ],
-    [ 'member_roles', 2 * $ACCOUNTS, 'roles' ],
+    [ $ACCOUNTS / 2, accounts => "account_name like 'user%\@example.com'
+        and account_type = 'OPERATOR'" ],
+    [ $ACCOUNTS, members => "workspace_id = '$shop->{workspaceId}'" ],
+    [ $seventh, members => "workspace_id = '$other->{workspaceId}'" ],
+    [ $ACCOUNTS, branch_grants => "branch_id = '$main->{branchId}'" ],
+    [ $seventh, branch_grants => "branch_id = '$away->{branchId}'" ],
+    [ $ACCOUNTS + int($ACCOUNTS / 5) + $seventh, branch_grants => 'true' ],
+    [ 2 * $ACCOUNTS, member_roles => 'true' ],
 ) {
-    my ($table, $want, $name, $where) = @$case;
-    is count($table, $where), $want, $name;
+    my ($want, $table, $where) = @$case;
+    is count($table, $where), $want, "$table: $where";
 }
 
 my $identity = $t->identity_face(%env);
