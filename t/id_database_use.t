@@ -101,18 +101,6 @@ for my $round (1, 2) {
     is http_get($port, '/readyz')->status, 200, 'so does a look';
 }
 
-# -- a server restarted between two requests
-
-$pg->stop('INT');
-is login('one')->status, 503, 'down: 503';
-$pg->start;
-ok eventually(sub { login('one')->status == 200 }), 'up: 200';
-next_of(refresh($token));
-my @events = map { $_->{event} } $identity->log_lines;
-like scalar(grep { $_ eq 'db.unavailable' } @events), qr/\A[12]\z/,
-    'the outage is logged, not once a request';
-ok scalar(grep { $_ eq 'db.connected' } @events), 'and its end';
-
 # -- a server that grants fewer connections than the pool may have: whoever
 #    cannot make one waits for those there are
 

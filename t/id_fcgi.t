@@ -82,51 +82,20 @@ for my $name (sort keys %broken) {
 sent(bytes(GET => $jwks))->connection->reset for 1 .. 50;
 cmp_ok least($slack, \&served_in), '<', $slack, 'peers that leave do no harm';
 
-# nginx in front, asked to keep connections or not, with many more clients than
-# worker threads: nobody starves.
+# nginx in front, with many more clients than worker threads: nobody starves.
 
-open my $fh, '<', $t->root . '/nginx.conf.d/identity_fastcgi_params' or die;
-my $params = do { local $/; <$fh> };
-$params =~ s/fastcgi_keep_conn off;/fastcgi_keep_conn on;/ or die 'no keep_conn';
-$t->set(ADDRESS => $identity->nginx_address,
-    KEPT_PARAMS => $t->write_file('kept_params', $params));
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { worker_connections 1024; }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway on;
-    platform_gateway_access public;
-    upstream kept { server %%ADDRESS%%; keepalive 128; }
-    server {
-        listen 127.0.0.1:%%PORT_face%% backlog=1024;
-        location /kept/ {
-            rewrite ^/kept(/.*) $1 break;
-            include %%KEPT_PARAMS%%;
-            fastcgi_pass kept;
-        }
-        location / {
-            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
-            fastcgi_pass %%ADDRESS%%;
-        }
-    }
-}
-CONF
-$t->start_nginx;
+my $port = $t->start_face($identity->nginx_address, listen => 'backlog=1024');
 my @kinds = ([ 200, GET => $jwks ], [ 200, POST => '/api/auth/logout', json => {} ],
     [ 413, POST => '/api/auth/refresh', body => 'x' x 20_000 ], [ 200, GET => '/readyz' ]);
-for my $prefix ('', '/kept') {
-    my @requests = map { my (undef, $method, $path, @body) = @{ $kinds[ $_ % 4 ] };
-        [ $t->port('face'), http_request_bytes($method, "$prefix$path", @body) ] } 0 .. 63;
-    cmp_ok least(3 * $slack, sub {
-        my $start = time;
-        my @got = http_parallel(\@requests);
-        is_deeply [ map { $_ && $_->status } @got ], [ map { $_->[0] } (@kinds) x 16 ],
-            "64 clients at once, by $prefix/";
-        return time - $start;
-    }), '<', 3 * $slack, 'without waiting';
-}
+my @requests = map { my (undef, @request) = @{ $kinds[ $_ % 4 ] };
+    [ $port, http_request_bytes(@request) ] } 0 .. 63;
+cmp_ok least(3 * $slack, sub {
+    my $start = time;
+    my @got = http_parallel(\@requests);
+    is_deeply [ map { $_ && $_->status } @got ], [ map { $_->[0] } (@kinds) x 16 ],
+        '64 clients at once';
+    return time - $start;
+}), '<', 3 * $slack, 'without waiting';
 
 # Parameters are not the environment, nor the other way round.
 

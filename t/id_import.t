@@ -178,11 +178,9 @@ sub roles { return bad(member_of('Shop', { branch => 'Main', roles => $_[0] })) 
 
 my @refused = (
     [ qr/malformed JSON/, 'no JSON' ],
-    [ qr/malformed JSON/, '{"account":"bad"}{"account":"bad2"}' ],
     [ qr/malformed JSON/, "{\"account\":\"bad\xff\"}" ],
     [ qr/a NUL character/, "{\"account\":\"bad\"}\0" ],
     [ qr/repeated JSON member/, '{"account":"bad","account":"bad2"}' ],
-    [ qr/nested too deeply/, '{"account":' . '[' x 20 . ']' x 20 . '}' ],
     [ qr/too many JSON/, '{"account":"bad","type":[' . '1,' x 3000 . '1]}' ],
     [ qr/over 16384 bytes/, '{"account":"bad"' . ' ' x 16368 . '}' ],
     [ qr/over 16384 bytes/, 'x' x 200_000 ],
