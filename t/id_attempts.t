@@ -119,33 +119,6 @@ my $decided = $status{401} // 0;
 is_deeply \%status, { 401 => $decided, 429 => 8 - $busy - $decided }, 'eight at once';
 ok $decided <= 3 && $decided + $busy >= 3, 'have three tries';
 
-# A login for which there is no memory was neither right nor wrong.
-
-SKIP: {
-    skip 'too much memory for valgrind', 1 if Platform::Test::Env::valgrind();
-    $pg->sql('truncate login_attempts');
-    $identity->stop;
-    local @{ $identity->{env} }{qw(PLATFORM_AUTH_ARGON2_MEMORY_KIB
-        PLATFORM_REQUEST_TIMEOUT)} = (131072, '5m');
-    $identity->start;
-    logins([ 'a hash of 128 MiB, which is now the stored one', 200, 1, 'one' ]);
-    open my $fh, '<', '/proc/' . $identity->pid . '/statm' or die "statm: $!\n";
-    # less than a hash takes, and more than the 64 MiB of addresses that the
-    # C library sets aside for a thread's own heap
-    my $limit = (split / /, <$fh>)[0] * 4096 + 112 * 1024 * 1024;
-    my @prlimit = ('prlimit', '--pid', $identity->pid);
-    is system(@prlimit, "--as=$limit:"), 0, 'less memory than that is left';
-    is_deeply [ login('one', $_) ], [ 503, 'AUTH_BUSY', 1 ], ($_ // 'right') . ': not decided'
-        for (undef) x 2, ('wrong') x 2;
-    is rows(), 0, 'nothing is counted';
-    is system(@prlimit, '--as=unlimited:'), 0, 'memory again';
-    logins([ 'and the account is not locked', 200, 1, 'one' ],
-        [ 'what is wrong is counted', 401, 1, 'one', 'wrong' ]);
-    is rows(), 2, 'as before';
-    $identity->stop;
-}
-$identity->start unless $identity->process;
-
 # What is stored, and how much.
 
 is $pg->sql("select count(*) from login_attempts where account_hmac <> ''
