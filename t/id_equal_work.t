@@ -81,20 +81,13 @@ sub alter ($account, $column, $value) {
         where account_name = '$account\@demo.test'");
 }
 
-sub unusable { return grep { $_->{event} eq 'auth.credential.unusable' } $identity->log_lines }
-
 my $hash = stored('several');
-my %broken = ('cut off' => substr($hash, 0, -30), 'too dear' => $hash =~ s/m=19456/m=999999/r);
-for my $how (sort keys %broken) {
-    alter(several => credential_hash => $broken{$how});
-    my $before = () = unusable();
-    is_deeply work('several@demo.test', 'Demo-passw0rd!'), $unknown,
-        "$how: the same work and answer";
-    is scalar(unusable()), $before + 1, "$how: logged";
-}
+alter(several => credential_hash => substr $hash, 0, -30);
+is_deeply work('several@demo.test', 'Demo-passw0rd!'), $unknown, 'a hash cut off: the same work';
 alter(several => credential_hash => $hash);
-is +(unusable())[0]{accountId}, $pg->sql("select account_id from accounts
-    where account_name = 'several\@demo.test'"), 'with the account\'s id';
+is_deeply [ map { $_->{accountId} } grep { $_->{event} eq 'auth.credential.unusable' }
+    $identity->log_lines ], [ $pg->sql("select account_id from accounts
+    where account_name = 'several\@demo.test'") ], 'logged, with the account\'s id';
 unlike $identity->log_text, qr/argon2id/, 'and not with the hash';
 
 # A login that succeeds is not mistaken for one of these.
