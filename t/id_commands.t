@@ -218,7 +218,8 @@ $c->done({ %ops, stdin => $cred }, split / /) for 'workspace add Ops --new-tenan
         qw(disable enable unlock sessions revoke-sessions show)),
     (map {"$_ list"} qw(account workspace branch member)),
     'workspace rename Ops --to Ops2', 'branch rename One --to Two',
-    'account rename ops --to ops2', 'account delete ops2', 'sweep';
+    'account rename ops --to ops2', 'account delete ops2', 'sweep',
+    'sessions revoke --since 2020-01-01T00:00:00Z';
 refuses(1, [ qr/needs the rights of platform_operator/,
     { env => { PLATFORM_DB_USER => 'nobody' } }, qw(account disable ops2) ]);
 
