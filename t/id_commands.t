@@ -162,20 +162,16 @@ $pg->sql("insert into branches (workspace_id, branch_name)
     select '$shop->{workspaceId}', 'S' || n from generate_series(1, 200) n");
 my $granted = $c->done(qw(member grant --role A), @ann, map { ('--branch', "S$_") } 1 .. 199);
 is scalar @$granted, 199, 'many branches in one command';
-my $full = qr/at most 200 active branches/;
-refuses(1, [ $full, qw(member grant --branch Main --branch S200), @ann ]);
+refuses(1, [ qr/at most 200 active branches/,
+    qw(member grant --branch Main --branch S200), @ann ]);
 is $pg->sql('select count(*) from branch_grants'), 199, 'all or nothing';
-$c->done(qw(member grant --branch Main), @ann);
-$c->done(qw(branch deactivate S1));
-$c->done(qw(member grant --branch S200), @ann);
-refuses(1, [ $full, qw(branch activate S1) ]);
 my @roles = map { ('--role', sprintf 'R%031d', $_) } 1 .. 32;
 grants([ qw(grant --branch Main), @roles ], [ grep {/^R/} @roles ], 1, 'granted');
 refuses(1, [ qr/at most 32 roles in a branch/,
     qw(member grant --branch Main --role ONE-MORE), @ann ]);
 
 my $ended = $c->audited(['member.ended'], qw(member revoke --all --workspace Shop), @ann);
-is_deeply [ @$ended{qw(revokedBranches status)} ], [ 201, 'INACTIVE' ], 'ends the membership';
+is_deeply [ @$ended{qw(revokedBranches status)} ], [ 200, 'INACTIVE' ], 'ends the membership';
 refuses(1, [ qr/membership of "ann\@example.com" in "Shop" has ended/,
     qw(member grant --branch Main), @ann ],
     [ qr/is not a member of "Second"/, qw(member revoke --all --workspace Second), @ann ]);

@@ -2,10 +2,11 @@
 # are applied once, local data is what it should be.
 
 use Platform::Test;
+use Platform::Test::Client;
 use POSIX ();
 use Time::HiRes ();
 
-my $t = Platform::Test->new(module => 0);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(empty => 1);
 
 sub id { return sprintf '00000000-0000-4000-8000-%04d%08d', @_ }
@@ -191,9 +192,11 @@ cases(
         insert(scope($elsewhere, $own[1], $foreign)) ],
     [ 'no such account', 'auth_sessions_account_id_fkey', insert(account_id => "'${\id(3, 99)}'") ],
     # What a refresh does not write is checked when its own columns are written.
-    (map { my ($why, %set) = @$_; my $what = join ', ', map {"$_ = $set{$_}"} sort keys %set;
-        [ "with $what", $why, insert(%set) ], [ "to $what", $why, $scoped . update($what) ] }
-        [ 'auth_sessions_status_known', status => "'EXPIRED'" ],
+    (map {
+        my ($why, %set) = @$_;
+        my $what = join ', ', map {"$_ = $set{$_}"} sort keys %set;
+        [ "with $what", $why, insert(%set) ], [ "to $what", $why, $scoped . update($what) ]
+    } [ 'auth_sessions_status_known', status => "'EXPIRED'" ],
         [ $no_time, status => "'REVOKED'" ], [ $no_time, revoked_at => 'now()' ],
         [ 'auth_sessions_revoked_later', status => "'REVOKED'",
             revoked_at => "now() - interval '1 s'" ],
@@ -322,25 +325,20 @@ for my $right ('select on session_revocations', 'delete on rotated_tokens',
     ready(200, 'with it');
 }
 
-# What it answers a request: status and body.
-sub ask ($method, $path, $body = undef, $token = undef) {
-    my $got = $t->fcgi($served->address)->request($method => $path,
-        defined $body ? (body => $body) : (), $token
-            ? (params => { HTTP_AUTHORIZATION => "Bearer $token" }) : ());
-    is $got->{status}, 200, "the least privileged role serves: $path";
-    return $got->{body};
-}
+$t->start_face($served->nginx_address);
+client_of($t);
 
-my $login = '{"account":"one@demo.test","credential":"Demo-passw0rd!"}';
-my ($token) = ask(POST => '/api/auth/login', $login) =~ /"refreshToken":"([^"]+)"/;
-ask(POST => "/api/auth/$_", qq({"refreshToken":"$token"})) for qw(refresh logout);
-# What a person does to the own account, what gateways read, and the sweep.
-($token) = ask(POST => '/api/auth/login', $login) =~ /"accessToken":"([^"]+)"/;
-ask(@$_[ 0 .. 2 ], $token) for [ GET => '/api/auth/sessions' ],
-    [ POST => '/api/auth/change-credential',
-        '{"credential":"Demo-passw0rd!","newCredential":"Demo-passw0rd!"}' ],
-    [ DELETE => '/api/auth/sessions/' . (jwt_decode($token))[1]{session_id} ],
-    [ GET => '/internal/revocations' ];
+# What is served to the least privileged role: what a person does, and what gateways read.
+my $session = next_of(refresh(logged_in('one')));
+is logout($session)->status, 200, 'logout';
+my $token = logged_in('one')->{accessToken};
+my $credential = $Platform::Test::Client::CREDENTIAL;
+for my $case ([ GET => '/api/auth/sessions' ], [ POST => '/api/auth/change-credential',
+        json => { credential => $credential, newCredential => $credential } ],
+    [ DELETE => '/api/auth/sessions/' . session_of($token) ], [ GET => '/internal/revocations' ])
+{
+    is http($t->port('identity'), @$case, token => $token)->status, 200, "@$case[0, 1]";
+}
 runs('a sweep', 'sweep', undef, PLATFORM_DB_USER => 'served');
 for my $sql ("update accounts set status = 'DISABLED'",
     'update session_revocations set dies_at = now()',
