@@ -139,13 +139,11 @@ $tcp->stop('INT');
 
 root('create database copy owner platform');
 runs('migrated', 'migrate', undef, PLATFORM_DB_NAME => 'copy');
-my $dump = $t->dir . '/dump.sql';
-my @as = ('-h', $pg->host, '-U', 'platform');
-is system(Platform::Test::Env::postgres('pg_dump'), @as, '--data-only',
-    '--exclude-table=schema_migrations', '-f', $dump, 'platform'), 0, 'dumped';
-my $psql = join ' ', Platform::Test::Env::postgres('psql'), @as,
-    "-Xqo /dev/null -v ON_ERROR_STOP=1 --single-transaction -f $dump copy";
-is `$psql 2>&1`, '', 'restored without a complaint';
+my ($dump, $psql) = map { Platform::Test::Env::postgres($_) . " -h @{[ $pg->host ]} -U platform" }
+    qw(pg_dump psql);
+is qx{($dump --data-only --exclude-table=schema_migrations platform |
+    $psql -Xqo /dev/null -v ON_ERROR_STOP=1 --single-transaction copy) 2>&1; echo \$?}, "0\n",
+    'restored without a complaint';
 is $pg->sql($census, db => 'copy'), $pg->sql($census), 'every row is there';
 
 # -- sessions: what cannot be

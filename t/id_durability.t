@@ -109,8 +109,7 @@ is_problem(feed($_), 400, 'REQUEST_INVALID', 'a cursor of the lost primary')
 
 my @revoke = qw(sessions revoke --since);
 $c->refused(2, qr/--since is a past time in UTC/, @revoke, $_)
-    for 'yesterday', '2026-11-21T10:15:00', '2026-02-30T10:15:00Z', '2026-11-21T10:15:00Zx',
-    '2999-01-01T00:00:00Z';
+    for 'yesterday', '2026-02-30T10:15:00Z', '2026-11-21T10:15:00Zx', '2999-01-01T00:00:00Z';
 is refresh(logged_in('one'))->status, 200, 'none of these did anything';
 
 # One row is in use: what counts does not wait for it.

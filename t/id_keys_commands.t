@@ -192,7 +192,6 @@ for my $case (
     [ 'a key set without it', '{"keys":[{"kid":"identity"}]}', $lacks ],
     [ 'a key set with one like it', '{"keys":[{"kid":"next2"}]}', $lacks ],
     [ 'nothing', '', $lacks ],
-    [ 'an error', metrics(2, 1), $status, 404 ],
     [ 'a redirect', metrics(2, 1), $status, 302 ],
 ) {
     my ($name, $body, $why, $status) = @$case;
