@@ -165,16 +165,29 @@ is_deeply alive($own, $other), [ 1, 0 ], 'the session goes on, another is over';
 # -- a session that ends meanwhile changes nothing any more
 
 $before = $pg->sql($hash);
-$other = session('several');
-my $held = $pg->begin('lock table login_attempts');
-my $late = begin_change($other, $face);
-ok $pg->waiting(1), 'a change waits';
-is http($face, DELETE => '/api/auth/sessions/' . session_of($other), token => token($own))->status,
-    200, 'its session is ended';
-ok $pg->end($held, 'commit'), 'it goes on';
-is_problem($late->read_response, 401, 'AUTH_SESSION_NOT_ACTIVE', 'in vain');
-is $pg->sql($hash), $before, 'nothing was changed';
-is_deeply alive($own), [1], 'and no session ended';
+for my $case (
+    [ 'ended', sub ($id) {
+        http($face, DELETE => "/api/auth/sessions/$id", token => token($own));
+    } ],
+    # As if it were the only one from before that.
+    [ 'locked out', sub ($id) { $pg->sql("set session_replication_role = replica;
+        update auth_sessions set created_at = created_at - interval '1 day'
+            where session_id = '$id';
+        update accounts set sessions_valid_after = now() - interval '1 hour'
+            where $SEVERAL", user => 'postgres') } ],
+) {
+    my ($how, $end) = @$case;
+    $other = session('several');
+    my $held = $pg->begin('lock table login_attempts');
+    my $late = begin_change($other, $face);
+    ok $pg->waiting(1), "$how: a change waits";
+    $end->(session_of($other));
+    ok $pg->end($held, 'commit'), "$how: it goes on";
+    is_problem($late->read_response, 401, 'AUTH_SESSION_NOT_ACTIVE', "$how: in vain");
+    is $pg->sql($hash), $before, "$how: nothing was changed";
+    is_deeply alive($own), [1], "$how: and no session ended";
+}
+$pg->sql("update accounts set sessions_valid_after = '-infinity'");
 
 # -- one that nobody waits for any more does nothing when its turn comes
 

@@ -117,12 +117,8 @@ ok serves($address), 'whose owner goes on';
 # Where nobody says so it listens below the directory it is started in.
 
 mkdir $t->dir . '/run' or die "run: $!";
-$t->track(Platform::Test::Process->start(
-    name => 'default', dir => $t->dir, log => $t->dir . '/default.log',
-    env => { %{ $t->identity_env(IDENTITY_LISTEN => undef) },
-        Platform::Test::Env::mode_env($t->dir, name => 'default', leaks => 1) },
-    cmd => [ Platform::Test::Env::mode_prefix($t->dir, 'default'),
-        Platform::Test::Env::identity() ], stop_wait => 15 * $t->scale));
+open my $null, '<', '/dev/null' or die "null: $!\n";
+$t->track($t->inherited_identity($null));
 ok eventually(sub { serves($t->dir . '/run/identity.sock') }), 'the default is run/identity.sock';
 
 # A socket whose process was killed is taken over.

@@ -3,7 +3,7 @@
 
 use Platform::Test;
 use Platform::Test::Client;
-use POSIX ();
+use Platform::Test::Commands;
 use Time::HiRes ();
 
 my $t = Platform::Test->new;
@@ -34,16 +34,6 @@ sub runs ($name, $command, $why = undef, %env) {
     return like "$status $err", qr/\A[1-9]\d* .*$why/s, "$name, and why";
 }
 
-# One that runs in a process of its own: its id, to be waited for.
-sub begins ($n, $command) {
-    my $pid = fork // die "fork: $!\n";
-    return $pid if $pid;
-    $t->{runs} = 100 * $n;    # files of its own
-    my ($exit, undef, $log) = eval { $t->run_identity([$command]) };
-    $t->write_file("migrate-$n.txt", $log // $@);
-    POSIX::_exit($exit // 99);
-}
-
 sub root ($sql) { return $pg->sql($sql, user => 'postgres') }
 
 # -- migrations: many processes at once, each applied once
@@ -55,20 +45,23 @@ sub empty {
 # Who waits for another may take longer than the role's statements otherwise.
 root("alter role platform set $_ = '0.2s'") for qw(statement_timeout lock_timeout);
 my $held = $pg->begin('select pg_advisory_xact_lock(7236589412356)', user => 'postgres');
-my $waits = begins(5, 'migrate');
+my $c = Platform::Test::Commands->new(test => $t);
+my $waits = $c->start('migrate');
 ok eventually(sub { root("select count(*) from pg_stat_activity
     where wait_event = 'advisory'") }), 'who comes second waits';
 Time::HiRes::sleep(0.3);
 ok $pg->end($held, 'commit'), 'for longer than its role may';
-waitpid $waits, 0;
-is $?, 0, 'until it is over';
+$waits->wait_end(60);
+is $waits->status, 0, 'until it is over';
 root('alter role platform reset all');
 empty();
 
-is_deeply [ map { waitpid $_, 0; $? >> 8 } map { begins($_, 'seed') } 1 .. 4 ], [ (0) x 4 ],
+my @all = map { $c->start('seed') } 1 .. 4;
+is_deeply [ map { $_->wait_end(60 * $t->scale); $_->status } @all ], [ (0) x 4 ],
     'four processes at once migrate and seed an empty database';
 my @files = map { s{.*/}{}r } sort glob $t->root . '/db/migrations/*.sql';
-my @applied = map { $t->read_file("migrate-$_.txt") =~ /"applied ([^"]+)"/g } 1 .. 4;
+my @applied = map { $t->read_file('op' . ($t->{runs} - $_) . '.log') =~ /"applied ([^"]+)"/g }
+    0 .. 3;
 is_deeply [ sort @applied ], \@files, 'each migration is applied once';
 is $pg->sql('select version, name from schema_migrations order by 1'),
     join("\n", map {"$_|$files[ $_ - 1 ]"} 1 .. @files), 'and recorded';
