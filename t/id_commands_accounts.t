@@ -3,10 +3,10 @@
 # (What locking an account out does to its sessions: id_lockout.t; what a branch that
 # is not selectable any more: id_select_branch.t.)
 
+use POSIX qw(WNOHANG);
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
-use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(empty => 1, settings => { log_statement => 'all' });
@@ -100,29 +100,24 @@ sub echoes ($pid) {
 # when they are asked for; then => what is to happen once the first one is typed.
 sub typed ($cmd, $then, @lines) {
     my $out = $t->dir . '/typed' . ++$t->{typed};
-    pipe my $read, my $write or die "pipe: $!";
-    my $p = Platform::Test::Process->start(
-        name => 'typed', dir => $t->dir, log => "$out.log",
-        env => { %{ $t->identity_env(%env) }, SHELL => '/bin/sh' },
-        code => sub {
-            close $write;
-            open STDIN, '<&', $read or die "stdin: $!";
-            exec 'script', '-qfec', $cmd, $out;
-        })->expect_end;
-    close $read;
+    my $env = $t->identity_env(%env);
+    local @ENV{ 'SHELL', keys %$env } = ('/bin/sh', values %$env);
+    my $pid = open my $write, '|-', 'sh', '-c', 'exec script -qfec "$0" "$1" >"$1.log" 2>&1',
+        $cmd, $out or die "script: $!\n";
     $write->autoflush(1);
     my $shown = sub { $t->read_file($out =~ s{.*/}{}r) // '' };
     for my $n (0 .. $#lines) {
         my $prompts = $then ? $n : $n + 1;
         eventually(sub { my @asked = $shown->() =~ /: /g; @asked >= $prompts });
         # Echo is off a moment after the prompt.
-        eventually(sub { !echoes($p->pid) }) if $prompts;
+        eventually(sub { !echoes($pid) }) if $prompts;
         print {$write} $lines[$n];
         $then->($shown) if $then && $n == 0;
     }
-    $p->wait_end(60 * $t->scale) or $p->stop('KILL');
+    eventually(sub { waitpid $pid, WNOHANG }) or kill KILL => $pid;
+    my $status = $?;
     close $write;
-    return ($p->status, $shown->());
+    return ($status, $shown->());
 }
 
 # All of it is there before the shell reads its first line.
@@ -258,7 +253,7 @@ for my $case (
     [ 'token_signature', 'invalid', jwt_tamper($token, 2) ],
     [ 'kid_unknown', 'unchecked', jwt_token('branch', jwt_key('other')) ],
     [ 'token_expired', 'valid',
-        jwt_token('branch', $key, iat => int(time) - 900, exp => int(time) - 60) ],
+        jwt_token('branch', $key, iat => time - 900, exp => time - 60) ],
     [ 'token_issuer', 'valid', jwt_token('branch', $key, iss => 'x') ],
     [ 'token_claims', 'valid', jwt_token('branch', $key, roles => undef) ],
 ) {
