@@ -2,6 +2,7 @@
 # page (a HOT update): the server's own plans and counters say so.
 
 use Platform::Test;
+use Platform::Test::Client;
 
 my $SESSIONS = $ENV{PLATFORM_TEST_SESSIONS} // 20_000;
 my $ACCOUNTS = $SESSIONS < 200_000 ? 8_000 : $SESSIONS / 10;
@@ -18,93 +19,66 @@ my $identity = $t->identity_face(
     PLATFORM_AUTH_REFRESH_REUSE      => 'revoke',
     PLATFORM_AUTH_ARGON2_ITERATIONS  => 3,    # so that logins rehash
 );
-my $port = $t->port('identity');
+client_of($t);
 my $log = $pg->{log};
 
-sub call ($path, $json, %o) {
-    return http_post($port, "/api/auth/$path", json => $json, %o);
-}
+# What the server has logged since its log was so long.
+sub since { return substr $t->read_file('postgres.log'), $_[0] }
 
 # However small a database is, and whether the planner knows that: a refresh
 # goes along the same indexes, row by row.
 
-my $rows = '';    # how the first plan found them
-
-# What the server has logged since its log was so long.
-sub since {
-    open my $fh, '<', $log or die "$log: $!\n";
-    seek $fh, $_[0], 0;
-    local $/;
-    return scalar <$fh>;
-}
-
 sub is_same_plan ($when, $account) {
     my $start = -s $log;
-    my $s = call(login => { account => "$account\@demo.test",
-        credential => 'Demo-passw0rd!' })->json;
-    for (1 .. 7) {    # the server may plan the first five each for itself
-        $s = call(refresh => { refreshToken => $s->{refreshToken} })->json;
-    }
+    my $s = logged_in($account);
+    # The server may plan the first five each for itself.
+    $s = refresh($s)->json for 1 .. 7;
     my @plans = since($start) =~ /Query Text:[^\n]*SET jti[^\n]*\n((?:\t[^\n]*\n)+)/g;
     is scalar @plans, 7, "$when, $account: the plans of all refreshes";
-    my $plan = $plans[-1] // '';
-    unlike $plan, qr/Hash|Merge|Seq Scan|Sort/, "$when, $account: nested loops alone";
-    my @indexes = $plan =~ /Scan (?:using|on) (\w+_(?:pkey|once))/g;
-    $rows ||= "@{[ sort @indexes ]}";
-    is "@{[ sort @indexes ]}", $rows, "$when, $account: the same indexes";
+    unlike $plans[-1], qr/Hash|Merge|Seq Scan|Sort/, "$when, $account: nested loops alone";
+    is_deeply [ sort $plans[-1] =~ /Scan (?:using|on) (\w+_(?:pkey|once))/g ],
+        [ ('accounts_pkey') x 2, ('auth_sessions_pkey') x 2, qw(branch_grants_pkey branches_pkey
+            member_roles_pkey members_once rotated_tokens_pkey workspaces_pkey) ],
+        "$when, $account: the same indexes";
 }
 
 for my $when ('as it was made', 'analyzed') {
     is_same_plan($when, $_) for qw(one several two-hundred);
     $pg->sql('analyze');
 }
-is $rows, join(' ', ('accounts_pkey') x 2, ('auth_sessions_pkey') x 2,
-    qw(branch_grants_pkey branches_pkey member_roles_pkey members_once
-       rotated_tokens_pkey workspaces_pkey)), 'which are those of one row';
 like $pg->sql('explain select 1 from members join branch_grants
     using (member_id) join branches using (branch_id)'), qr/Hash Join/,
     'others would hash these tables';
 
 # Enough rows that reading a whole table would never pay.
 
+# The id of a row of this table, by a number.
+sub id ($table, $n) {
+    return "('00000000-0000-4000-900$table-' || to_char($n, 'FM000000000000'))::uuid";
+}
 $pg->sql(<<"SQL", user => 'postgres');
 set auto_explain.log_min_duration = -1;
 set session_replication_role = replica;    -- triggers would take minutes
 insert into accounts (account_id, account_name, credential_hash)
-select ('00000000-0000-4000-9000-' || to_char(n, 'FM000000000000'))::uuid,
-       'filler' || n, '\$argon2id\$x' from generate_series(1, $ACCOUNTS) n;
+select ${\id(0, 'n')}, 'filler' || n, '\$argon2id\$x' from generate_series(1, $ACCOUNTS) n;
 insert into workspaces (workspace_id, tenant_id, workspace_name)
-select ('00000000-0000-4000-9001-' || to_char(n, 'FM000000000000'))::uuid,
-       '00000000-0000-4000-8000-000100000001', 'W' || n
+select ${\id(1, 'n')}, '00000000-0000-4000-8000-000100000001', 'W' || n
   from generate_series(1, 2000) n;
 insert into branches (branch_id, workspace_id, branch_name)
-select ('00000000-0000-4000-9002-' || to_char(n, 'FM000000000000'))::uuid,
-       ('00000000-0000-4000-9001-'
-        || to_char(1 + n % 2000, 'FM000000000000'))::uuid, 'B' || n
-  from generate_series(1, 8000) n;
+select ${\id(2, 'n')}, ${\id(1, '1 + n % 2000')}, 'B' || n from generate_series(1, 8000) n;
 insert into members (member_id, account_id, workspace_id)
-select ('00000000-0000-4000-9003-' || to_char(n, 'FM000000000000'))::uuid,
-       ('00000000-0000-4000-9000-' || to_char(n, 'FM000000000000'))::uuid,
-       ('00000000-0000-4000-9001-'
-        || to_char(1 + n % 2000, 'FM000000000000'))::uuid
-  from generate_series(1, 8000) n;
+select ${\id(3, 'n')}, ${\id(0, 'n')}, ${\id(1, '1 + n % 2000')} from generate_series(1, 8000) n;
 insert into branch_grants (member_id, branch_id, workspace_id)
 select m.member_id, b.branch_id, b.workspace_id
-  from members m join branches b using (workspace_id)
- where m.account_id >= '00000000-0000-4000-9000-000000000000';
+  from members m join branches b using (workspace_id) where m.account_id >= ${\id(0, '0')};
 insert into member_roles select member_id, branch_id, 'CASHIER'
   from branch_grants on conflict do nothing;
 insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
-select gen_random_uuid(),
-       ('00000000-0000-4000-9000-'
-        || to_char(1 + n % $ACCOUNTS, 'FM000000000000'))::uuid,
-       gen_random_uuid(), now(), now() + interval '30 days'
-  from generate_series(1, $SESSIONS) n;
-insert into rotated_tokens (session_id, jti)
-select session_id, jti from auth_sessions;
-insert into login_attempts
-select sha256(n::text::bytea), '198.51.100.1', 1, now() + interval '1 hour'
-  from generate_series(1, 8000) n;
+select gen_random_uuid(), ${\id(0, "1 + n % $ACCOUNTS")}, gen_random_uuid(), now(),
+       now() + interval '30 days' from generate_series(1, $SESSIONS) n;
+insert into rotated_tokens (session_id, jti) select session_id, jti from auth_sessions;
+insert into login_attempts select sha256(n::text::bytea), '198.51.100.1', 1,
+       now() + interval '1 hour' from generate_series(1, 8000) n;
 SQL
 $pg->sql('analyze');
 cmp_ok $pg->sql('select count(*) from auth_sessions'), '>=', $SESSIONS, "$SESSIONS sessions";
@@ -114,52 +88,39 @@ is_same_plan("$SESSIONS sessions", 'one');
 
 my $start = -s $log;
 
-my $credential = 'Demo-passw0rd!';
-is call(login => { account => 'one@demo.test', credential => 'wrong' })
-    ->status, 401, 'a failed login';
-my $one = call(login => { account => 'one@demo.test', credential => $credential })->json;
-is call(login => { account => 'two-workspaces@demo.test',
-    credential => $credential })->status, 200, 'a login that rehashes';
-my $several = call(login => { account => 'several@demo.test', credential => $credential })->json;
-is call('select-branch', { branchId => $several->{branches}[0]{branchId} },
-    token => $several->{accountAccessToken})->status, 200, 'a selection';
-my $stale = $one->{refreshToken};
-for (1 .. 30) {
-    $one = call(refresh => { refreshToken => $one->{refreshToken} })->json;
-}
+is login('one', credential => 'wrong')->status, 401, 'a failed login';
+my $one = logged_in('one');
+logged_in('two-workspaces');
+my $several = logged_in('several');
+is select_branch($several, $several->{branches}[0]{branchId})->status, 200, 'a selection';
+my $stale = claims($one);
+$one = refresh($one)->json for 1 .. 30;
 ok $one->{refreshToken}, 'refreshes';
-is call(refresh => { refreshToken => $several->{refreshToken} })->status, 200,
-    'a refresh of another';
-$pg->sql("update branches set status = 'INACTIVE'
-    where branch_id = '00000000-0000-4000-8000-000500000001'");
-my $lost = call(refresh => { refreshToken => $one->{refreshToken} });
-is $lost->json->{nextAction}{type}, 'select_branch', 'a scope that is lost';
-my $old = jwt_token('refresh', jwt_key('identity'),
-    %{ (jwt_decode($stale))[1] }, iat => time - 100);
-is call(refresh => { refreshToken => $old })->status, 401, 'a reuse';
-is call(logout => { refreshToken => $lost->json->{refreshToken} })->status, 200, 'a logout';
+next_of(refresh($several));
+$pg->sql("update branches set status = 'INACTIVE' where branch_id = '${\branch(1)}'");
+my $lost = refresh($one)->json;
+is $lost->{nextAction}{type}, 'select_branch', 'a scope that is lost';
+is refresh(jwt_token('refresh', jwt_key('identity'), %$stale, iat => time - 100))->status, 401,
+    'a reuse';
+is logout($lost)->status, 200, 'a logout';
 
 # What operators do to an account, beside all the others.
-for my $command ([qw(sessions one@demo.test)], [qw(unlock one@demo.test)],
-    [qw(disable none@demo.test)], [qw(enable none@demo.test)],
-    [qw(revoke-sessions one@demo.test)], [qw(list --name one)],
-    [qw(list --after one@demo.test)], [qw(show one@demo.test)],
-    [qw(rename none@demo.test --to nobody)], [qw(delete nobody)])
+for my $command ('sessions one@demo.test', 'unlock one@demo.test', 'disable none@demo.test',
+    'enable none@demo.test', 'revoke-sessions one@demo.test', 'list --name one',
+    'list --after one@demo.test', 'show one@demo.test', 'rename none@demo.test --to nobody',
+    'delete nobody')
 {
-    my ($status, $out, $err) = $t->run_identity([ 'account', @$command ], $pg->env);
-    is $status, 0, "account @$command" or diag $err;
+    my ($status, undef, $err) = $t->run_identity([ 'account', split / /, $command ], $pg->env);
+    is $status, 0, "account $command" or diag $err;
 }
 
 my $plans = since($start);
-for my $statement ('LEFT JOIN accounts a ON a.account_name', 'login_attempt_begin',
-    'login_attempt_settle', 'UPDATE accounts SET credential_hash',
-    'INSERT INTO auth_sessions', 'FROM auth_sessions s', 'SET jti =',
-    'active_branch_id = NULL', 'FROM rotated_tokens', 'SET workspace_id = \$2',
-    'session_id = ANY', 'FROM selectable_branches t WHERE t.account_id')
-{
-    my $seen = $plans =~ s/\s+/ /gr;
-    like $seen, qr/$statement/, "a plan of: $statement";
-}
+my $seen = $plans =~ s/\s+/ /gr;
+like $seen, qr/$_/, "a plan of: $_"
+    for 'LEFT JOIN accounts a ON a.account_name', 'login_attempt_begin', 'login_attempt_settle',
+    'UPDATE accounts SET credential_hash', 'INSERT INTO auth_sessions', 'FROM auth_sessions s',
+    'SET jti =', 'active_branch_id = NULL', 'FROM rotated_tokens', 'SET workspace_id = \$2',
+    'session_id = ANY', 'FROM selectable_branches t WHERE t.account_id';
 my $scan = qr/(Seq\ Scan\ on\ (?:auth_sessions|accounts|members|branches
     |branch_grants|member_roles|workspaces|login_attempts)[^\n]*)/x;
 is_deeply [ $plans =~ /$scan/g ], [], 'no statement reads a whole table';
@@ -169,12 +130,11 @@ like since($start), $scan, 'one that does would be seen';
 # A session's row moves to another page only when its page is full, which
 # pruning prevents: nearly every rotation is HOT.
 
-my $hot = sub {
-    my ($updates, $hot) = split /\|/, $pg->sql("select n_tup_upd, n_tup_hot_upd
+my $counts = eventually(sub {
+    my @n = split /\|/, $pg->sql("select n_tup_upd, n_tup_hot_upd
         from pg_stat_user_tables where relname = 'auth_sessions'");
-    return $updates >= 30 ? [ $updates, $hot ] : undef;
-};
-my $counts = eventually($hot, 20) // [ 0, 0 ];
+    return $n[0] >= 30 ? \@n : undef;
+}, 20) // [ 0, 0 ];
 cmp_ok $counts->[0], '>=', 30, "$counts->[0] updates";
 # Scope changes are among them and touch no index either; a revocation does.
 cmp_ok $counts->[1], '>=', 0.9 * $counts->[0], "$counts->[1] of them HOT";

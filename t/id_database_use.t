@@ -1,8 +1,11 @@
 # How the service uses its database: few connections, bounded waiting, without
-# prepared statements where a pooler wants that, and nothing half done.
+# prepared statements where a pooler wants that, and nothing half done.  Whatever level
+# the role's transactions have by default, the service and the operator's commands work
+# at READ COMMITTED: who waited for a row then sees what became of it.
 
 use Platform::Test;
 use Platform::Test::Client;
+use Platform::Test::Commands;
 use Platform::Test::Load;
 use Platform::Test::Sessions;
 use Time::HiRes ();
@@ -14,36 +17,65 @@ my $identity = $t->identity_face(
     PLATFORM_DB_STATEMENT_TIMEOUT => '1s',
     PLATFORM_REQUEST_TIMEOUT      => '12s',
 );
-my $port = $t->port('identity');
-client_of($t);
+my $port = client_of($t);
+my $c = Platform::Test::Commands->new(test => $t, env => { PLATFORM_DB_SEED_ON_START => 'false' });
 
-sub connections {
-    return $pg->sql("select count(*) from pg_stat_activity
-        where application_name = 'identity-service'");
-}
+my $ours = "from pg_stat_activity where application_name = 'identity-service'";
+sub connections { return $pg->sql("select count(*) $ours") }
 
 # Cuts those there are behind the service's back.
-sub cut {
-    $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
-        where application_name = 'identity-service'", user => 'postgres');
+sub cut { return $pg->sql("select pg_terminate_backend(pid) $ours", user => 'postgres') }
+
+sub hold ($id) {
+    return $pg->begin("select 1 from auth_sessions where session_id = '$id' for update");
+}
+
+# One that is asked for and not waited for.
+sub begin ($path, $json) {
+    my $client = Platform::Test::Http->new(port => $port);
+    $client->send(http_request_bytes(POST => "/api/auth/$path", json => $json));
+    return $client;
+}
+
+# One that waits for a lock, by a part of its text.
+sub waits ($sql) {
+    return ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
+        where wait_event_type = 'Lock' and query like '%$sql%'
+        and pid <> pg_backend_pid()", user => 'postgres') }), "waits: $sql";
+}
+
+# Sessions of several@demo.test that are used by so many clients at once, as $next->(CLIENT)
+# says: how often there was each answer, none of which contradicts another.
+sub loaded ($clients, $next) {
+    my $sessions = Platform::Test::Sessions->new;
+    my $load = Platform::Test::Load->new(port => $port, clients => $clients);
+    $sessions->log_in($load, several => 4);
+    my @all = $sessions->all;
+    my ($left, %answers) = (int(100 / $t->scale));
+    $load->run(sub ($client, @) {
+        return $left-- > 0 ? $next->($sessions, $client, $all[ $client->{number} % 4 ]) : undef;
+    }, sub {
+        $answers{"$_[1]{status} $_[1]{code}"}++;
+        $sessions->note(@_);
+    });
+    $sessions->check_stale;
+    is_deeply $sessions->{broken}, [], 'no answer contradicts another';
+    return (\%answers, @all);
 }
 
 # -- few connections
 
 my @answers = map { logged_in('one') } 1 .. 3;
-my @all = http_parallel([ map {
+my @statuses = map { $_ ? $_->status : 'none' } http_parallel([ map {
     [ $port, http_request_bytes(POST => '/api/auth/refresh',
-        json => { refreshToken => $answers[ $_ % 3 ]{refreshToken} }) ]
-} 1 .. 60 ]);
-is scalar(grep { $_ && $_->status == 200 } @all), 3, 'sixty requests over two connections';
-is scalar(grep { $_ && $_->status == 401 } @all), 57, 'all are answered';
+        json => { refreshToken => $answers[ $_ % 3 ]{refreshToken} }) ] } 1 .. 60 ]);
+is_deeply [ sort @statuses ], [ (200) x 3, (401) x 57 ], 'sixty requests over two connections';
 is connections(), 2, 'and there were no more';
 
 # -- a lock that somebody holds: 503 in bounded time, nothing half done
 
 my $answer = logged_in('one');
-my $held = $pg->begin("select 1 from auth_sessions
-    where session_id = '@{[ session_of($answer) ]}' for update");
+my $held = hold(session_of($answer));
 my $start = Time::HiRes::time();
 my $res = refresh($answer);
 my $took = Time::HiRes::time() - $start;
@@ -51,60 +83,32 @@ is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'a refresh of that row');
 cmp_ok $took, '<', 9 * $t->scale, 'after its statement timeout, not its own';
 is login('one')->status, 200, 'others go on';
 $pg->end($held, 'rollback');
-$res = refresh($answer);
-is $res->status, 200, 'the token was not used up';
+my $token = next_of(refresh($answer));    # it was not used up
 is connections(), 2, 'still two connections';
 
-# -- connections cut behind our back are made again without a failure
+# -- connections cut behind our back are made again without a failure: one that a
+#    refresh needs, and all of them, which had just been used, for what only reads
 
 for my $round (1, 2) {
     cut();
     ok eventually(sub { connections() == 0 }), 'connections are cut';
-    $res = refresh($res->json);
-    is $res->status, 200, 'a refresh succeeds at once';
-
-    # All of them, which had just been used, and what only reads.
+    $token = next_of(refresh($token));
     ok eventually(sub {    # until two of them ask at once
-        http_parallel([ map {
-            [ $port, http_request_bytes(GET => '/readyz') ] } 1 .. 20 ]);
+        http_parallel([ ([ $port, http_request_bytes(GET => '/readyz') ]) x 20 ]);
         return connections() == 2;
     }), 'two connections';
     cut();
     is http_get($port, '/readyz')->status, 200, 'so does a look';
 }
 
-# -- a server restarted between two requests
-
-$pg->stop('INT');
-is login('one')->status, 503, 'down: 503';
-$pg->start;
-ok eventually(sub { login('one')->status == 200 }), 'up: 200';
-$res = refresh($res->json);
-is $res->status, 200, 'sessions live on';
-my @events = map { $_->{event} } $identity->log_lines;
-ok scalar(grep { $_ eq 'db.unavailable' } @events), 'the outage is logged';
-ok scalar(grep { $_ eq 'db.connected' } @events), 'and its end';
-cmp_ok scalar(grep { $_ eq 'db.unavailable' } @events), '<=', 2, 'not once a request';
-
 # -- a server that grants fewer connections than the pool may have: whoever
 #    cannot make one waits for those there are
 
 $pg->sql('alter role platform connection limit 3', user => 'postgres');
 restart($identity, WORKER_THREADS => 4, DB_POOL_SIZE => 4);
-my $sessions = Platform::Test::Sessions->new;
-my $load = Platform::Test::Load->new(port => $port, clients => 4);
-$sessions->log_in($load, several => 4);
-my @own = $sessions->all;
-my $calls = int(100 / $t->scale);
-my ($left, %answers) = ($calls);
-$load->run(
-    sub { $left-- > 0 ? $sessions->refresh($own[ $_[0]{number} ]) : undef },
-    sub {
-        $answers{"$_[1]{status} $_[1]{code}"}++;
-        $sessions->note(@_);
-    });
-is_deeply \%answers, { '200 AUTH_REFRESH_SUCCESS' => $calls },
-    'four at a time over three connections' or diag explain \%answers;
+my ($answers, @own) = loaded(4, sub ($sessions, $client, $s) { $sessions->refresh($s) });
+is_deeply [ keys %$answers ], ['200 AUTH_REFRESH_SUCCESS'],
+    'four at a time over three connections' or diag explain $answers;
 like $identity->log_text, qr/too many connections for role/, 'and there were no more';
 $pg->sql('alter role platform connection limit -1', user => 'postgres');
 
@@ -113,12 +117,62 @@ $pg->sql('alter role platform connection limit -1', user => 'postgres');
 restart($identity, REQUEST_TIMEOUT => '1s', DB_STATEMENT_TIMEOUT => '9s');
 ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it is ready';
 my $log = length $identity->log_text;
-$held = $pg->begin("select 1 from auth_sessions where session_id = '$own[0]{id}' for update");
+$held = hold($own[0]{id});
 is_problem(refresh($own[0]{current}), 503, 'DATABASE_UNAVAILABLE', 'a refresh in vain');
 ok eventually(sub { refresh($own[1]{current})->status == 200 }), 'others go on';
 $pg->end($held, 'rollback');
 unlike substr($identity->log_text, $log), qr/"db\.unavailable"/,
     'the server is there, and not said not to be';
+
+# -- other levels of isolation
+
+my $credential = $Platform::Test::Client::CREDENTIAL;
+for my $level ('repeatable read', 'serializable') {
+    $pg->sql("alter role platform set default_transaction_isolation = '$level'",
+        user => 'postgres');
+    restart($identity, REQUEST_TIMEOUT => undef, DB_STATEMENT_TIMEOUT => undef,
+        DB_POOL_SIZE => undef, WORKER_THREADS => undef, AUTH_REFRESH_RETRY_WINDOW => '30s');
+    is $pg->sql('show transaction_isolation'), $level, "the role has $level";
+
+    # A login that has the account and comes no further, and an operator who
+    # ends all sessions of it meanwhile.
+    my $holder = $pg->begin('select 1 from members for update', user => 'postgres');
+    my $login = begin(login => { account => 'one@demo.test', credential => $credential });
+    waits('INSERT INTO auth_sessions');
+    $t->write_file('credential', $credential = $c->secret($credential . '+'));
+    my $operator = $c->start({ redirect => '<' . $t->dir . '/credential' },
+        qw(account set-credential one@demo.test));
+    waits('FOR NO KEY UPDATE');
+    $pg->end($holder, 'rollback');
+    my $res = $login->read_response;
+    ok $operator->wait_end(60 * $t->scale), 'the operator goes on';
+    is_deeply [ $operator->status, $res->status ], [ 0, 200 ],
+        'and sets the credential; the login was the first';
+    is_problem(refresh($res->json), 401, 'AUTH_SESSION_NOT_ACTIVE', 'its session has ended');
+
+    # Three refreshes with one token, lined up behind the row: the first
+    # replaces it, the others see that it did.
+    my $token = logged_in('one', credential => $credential)->{refreshToken};
+    my $held = hold(session_of($token));
+    my @clients = map { begin(refresh => { refreshToken => $token }) } 1 .. 3;
+    ok $pg->waiting(3), 'three wait';
+    ok $pg->end($held, 'commit'), 'the row is let go';
+    my %given = map { my $res = $_->read_response;
+        ($res->json->{refreshToken} // $res->body) => 1 } @clients;
+    is scalar keys %given, 1, "$level: one successor, for all of them" or diag explain \%given;
+    my ($next) = keys %given;
+    is row($next, 'jti'), claims($next)->{jti}, "$level: the row's";
+
+    my ($answers) = loaded(16, sub ($sessions, $client, $s) {
+        return $client->{number} < 4 ? $sessions->refresh($s) : $sessions->select_branch($s);
+    });
+    delete $answers->{'503 AUTH_BUSY'};    # its scope moved three times
+    is_deeply [ sort keys %$answers ],
+        [ '200 AUTH_REFRESH_SUCCESS', '200 AUTH_SELECT_BRANCH_SUCCESS' ],
+        "$level: refreshes and selections hold each other up, no more"
+        or diag explain $answers;
+}
+$pg->sql('alter role platform reset default_transaction_isolation', user => 'postgres');
 
 # -- without prepared statements, by the second of two hosts
 
@@ -126,9 +180,7 @@ restart($identity, DB_PREPARED => 'false', REQUEST_TIMEOUT => '12s',
     DB_HOST => "/nonexistent,$pg->{home}");
 my $several = logged_in('several');
 is select_branch($several, $several->{branches}[0]{branchId})->status, 200, 'select-branch';
-$res = refresh($several);
-is $res->status, 200, 'refresh';
-is logout($res->json)->status, 200, 'logout';
-is refresh($res->json)->status, 401, 'and it is over';
+$token = next_of(refresh($several));
+is_deeply [ logout($token)->status, refresh($token)->status ], [ 200, 401 ], 'logout: it is over';
 
 $t->done;

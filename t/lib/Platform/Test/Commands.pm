@@ -67,6 +67,13 @@ sub done ($self, @args) {
 # The events that the last done() logged.
 sub events ($self) { return [ map { $_->{event} } @{ $self->{audit} } ] }
 
+# Does so, and logs these events (an array) and no other; the result.
+sub audited ($self, $events, @args) {
+    my $result = $self->done(@args);
+    Test::More::is_deeply($self->events, $events, 'audited: ' . (join ' ', @$events or 'nothing'));
+    return $result;
+}
+
 # Fails with one line on stderr that matches, and nothing on stdout.
 sub refused ($self, $want, $line, @args) {
     my ($status, $out, $err) = $self->run(@args);
