@@ -52,8 +52,7 @@ is_deeply [ keys %always ], [200], 'every request of a rotation passes';
 
 my $HARD = 5;
 my $key = $new;
-my $nginx = keys_begin($t, soft_age => '1s', hard_age => "${HARD}s",
-    server => <<'SERVER', http => <<'HTTP');
+my $nginx = keys_begin($t, soft_age => '1s', hard_age => "${HARD}s", server => <<'SERVER',
 location /held {
     platform_gateway_access branch;
     set $account $platform_account_id;
@@ -61,9 +60,8 @@ location /held {
     empty_gif;
 }
 SERVER
-limit_req_zone $platform_account_id zone=held:1m rate=9r/m;
-HTTP
-ok eventually(sub { keys_get($t, $key)->status == 200 }), 'a key set is there';
+    http => 'limit_req_zone $platform_account_id zone=held:1m rate=9r/m;');
+keys_until($t, 'a key set is there', 200, $key);
 my $down = time;
 $issuer->down;
 
@@ -87,7 +85,7 @@ cmp_ok $lines, '<=', time - $down + 1, 'once a cooldown';
 like +(keys_failures($t))[0], qr/last good one is \d+s old, and kept/,
     'with the age of what serves';
 
-ok eventually(sub { keys_get($t, $key)->status == 503 }), 'past the hard age the set is unusable';
+keys_until($t, 'past the hard age the set is unusable', 503, $key);
 cmp_ok time - $down, '<', 3 * $HARD, 'at the hard age';
 is $held->read_response->status, 503, 'nor for a request that a limit held so long';
 my $res = keys_get($t, $key);
@@ -99,14 +97,12 @@ ok $nginx->wait_log(qr/which is past the hard age/), 'and the log says so';
 # The same set again, and a request that came while there was none: what was
 # found out without keys is not what it is decided by.
 
-$issuer->set(hold => 1);
-my $count = $issuer->count;
-$issuer->up;
-ok eventually(sub { $issuer->count > $count }), 'a fetch under way';
+keys_hold($issuer, sub { $issuer->up });
 my @parked = map { keys_send($t, $key) } 1 .. 4;
-is http_get($port, '/readyz')->status, 503, 'not ready yet' for @parked;
+is http_get($port, '/readyz')->status, 503, 'not ready yet';
 $issuer->set(hold => 0);
-is $_->read_response->status, 200, 'lets in who waited for it' for @parked;
+is_deeply [ map { $_->read_response->status } @parked ], [ (200) x 4 ],
+    'lets in who waited for it';
 is http_get($port, '/readyz')->status, 200, 'and ready';
 
 $t->done;

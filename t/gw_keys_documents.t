@@ -13,15 +13,14 @@ my $issuer = $t->issuer(body => $good);
 
 my $planted = jwt_key('b')->as('planted');
 my $other = $t->issuer(name => 'other', body => jwks($key, $planted));
-my $elsewhere = 'proxy_pass http://127.0.0.1:' . $other->port . ';';
-my @server = (server => <<"SERVER");
-location /open { $elsewhere }
-location /guarded { platform_gateway_access branch; $elsewhere }
-location \@named { $elsewhere }
+my @server = (server => $t->expand(<<'SERVER'));
+location /open { %%TO_other%% }
+location /guarded { platform_gateway_access branch; %%TO_other%% }
+location @named { %%TO_other%% }
 SERVER
 
 keys_begin($t, @server);
-ok eventually(sub { keys_get($t, $key)->status == 200 }), 'a good set';
+keys_until($t, 'a good set', 200, $key);
 
 my @json = ('Content-Type' => 'application/json');
 my $head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
@@ -57,12 +56,12 @@ my @bad = (
         headers => [ @json, 'Content-Encoding' => 'gzip' ] ],
     [ 'a set without keys', qr/key set not refreshed: .*usable key/, body => '{"keys":[]}' ],
 );
+my @usual = (status => 200, headers => \@json, body => $good,
+    map { $_ => undef } qw(hangup raw truncate));
 for my $case (@bad) {
     my ($name, $why, %state) = @$case;
-
     my $before = keys_failures($t);
-    $issuer->set(status => 200, headers => \@json, body => $good,
-        map({ $_ => undef } qw(hangup raw truncate)), %state);
+    $issuer->set(@usual, %state);
     keys_refetch($t, $issuer);
     ok eventually(sub { keys_failures($t) > $before }), "$name: logged";
     my @new = keys_failures($t);
@@ -83,21 +82,18 @@ my $fits = jwks({ kty => 'EC', crv => 'P-256', kid => 'e', x => 'AA', y => 'AA' 
     jwt_key('b')->jwk(kid => 'a', use => 'enc'),
     $key, jwt_key('b')->jwk(kid => 'a'), $unknown->jwk(d => 'AQAB'));
 $fits .= ' ' x (65536 - length $fits);
-$issuer->set(status => 200, headers => \@json, body => $fits,
-    map { $_ => undef } qw(hangup raw truncate));
+$issuer->set(@usual, body => $fits);
 my $before = keys_failures($t);
-ok eventually(sub { keys_get($t, $unknown)->status == 200 }), 'a set of 64 KiB brings the new key';
+keys_until($t, 'a set of 64 KiB brings the new key', 200, $unknown);
 is keys_get($t, $key)->status, 200, 'and the first of two with one id is what counts';
 is scalar(keys_failures($t)), $before, 'nothing is said to be wrong';
 
 # What the key location itself says: within it, and away from it.
 
 for my $within ('rewrite ^ /within break;',
-    'if ($request_method = GET) { proxy_pass http://127.0.0.1:' . $issuer->port . '; }')
-{
+    $t->expand('if ($request_method = GET) { %%TO_issuer%% }')) {
     keys_begin($t, @server, location => $within);
-    ok eventually(sub { keys_get($t, $key)->status == 200 }),
-        "the key location's own answer: $within";
+    keys_until($t, "the key location's own answer: $within", 200, $key);
 }
 keys_begin($t, @server, location => 'rewrite ^ /guarded last;');
 ok $t->nginx->wait_log(qr/not fetched: another location answered/), 'a rewrite to another location';

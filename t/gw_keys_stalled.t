@@ -46,7 +46,7 @@ sub children {
 sub begin ($what, %o) {
     $issuer->set(body => $both);
     $nginx = keys_begin($t, main => "worker_processes $o{workers};", %o);
-    ok eventually(sub { keys_get($t, $old)->status == 200 }), "$what: starts";
+    keys_until($t, "$what: starts", 200, $old);
 }
 
 sub superseded { return keys_metric($t, 'superseded') }
@@ -57,8 +57,7 @@ sub stall_fetching {
 
     # one whose fetch has not timed out before it was stopped
     ok eventually(sub {
-        ($worker) = grep { keys_connection($t, $_) } $nginx->workers;
-        return 0 if !$worker;
+        ($worker) = grep { keys_connection($t, $_) } $nginx->workers or return 0;
         kill 'STOP', $worker;
         return 1 if keys_connection($t, $worker);
         kill 'CONT', $worker;
@@ -73,6 +72,14 @@ sub stall_fetching {
 sub decided ($what) {
     is keys_get($t, $old, iat => past())->status, 401, "$what: the withdrawn key is still refused";
     is keys_get($t, $new)->status, 200, "$what: the other one works";
+}
+
+# It goes on, and what it brings comes too late.
+sub late ($what, $worker) {
+    my $before = superseded();
+    kill 'CONT', $worker;
+    ok eventually(sub { superseded() == $before + 1 }), 'the late answer is not taken';
+    decided($what);
 }
 
 # While it adopts: one fetches a set, and before it goes on another fetches
@@ -103,37 +110,28 @@ begin('a lease that ran out', workers => 2, soft_age => '1s');
 $issuer->set(hold => 1);
 my $worker = stall_fetching();
 $issuer->set(body => $only);
-ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }),
-    'another worker fetches when the lease has run out';
-my $before = superseded();
-kill 'CONT', $worker;
-ok eventually(sub { superseded() == $before + 1 }), 'the late answer is not taken';
-decided('a lease that ran out');
+keys_until($t, 'another worker fetches when the lease has run out', 401, $old, iat => past());
+late('a lease that ran out', $worker);
 
 # While it fetches, until a new configuration is in force.
 
-sub fetch_for_nobody {
-    $issuer->set(hold => 1);
-    my @c = keys_refetch($t, $issuer);
-    return (stall_fetching(), \@c);
-}
-
 begin('a reload', workers => 1);
-($worker, my $c) = fetch_for_nobody();
+$issuer->set(hold => 1);
+my @c = keys_refetch($t, $issuer);
+$worker = stall_fetching();
 $issuer->set(body => $only);
 $nginx->signal('HUP');
 ok eventually(sub { grep { $_ != $worker } $nginx->workers }), 'a new worker';
-ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }), 'fetches for itself';
-$before = superseded();
-kill 'CONT', $worker;
-ok eventually(sub { superseded() == $before + 1 }), 'the late answer is not taken';
-decided('a reload');
+keys_until($t, 'fetches for itself', 401, $old, iat => past());
+late('a reload', $worker);
 
 # The same before the new worker has had the time to fetch: it has to say that
 # it cannot keep the set, and stalls there.
 
 begin('a reload to another issuer', workers => 1);
-($worker, $c) = fetch_for_nobody();
+$issuer->set(hold => 1);
+@c = keys_refetch($t, $issuer);
+$worker = stall_fetching();
 keys_gateway($t, main => 'worker_processes 1;', server => "error_log $pipe notice;",
     http => 'platform_gateway_key_cache_file missing/keys;',
     change => [ qr{http://issuer\.test} => 'http://other.test' ]);
@@ -151,8 +149,6 @@ is keys_get($t, $old, iss => 'http://other.test')->status, 503,
     'what it brought opens nothing for the new issuer';
 is superseded(), 1, 'it did bring something';
 $issuer->up;
-ok eventually(sub {
-    keys_get($t, $old, iss => 'http://other.test')->status == 200
-}), 'control: the same keys, fetched for it';
+keys_until($t, 'control: the same keys, fetched for it', 200, $old, iss => 'http://other.test');
 
 $t->done;

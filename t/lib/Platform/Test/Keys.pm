@@ -4,6 +4,7 @@ package Platform::Test::Keys;
 
 use v5.36;
 
+use Test::More ();
 use Time::HiRes ();
 
 use Platform::Test;
@@ -11,7 +12,7 @@ use Platform::Test::Metrics;
 
 use Exporter qw(import);
 our @EXPORT = qw(
-    keys_gateway keys_begin keys_get keys_send keys_refetch keys_passed
+    keys_gateway keys_begin keys_get keys_until keys_send keys_hold keys_refetch keys_passed
     keys_failures keys_metric keys_connection past
 );
 
@@ -98,7 +99,13 @@ sub keys_get ($t, @token) {
     return http($t->port('gateway'), _request(@token));
 }
 
-# The same, sent on a connection of its own, which is returned.
+# One test: such a request gets that status, at once or soon.
+sub keys_until ($t, $name, $status, @token) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return Test::More::ok(eventually(sub { keys_get($t, @token)->status == $status }), $name);
+}
+
+# A guarded request sent on a connection of its own, which is returned.
 sub keys_send ($t, @token) {
     my $c = Platform::Test::Http->new(port => $t->port('gateway'));
     $c->send(http_request_bytes(_request(@token)));
@@ -108,6 +115,16 @@ sub keys_send ($t, @token) {
 # A minute ago in whole seconds, for the iat of a token that is older than any
 # fetch.
 sub past { return CORE::time() - 60 }
+
+# One test: that issuer has a fetch, after what $begin does, wait until it is
+# set(hold => 0).
+sub keys_hold ($issuer, $begin = undef) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $count = $issuer->count;
+    $issuer->set(hold => 1);
+    $begin->() if $begin;
+    return Test::More::ok(eventually(sub { $issuer->count > $count }), 'a fetch is on its way');
+}
 
 # Tokens of an unknown key come until one has brought a fetch from that issuer,
 # as soon as the cooldown permits one.  Returns those requests, still waiting.
