@@ -18,11 +18,9 @@ my $port = $t->port('gateway');
 my @long = (cooldown => '40s');
 
 # Starts, and has the first fetch hang.
-sub hanging {
-    my $count = $issuer->count;
-    $issuer->set(hold => 1);
-    my $nginx = keys_begin($t, @_);
-    ok eventually(sub { $issuer->count > $count }), 'a fetch is on its way';
+sub hanging (@o) {
+    my $nginx;
+    keys_hold($issuer, sub { $nginx = keys_begin($t, @o) });
     return $nginx;
 }
 
@@ -38,36 +36,30 @@ my $fetches = $issuer->count;
 kill 'KILL', $worker;
 my $began = time;
 $issuer->set(hold => 0);
-ok eventually(sub { keys_get($t, $key)->status == 200 }),
-    'after it died with the lease another one fetches';
+keys_until($t, 'after it died with the lease another one fetches', 200, $key);
 cmp_ok time - $began, '<', 30, 'once the lease has run out, not by age';
 cmp_ok $issuer->count, '<=', $fetches + 1, 'once';
 ok eventually(sub { (my @w = $nginx->workers) == 3 }), 'its place is taken';
-
-# Exits in the middle of a fetch, by each signal.
 
 for my $signal (qw(TERM QUIT)) {
     my $failed = keys_failures($t);
     hanging(@long, wait => '500ms');
     $t->stop($nginx, $signal);
-    is scalar(keys_failures($t)), $failed, "SIG$signal does not wait for it";
+    is scalar(keys_failures($t)), $failed, "SIG$signal does not wait for a fetch";
 }
-
-# Parked requests are answered before the worker goes.
 
 # The gateway's connections that a worker has accepted and read, if all are so.
 sub taken {
     my $hex = sprintf ':%04X', $port;
     open my $fh, '<', '/proc/self/net/tcp' or return 0;
-    my @own = grep { $_->[1] =~ /$hex$/ && $_->[3] eq '01' }
-        map { [ split ' ' ] } <$fh>;
+    my @own = grep { $_->[1] =~ /$hex$/ && $_->[3] eq '01' } map { [ split ' ' ] } <$fh>;
     return (grep { $_->[4] !~ /:0+$/ || !$_->[9] } @own) ? 0 : scalar @own;
 }
 
-# Under valgrind some come too late for either.
+# Parked requests are answered before the worker goes; under valgrind some come
+# too late for either.
 
 my $all = Platform::Test::Env::valgrind() ? qr/200/ : qr/^200$/;
-
 for my $how ('SIGQUIT', 'a reload') {
     hanging(@long);
     my @c = map { keys_send($t, $key) } 1 .. 8;
@@ -81,24 +73,24 @@ for my $how ('SIGQUIT', 'a reload') {
     like join(' ', sort keys %seen), $all, "$how lets waiting requests have their key";
     $t->stop($nginx, 'QUIT') if $how eq 'SIGQUIT';
 }
-ok eventually(sub { keys_get($t, $key)->status == 200 }), 'and new ones';
+keys_until($t, 'and new ones', 200, $key);
 
 # Other shapes of nginx.
 
 my $version = qx{@{[ Platform::Test::Env::nginx() ]} -V 2>&1};
-my %shape = (
-    'a single process' => [ main => 'master_process off;' ],
-    'many workers'     => [ main => 'worker_processes 8;' ],
-    map({ ("use $_" => [ change => [ qr/events \{.*?\}/, "events { use $_; }" ] ]) }
+for my $case (
+    [ 'a single process', main => 'master_process off;' ],
+    [ 'many workers', main => 'worker_processes 8;' ],
+    map({ [ "use $_", change => [ qr/events \{.*?\}/, "events { use $_; }" ] ] }
         grep { $version =~ /--with-${_}_module/ } qw(poll select)),
-);
-for my $name (sort keys %shape) {
+) {
+    my ($name, @shape) = @$case;
     my $count = $issuer->count;
-    keys_begin($t, @{ $shape{$name} }, @long);
-    ok eventually(sub { keys_get($t, $key)->status == 200 }), "$name: fetches";
+    keys_begin($t, @shape, @long);
+    keys_until($t, "$name: fetches", 200, $key);
     is $issuer->count, $count + 1, "$name: once";
     next if $name =~ /many/;
-    keys_begin($t, @{ $shape{$name} });
+    keys_begin($t, @shape);
     eventually(sub { keys_get($t, $key)->status == 200 });
     keys_refetch($t, $issuer);
     is keys_get($t, $key)->status, 200, "$name: again for an unknown key id";
@@ -108,8 +100,7 @@ for my $name (sort keys %shape) {
 
 my $dir = $t->dir;
 keys_begin($t, http => <<"HTTP", location => <<'LOCATION');
-limit_req_zone \$binary_remote_addr\$server_addr\$server_port
-    zone=a:1m rate=99r/s;
+limit_req_zone \$binary_remote_addr\$server_addr\$server_port zone=a:1m rate=99r/s;
 limit_conn_zone \$remote_addr\$remote_port zone=b:1m;
 log_format odd '\$request \$remote_user \$host \$http_x \$tcpinfo_rtt \$pipe';
 access_log $dir/odd.log odd;
@@ -125,12 +116,10 @@ add_header X-A b always;
 proxy_buffering off;
 proxy_set_header X-Real-IP $remote_addr;
 LOCATION
-ok eventually(sub { keys_get($t, $key)->status == 200 }),
-    'limits, logs, filters and a guard that it inherits do no harm';
-my ($request) = ($issuer->requests)[-1];
-is_deeply [ header_values($request, 'Host') ], [ '127.0.0.1:' . $issuer->port ],
-    'the issuer is asked by its own name';
-is_deeply [ header_values($request, 'Authorization') ], [], 'with nothing of a client';
+keys_until($t, 'limits, logs, filters and a guard that it inherits do no harm', 200, $key);
+is_deeply [ map { header_values(($issuer->requests)[-1], $_) } qw(Host Authorization) ],
+    [ '127.0.0.1:' . $issuer->port ],
+    'the issuer is asked by its own name, with nothing of a client';
 ok eventually(sub { ($t->read_file('odd.log') // '') =~ /^- - /m }),
     'and log_subrequest can log it';
 
@@ -161,22 +150,21 @@ sub greedy {
     POSIX::_exit(0);
 }
 
+sub sets { return scalar(() = $nginx->error_log =~ /: new key set, /g) }
+
 sub refreshed ($document, $name) {
-    my $sets = () = $nginx->error_log =~ /: new key set, /g;
+    my $sets = sets();
     $issuer->set(hold => 0, body => $document);
-    return ok eventually(sub {
-        $sets < (() = $nginx->error_log =~ /: new key set, /g);
-    }), $name;
+    return ok eventually(sub { sets() > $sets }), $name;
 }
 
 $t->allow(qr/$ALL worker_connections are not enough/, qr/accept4\(\) failed \(24: /);
-my %case = (
-    'one connection a fetch' => [ $address, '' ],
-    'kept alive'             => [ 'keys', '' ],
-    'few descriptors'        => [ $address, 'worker_rlimit_nofile 48;' ],
-);
-for my $what (sort keys %case) {
-    my ($passed, $main) = @{ $case{$what} };
+for my $case (
+    [ 'one connection a fetch', $address, '' ],
+    [ 'kept alive', 'keys', '' ],
+    [ 'few descriptors', $address, 'worker_rlimit_nofile 48;' ],
+) {
+    my ($what, $passed, $main) = @$case;
     $issuer->set(body => jwks($key));
     keys_begin($t, main => "worker_processes 1; $main", soft_age => '1s', http => <<"HTTP",
 upstream keys { server $address; keepalive 4; }
@@ -184,7 +172,7 @@ client_header_timeout 600s;
 HTTP
         change => [ qr/worker_connections \d+/ => "worker_connections $ALL",
             qr{http://\Q$address\E/} => "http://$passed/" ]);
-    ok eventually(sub { keys_get($t, $key)->status == 200 }), "$what: starts";
+    keys_until($t, "$what: starts", 200, $key);
 
     my $said = length $nginx->error_log;
     my @held = map { half() } 1 .. $ALL + 16;
