@@ -61,8 +61,6 @@ is http_get($port, '/branch', token => jwt_token(branch => $key, token_type => $
     token_scope => $_->[1]))->status, 401, "pair @$_ is no token"
     for [ 'account', 'BRANCH' ], [ 'refresh', 'BRANCH' ], [ 'workspace', '' ];
 
-# Public: not checked, nothing injected.
-
 for my $case ([ 'no token' ], [ 'a good token', token => $token{branch} ],
     [ 'garbage', token => 'garbage' ],
     [ 'another scheme', headers => [ Authorization => 'Basic eDp5' ] ]) {
@@ -81,8 +79,6 @@ is_problem http_get($port, $_, token => $token{branch}), 404, 'GATEWAY_ROUTE_NOT
     for '/static', '/no/such/thing';
 like $t->nginx->error_log, qr/no "platform_gateway_access" for location/, 'the log says why';
 is http_get($port, '/off')->status, 200, 'off: not our business';
-
-# Other access modules beside us.
 
 my $res = http_get($port, '/any?status=401');
 is_deeply [ $res->status, $res->json->{uri} ], [ 401, '/any?status=401' ],

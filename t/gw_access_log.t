@@ -86,8 +86,6 @@ my $branch = jwt_token(branch => $key);
 ok eventually(sub { $nginx->access_log =~ /"status":200,.*\n\z/ }), 'control: the log is written';
 $seen = length $nginx->access_log;
 
-# A request that passes, in full.
-
 my ($e, $res) = get('branch', GET => '/branch/x%20y?token=secret-1',
     token => $branch, headers => [ 'User-Agent' => 'agent "7"',
         'X-Request-Id' => 'req-1', 'X-Correlation-Id' => 'cor-1' ]);
@@ -216,13 +214,9 @@ says(entry('a client that left'), 'a client that left', status => 499,
     bytes => 0, upstreamStatus => undef);
 $upstream->set(hold => 0);
 
-# No secret, anywhere.
-
 get('a cookie', GET => '/public', cookie => 'session=secret-3');
 unlike $nginx->access_log, qr/\Q$_\E/, 'no ' . substr($_, 0, 8) . ' in the log'
     for qw(secret-1 secret-2 secret-3), $branch, (split /\./, $branch)[2];
-
-# The log for debugging.
 
 SKIP: {
     skip 'nginx without --with-debug', 1

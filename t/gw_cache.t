@@ -49,8 +49,6 @@ is_problem(http_get($port, '/shared', token => jwt_token(account => $key)),
     403, 'GATEWAY_CONTEXT_FORBIDDEN', 'shared: nor with another');
 is $upstream->count, 1, 'shared: the upstream was asked once';
 
-# To each account its own, as the documentation says.
-
 my @REPORT = ('/api/reports/x', token =>);
 for my $cached (qw(MISS HIT)) {
     is_deeply answer(@REPORT, $_->[0]), [ $cached, uuid($_->[1]) ],

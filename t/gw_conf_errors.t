@@ -54,8 +54,6 @@ sub refused ($name, $pattern, @in) {
     unlike $said, qr/\[(?:alert|crit)\]/, "$name: calmly";
 }
 
-# Deny by default.
-
 my $HEALTH = 'platform_gateway_health;';
 refused('a content handler and no level',
     qr{location "/here" has a content handler and no "platform_gateway_access"}, $ON . $PASS);
@@ -65,8 +63,6 @@ accepted('with a level', $OPEN . $PASS);
 accepted("a level of $_", $_ => $OPEN, location => $PASS) for qw(http server);
 accepted('no content handler: refused at run time', $ON);
 accepted('the gateway off', $PASS);
-
-# Levels.
 
 my $ACCESS = 'platform_gateway_access';
 my $IN_IF = qr/cannot stand inside "if": say it in the/;
@@ -82,8 +78,6 @@ refused('a level inside if of a server', $IN_IF, server => "$ON if (\$arg_x) { $
 accepted("levels $_", "$ON $ACCESS $_;")
     for qw(public account branch platform system), 'account branch system';
 
-# Guarded, and nothing to guard with.
-
 refused('no issuer', qr/has no issuer: add "platform_gateway_issuer"/, $SERVED, no_issuer => 1);
 accepted('no issuer and nothing guarded', no_issuer => 1, keys => '', location => $OPEN . $PASS);
 refused('no source of keys',
@@ -93,17 +87,16 @@ refused('no source of keys, and an internal location', qr/needs keys/,
     keys => '', location => 'internal;' . $GUARDED . $PASS);
 accepted('a source of keys', location => $SERVED);
 
-# The key set: [name, what is said or undef, keys, http{} and zone].
+# The key set's location: [name, what is said or undef, the server's lines].
 
-my $file = $t->write_file('keys.json', jwks(jwt_key('a')));
-my $bad = $t->write_file('bad.json', '{"keys":[{"kty":"EC"}]}');
 my $dir = $t->dir;
 my $SMALL_BUFFER = qr/cannot hold a key set: add "subrequest_output_buffer_size 64k;"/;
-my $AGES = 'platform_gateway_key_';
+my ($NO_BUFFER, $CACHING) = map { my $what = $_; $KEYS =~ s/$what//r } qr/subrequest_\w+ 64k;/,
+    qr/proxy_cache off;/;
+my $INHERITS = "$SOURCE proxy_cache one;";
 for my $case (
     [ 'the usual', undef, $SOURCE . $KEYS ],
-    [ 'two key locations', qr/already given by "platform_gateway_key_location" in \S+:\d+/,
-        $SOURCE x 2 . $KEYS ],
+    [ 'two', qr/already given by "platform_gateway_key_location" in \S+:\d+/, $SOURCE x 2 . $KEYS ],
     [ 'a relative one', qr/must begin with "\/"/, $SOURCE =~ s{/}{}r . $KEYS ],
     [ 'one that does not exist', qr/names no location .* in \S+:\d+/, $SOURCE ],
     [ 'one that another location would serve',
@@ -111,66 +104,65 @@ for my $case (
     [ 'one that clients reach', qr/must be internal: add "internal;"/,
         $SOURCE . $KEYS =~ s/internal;//r ],
     [ 'a small output buffer', $SMALL_BUFFER, $SOURCE . $KEYS =~ s/64k/63k/r ],
-    [ 'the default one', $SMALL_BUFFER, $SOURCE . $KEYS =~ s/subrequest_\w+ 64k;//r ],
+    [ 'the default one', $SMALL_BUFFER, $SOURCE . $NO_BUFFER ],
     [ 'a larger one', undef, $SOURCE . $KEYS =~ s/64k/256k/r ],
-    [ 'one set for the server', undef,
-        "subrequest_output_buffer_size 64k; $SOURCE" . $KEYS =~ s/subrequest_\w+ 64k;//r ],
+    [ 'one set for the server', undef, "subrequest_output_buffer_size 64k; $SOURCE $NO_BUFFER" ],
     [ 'a prefix location', undef, $SOURCE . $KEYS =~ s{= /keys}{/k}r ],
-    [ 'a nested one', undef, "$SOURCE location /k { platform_gateway off; "
-        . "location /keys_other { empty_gif; } $KEYS }" ],
-    [ 'among many others', undef, join ' ', $SOURCE . $KEYS, map {"location = $_ { empty_gif; }"}
-        map { ("/$_", "/keys$_", "/k$_") } 'a' .. 'm' ],
+    [ 'a nested one, among others', undef, "$SOURCE location /k { platform_gateway off; $KEYS "
+        . join ' ', map({"location = /k$_ { empty_gif; }"} 'a' .. 'm', 'eys_other'), '}' ],
 
     # A cache would answer with old keys.
     [ 'a cache that is inherited',
         qr/location "\/keys" .* cache: add "proxy_cache off;" to it, in \S+:\d+/,
-        "$SOURCE proxy_cache one;" . $KEYS =~ s/proxy_cache off;//r ],
+        $INHERITS . $CACHING ],
     [ 'a cache of an address made of variables', qr/add "proxy_cache off;"/,
-        "$SOURCE set \$at 127.0.0.1:1; proxy_cache one;"
-            . $KEYS =~ s/proxy_cache off;//r =~ s/127.0.0.1:1;/\$at;/r ],
-    [ 'none there', undef, "$SOURCE proxy_cache one; $KEYS" ],
-    [ 'a cache around a file', undef, "$SOURCE proxy_cache one;"
-        . $KEYS =~ s/proxy_cache off;//r =~ s/proxy_pass .*/root html;/r ],
-
-    [ 'a zone without a size', qr/it is NAME:SIZE/, undef, '', 'keys' ],
-    [ 'a zone without a name', qr/it is NAME:SIZE/, undef, '', ':1m' ],
-    [ 'a zone of nonsense', qr/zone size "x" is invalid/, undef, '', 'keys:x' ],
-    [ 'a small zone', qr/zone size "128k" is invalid or below 256k/, undef, '', 'keys:128k' ],
-    [ 'the smallest zone', undef, undef, '', 'keys:256k' ],
-    [ 'two zones', qr/is duplicate/, undef, 'platform_gateway_zone b:1m;' ],
-
-    [ 'no cooldown', qr/must be at least 1s/, undef, "${AGES}cooldown 0;" ],
-    [ 'a cooldown below a second', qr/must be at least 1s/, undef, "${AGES}cooldown 999ms;" ],
-    [ 'a soft age below the cooldown', qr/soft_age" \(5s\) must not be below .* \(6s\)/,
-        undef, "${AGES}soft_age 5s; ${AGES}cooldown 6s;" ],
-    [ 'no soft age', qr/soft_age" \(0s\) must not be below .* \(1s\)/, undef,
-        "${AGES}soft_age 0;" ],
-    [ 'a short soft age alone', undef, undef, "${AGES}soft_age 5s;" ],
-    [ 'a cooldown above the default soft age', qr/soft_age" \(300s\) must not be below/,
-        undef, "${AGES}cooldown 301s;" ],
-    [ 'a hard age below the soft age', qr/hard_age" \(60s\) must not be below/, undef,
-        "${AGES}hard_age 1m;" ],
-    [ 'a hard age equal to it', undef, undef, "${AGES}hard_age 5m;" ],
-
-    [ 'a key file', undef, '', "${AGES}file $file;" ],
-    [ 'one that is not there', qr/no\.json" gives no keys: No such file.*set there/, '',
-        "${AGES}file no.json;" ],
-    [ 'a directory', qr/gives no keys: it is not a regular file/, '', "${AGES}file $dir;" ],
-    [ 'one without a usable key', qr/gives no keys: .*usable key/, '', "${AGES}file $bad;" ],
-    [ 'a file and a location', qr/already given by "platform_gateway_key_file" in \S+: leave one/,
-        undef, "${AGES}file $file;" ],
-    [ 'two files', qr/already given by "platform_gateway_key_file"/, '', "${AGES}file $file;" x 2 ],
-    [ 'no name', qr/needs the name of a file/, '', "${AGES}file \"\";" ],
-    [ 'a cache file', undef, undef, "${AGES}cache_file $dir/kept;" ],
-    [ 'two', qr/is duplicate/, undef, "${AGES}cache_file $dir/kept;" x 2 ],
-    [ 'a directory for it', qr/needs the name of a file/, undef, "${AGES}cache_file /tmp/;" ],
-    [ 'one beside a key file', qr/leave it out, it has no use beside .* in \S+:\d+/, '',
-        "${AGES}cache_file $dir/kept; ${AGES}file $file;" ],
+        "set \$at 127.0.0.1:1; $INHERITS" . $CACHING =~ s/127.0.0.1:1;/\$at;/r ],
+    [ 'none there', undef, $INHERITS . $KEYS ],
+    [ 'a cache around a file', undef, $INHERITS . $CACHING =~ s/proxy_pass .*/root html;/r ],
 ) {
-    my ($name, $said, $keys, $http, $zone) = @$case;
+    my ($name, $said, $keys) = @$case;
+    my @in = (keys => $keys, location => "$GUARDED proxy_cache off; empty_gif;",
+        http => "proxy_cache_path $dir/cache keys_zone=one:1m;");
+    $said ? refused($name, $said, @in) : accepted($name, @in);
+}
 
-    my @in = (keys => $keys, zone => $zone, location => "$GUARDED proxy_cache off; empty_gif;",
-        http => "proxy_cache_path $dir/cache keys_zone=one:1m;" . ($http // ''));
+refused("zone $_->[0]", $_->[1], zone => $_->[0], location => $SERVED)
+    for [ 'keys', qr/it is NAME:SIZE/ ], [ ':1m', qr/it is NAME:SIZE/ ],
+    [ 'keys:x', qr/zone size "x" is invalid/ ],
+    [ 'keys:128k', qr/zone size "128k" is invalid or below 256k/ ];
+accepted('the smallest zone', zone => 'keys:256k', location => $SERVED);
+
+# Its ages and files: [lines of http{}, what is said; nothing: accepted, key location].
+
+my ($file, $kept) = ($t->write_file('keys.json', jwks(jwt_key('a'))), "$dir/kept");
+my $bad = $t->write_file('bad.json', '{"keys":[{"kty":"EC"}]}');
+my ($ONE_SECOND, $TWICE) = (qr/must be at least 1s/, qr/is duplicate/);
+for my $case (
+    [ 'platform_gateway_zone b:1m;', $TWICE ],
+    [ '<cooldown> 0;', $ONE_SECOND ], [ '<cooldown> 999ms;', $ONE_SECOND ],
+    [ '<soft_age> 5s; <cooldown> 6s;', qr/soft_age" \(5s\) must not be below .* \(6s\)/ ],
+    [ '<soft_age> 0;', qr/soft_age" \(0s\) must not be below .* \(1s\)/ ],
+    [ '<soft_age> 5s;' ],
+    [ '<cooldown> 301s;', qr/soft_age" \(300s\) must not be below/ ],
+    [ '<hard_age> 1m;', qr/hard_age" \(60s\) must not be below/ ],
+    [ '<hard_age> 5m;' ],
+
+    [ "<file> $file;", undef, '' ],
+    [ '<file> no.json;', qr/no\.json" gives no keys: No such file.*set there/, '' ],
+    [ "<file> $dir;", qr/gives no keys: it is not a regular file/, '' ],
+    [ "<file> $bad;", qr/gives no keys: .*usable key/, '' ],
+    [ "<file> $file;", qr/already given by "platform_gateway_key_file" in \S+: leave one/ ],
+    [ "<file> $file; <file> $file;", qr/already given by "platform_gateway_key_file"/, '' ],
+    [ '<file> "";', qr/needs the name of a file/, '' ],
+    [ "<cache_file> $kept;" ],
+    [ "<cache_file> $kept; <cache_file> $kept;", $TWICE ],
+    [ '<cache_file> /tmp/;', qr/needs the name of a file/ ],
+    [ "<cache_file> $kept; <file> $file;",
+        qr/leave it out, it has no use beside .* in \S+:\d+/, '' ],
+) {
+    my ($name, $said, $keys) = @$case;
+    my @in = (keys => $keys, http => $name =~ s/<(\w+)>/platform_gateway_key_$1/gr,
+        location => "$GUARDED empty_gif;");
     $said ? refused($name, $said, @in) : accepted($name, @in);
 }
 

@@ -104,8 +104,6 @@ for my $case (map({ [ $_, @USUAL ] } qw(/public /branch /nothing /limited /limit
 is preflight('/public', $ORIGIN, 'PUT', $HEADERS => 'X-REQUEST-ID', $HEADERS => 'Content-Type')
     ->status, 204, 'header names on two lines';
 
-# Preflights that are not.
-
 my $EVIL = 'https://evil.example';
 for my $case (
     [ 'another origin', '/public', $EVIL ], [ 'on an unknown path', '/nothing', $EVIL ],

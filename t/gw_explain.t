@@ -11,27 +11,28 @@ my $issuer = $t->issuer(body => jwks($key, jwt_key('c')));
 my $upstream = $t->echo_upstream;
 my $port = $t->port('gateway');
 
+$t->set(CORS => 'platform_gateway_cors_origins https://app.test;');
 my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 listen 127.0.0.1:%%PORT_h2%% http2;
 server_name gateway.test;
 location = /explain {
-    platform_gateway_access public;
     client_body_buffer_size 32k;
+    platform_gateway_access public;
     platform_gateway_explain;
     if ($arg_inside) { set $any thing; }
     limit_except POST { deny all; }
 }
 location = /small {
-    platform_gateway_access public;
     client_body_buffer_size 1k;
     client_body_in_file_only on;
+    platform_gateway_access public;
     platform_gateway_explain;
 }
 location = /filed {
-    platform_gateway_access public;
     client_body_in_file_only clean;
     proxy_intercept_errors on;
     error_page 404 = @explain;
+    platform_gateway_access public;
     %%TO_upstream%%
 }
 location @explain { platform_gateway_access public; platform_gateway_explain; }
@@ -63,18 +64,13 @@ location /shadow {
     platform_gateway_access branch;
     platform_gateway_shadow on;
     platform_gateway_methods GET;
-    platform_gateway_cors_origins https://app.test;
+    %%CORS%%
     %%TO_upstream%%
     location /shadow/internal { internal; empty_gif; }
 }
 location /none { }
-location /internal {
-    internal;
-    platform_gateway_access public;
-    platform_gateway_cors_origins https://app.test;
-    empty_gif;
-}
-pass /off: platform_gateway off; platform_gateway_cors_origins https://app.test;
+pass /internal: internal; platform_gateway_access public; %%CORS%%
+pass /off: platform_gateway off; %%CORS%%
 SERVER
 platform_gateway_issuer http://issuer.test http://second.test;
 platform_gateway_token_max_size 4k;
@@ -132,29 +128,23 @@ my @ORDER = (qw(path cors location method bearer size shape), @HEADER[ 0 .. 4 ],
     @CLAIMS[ 0 .. 7 ], qw(key signature context));
 my %PASSED = (map({ $_ => 'passed' } @ORDER), cors => 'skipped');
 
-# A token that opens the location.
-
 my $said = agrees('verified', 'verified', token => $branch);
 is_deeply [ map { $_->{check} } @{ $said->{checks} } ], \@ORDER, 'the checks in their order';
 is_deeply results($said), \%PASSED, 'all passed';
 my ($header, $claims) = jwt_decode($branch);
-is_deeply $said->{token}, { bytes => length $branch, alg => 'RS256',
-    typ => 'JWT', kid => 'a', map { $_ => $claims->{$_} }
-        qw(iss iat exp token_type token_scope) }, 'what is told of the token';
+is_deeply $said->{token}, { bytes => length $branch, alg => 'RS256', typ => 'JWT', kid => 'a',
+    %$claims{qw(iss iat exp token_type token_scope)} }, 'what is told of the token';
 is_deeply $said->{location}, { name => '/branch/', match => 'prefix',
-    gateway => JSON::PP::true, access => ['branch'],
-    methods => 'GET, HEAD, PUT, OPTIONS', routeId => 'branch',
-    serviceName => 'branch-service',
-    issuers => [ 'http://issuer.test', 'http://second.test' ],
-    audiences => [], leewaySeconds => 30, tokenMaxSize => 4096,
+    gateway => JSON::PP::true, access => ['branch'], methods => 'GET, HEAD, PUT, OPTIONS',
+    routeId => 'branch', serviceName => 'branch-service',
+    issuers => [ 'http://issuer.test', 'http://second.test' ], audiences => [],
+    leewaySeconds => 30, tokenMaxSize => 4096, shadow => JSON::PP::false,
     corsOrigins => [ 'https://app.test', 'https://*.wild.test:8443' ],
-    corsMethods => 'GET, PUT, PURGE, OPTIONS',
-    corsHeaders => 'Authorization, X-One', shadow => JSON::PP::false },
-    'the location';
-is_deeply [ sort @{ $said->{headers} } ], [ sort map {"X-$_"}
-    qw(Account-Id Account-Type Session-Id Token-Type Token-Scope Workspace-Id
-    Tenant-Id Member-Id Active-Branch-Id Branch-Ids Roles) ],
-    'the headers that go upstream';
+    corsMethods => 'GET, PUT, PURGE, OPTIONS', corsHeaders => 'Authorization, X-One',
+}, 'the location';
+is_deeply [ sort @{ $said->{headers} } ], [ map {"X-$_"} qw(Account-Id Account-Type
+    Active-Branch-Id Branch-Ids Member-Id Roles Session-Id Tenant-Id Token-Scope Token-Type
+    Workspace-Id) ], 'the headers that go upstream';
 is_deeply [ @{ $said->{keySet} }{qw(version keys)} ], [ 1, 2 ], 'the key set';
 cmp_ok $said->{keySet}{ageSeconds}, '<', 60 * $t->scale, 'its age';
 is ask(path => '/branch/', token => "bEARER  $branch")->{reason},
@@ -244,29 +234,22 @@ for my $case ([ undef, 'token_expired' ], [ 1_000_100, 'verified' ], [ 1_000_929
         'an old token, at ' . ($at // 'this time');
 }
 
-# Locations, as nginx finds them.
-
-my %where = (
-    '/branch/x'           => [ '/branch/', 'prefix', 'branch' ],
-    '/branch/x?y=/public' => [ '/branch/', 'prefix', 'branch' ],
-    '/%62ranch/'          => [ '/branch/', 'prefix', 'branch' ],
-    '/public/%2e%2e//branch/' => [ '/branch/', 'prefix', 'branch' ],
-    '/branch/nested/x'    => [ '/branch/nested', 'prefix', 'account' ],
-    '/branch/42'          => [ '^/branch/[0-9]+$', 'regex', 'system' ],
-    '/branch/42x'         => [ '/branch/', 'prefix', 'branch' ],
-    '/branch/x.PNG'       => [ '\.(png|gif)$', 'regex', 'public' ],
-    '/branch/static/1.png' => [ '/branch/static', 'prefix', 'public' ],
-    '/branch/exact'       => [ '/branch/exact', 'exact', 'public' ],
-    '/branch/exactly'     => [ '/branch/', 'prefix', 'branch' ],
-    '/public#/branch'     => [ '/public', 'prefix', 'public' ],
-);
-my %opened = (public => 'public', branch => 'verified');
-for my $path (sort keys %where) {
-    my $access = $where{$path}[2];
+for my $case (
+    map({ [ $_, '/branch/', 'prefix', 'branch' ] } '/branch/x', '/branch/x?y=/public',
+        '/%62ranch/', '/public/%2e%2e//branch/', '/branch/42x', '/branch/exactly'),
+    [ '/branch/nested/x', '/branch/nested', 'prefix', 'account' ],
+    [ '/branch/42', '^/branch/[0-9]+$', 'regex', 'system' ],
+    [ '/branch/x.PNG', '\.(png|gif)$', 'regex', 'public' ],
+    [ '/branch/static/1.png', '/branch/static', 'prefix', 'public' ],
+    [ '/branch/exact', '/branch/exact', 'exact', 'public' ],
+    [ '/public#/branch', '/public', 'prefix', 'public' ],
+) {
+    my ($path, $name, $match, $access) = @$case;
+    my %opened = (public => 'public', branch => 'verified');
     $said = agrees($path, $opened{$access} // 'context_forbidden', path => $path,
         token => $branch);
-    is_deeply [ @{ $said->{location} }{qw(name match)}, "@{ $said->{location}{access} }" ],
-        $where{$path}, "$path: where";
+    is_deeply [ @{ $said->{location} }{qw(name match access)} ], [ $name, $match, [$access] ],
+        "$path: where";
 }
 for my $path ('/branch/%', '/branch/%00', '/../..', '/a b', 'branch', "/\x7f") {
     $said = ask(path => $path);
@@ -355,18 +338,16 @@ is results(ask(@$_))->{cors}, 'skipped', "no question of a page: @$_"
 # them: each name is said just if its header does not arrive.
 
 my @names = qw(X-One x-ROLES X-Account-Id X-Request-Id Accept X-Tenant-Id X-Subject);
-my $arrived = http_get($port, '/public', headers => [ map { $_ => 'client' }
-    @names ])->json;
-my %kept = map { lc $_->[0] => 1 } grep { $_->[1] eq 'client' }
-    @{ $arrived->{headers} };
-is_deeply ask(path => '/public', headers => join(', ', @names, 'X_Roles',
-    'X_Request_Id'))->{stripped}, [ (grep { !$kept{ lc $_ } } @names),
-    'X_Roles', 'X_Request_Id' ], 'what is stripped';
+my $arrived = http_get($port, '/public', headers => [ map { $_ => 'client' } @names ])->json;
+my %kept = map { lc $_->[0] => 1 } grep { $_->[1] eq 'client' } @{ $arrived->{headers} };
 is_deeply [ sort keys %kept ], [qw(accept x-correlation-id x-one x-request-id)],
     'control: the others arrive';
-is_deeply ask(path => '/branch/', token => 'x', headers => 'X-Roles')
-    ->{stripped}, ['X-Roles'], 'of a request that is refused, too';
-is_deeply ask(path => '/public')->{stripped}, [], 'none were named';
+sub stripped (%question) { return ask(%question)->{stripped} }
+is_deeply stripped(path => '/public', headers => join ', ', @names, 'X_Roles', 'X_Request_Id'),
+    [ (grep { !$kept{ lc $_ } } @names), 'X_Roles', 'X_Request_Id' ], 'what is stripped';
+is_deeply stripped(path => '/branch/', token => 'x', headers => 'X-Roles'), ['X-Roles'],
+    'of a request that is refused, too';
+is_deeply stripped(path => '/public'), [], 'none were named';
 is_deeply http_post($t->port('other'), "/explain/$_->[0]", json => {
     path => '/', headers => 'X-Roles' })->json->{stripped}, $_->[1],
     "by a server where the gateway is $_->[2]"
@@ -386,8 +367,6 @@ for my $question (map({ { path => '/branch/', origin => $APP, method => $_ } } q
 }
 is http_post($t->port('other'), '/explain/bare', json => { path => '/none' })
     ->json->{reason}, 'route_not_found', 'a server that has no location at all';
-
-# Questions that are none.
 
 is_problem(http_post($port, '/explain', body => $_), 400, 'REQUEST_INVALID', "body '$_'")
     for '', 'token=x', '[]', '{"path":"/","path":"/"}', '{"path":"/","tokn":"x"}', '{"path":1}',
@@ -413,8 +392,6 @@ like http_raw($port, "POST /explain HTTP/1.1\r\nHost: a\r\nConnection: close"
     . "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), qr/ 411 /,
     'a body of unknown length';
 
-# A body that comes by HTTP/2, or in pieces.
-
 my @asks = (json => { path => '/branch/', token => $branch });
 SKIP: {
     skip 'no curl with HTTP/2', 1 if `curl -V` !~ /HTTP2/;
@@ -427,8 +404,6 @@ my $bytes = http_request_bytes(POST => '/explain', @asks);
 $c->send($1) while $bytes =~ s/\A(.{1,300})//s and sleep 0.02;
 is $c->read_response->json->{reason}, 'verified', 'a body in pieces';
 
-# No key set yet.
-
 $t->stop($nginx);
 $issuer->set(status => 500);
 $t->start_nginx;
@@ -436,8 +411,6 @@ $said = ask(path => '/branch/', token => $branch);
 is_deeply [ @$said{qw(decision reason status)} ], [ 'deny', 'keys_unavailable', 503 ], 'no keys';
 is_deeply $said->{keySet}, { version => 0, keys => 0, ageSeconds => undef }, 'none at all';
 is http_get($port, '/branch/', token => $branch)->status, 503, 'as it is';
-
-# Nothing secret anywhere.
 
 my $logs = join '', map { $t->read_file($_) }
     qw(nginx.error.log nginx.access.log nginx.combined.log);

@@ -53,8 +53,6 @@ for my $case (
 like curl("http://$scrape/internal/metrics"),
     qr/^platform_gateway_key_set_keys 1$/m, 'metrics for a scraper';
 
-# A client that speaks plain HTTP to it is told so in nginx's own words.
-
 my $astray = curl(q(-w ' %{http_code} %{content_type}'), "http://$tls/readyz");
 like $astray, qr{"detail":"The plain HTTP request was sent to HTTPS port"},
     'plain HTTP on the TLS port is told what it did';
@@ -96,8 +94,6 @@ for my $case (
     is_deeply [ $? >> 8, -e "$dir/never" ], [ 2, undef ], '  refused, and nothing is written';
 }
 
-# Rendering twice changes nothing.
-
 my @render = ($render, '--gateway-env', $gateway, '--out', "$dir/twice/nginx");
 sub files { return { map { $_ => join ' ', (stat)[1, 9] } glob "$dir/twice/nginx/*" } }
 is system(@render), 0, 'rendered';
@@ -107,8 +103,6 @@ is system(@render), 0, 'rendered again';
 is_deeply files(), $first, 'and every file is the same one';
 is_deeply [ grep { $t->read_file(s{\Q$dir\E/}{}r) !~ /\A# Rendered: changes made here are lost\./ }
     keys %$first ], [], 'each says so first';
-
-# Every setting is told of, in --help and in the docs.
 
 my ($help, $docs) = map { scalar qx{$_} } "$render --help",
     'cat ' . $t->root . '/docs/configuration.md';

@@ -68,8 +68,6 @@ sub refused ($name, $res) {
     return is_problem($res, 400, 'GATEWAY_HEADER_TOO_LARGE', $name);
 }
 
-# What fits, and what does not.
-
 for my $path (qw(/fastcgi /if /uwsgi /somewhere /within /tried)) {
     fits("$path: 40 KB of headers", $path, headers => headers(40));
     fits("$path: a long query", "$path$QUERY");
@@ -107,8 +105,6 @@ my @body = ($port, POST => '/body', body => '', headers =>);
 is http(@body, \@TYPE)->status, 200, 'a type counts twice';
 refused('and may be too long for that', http(@body, [ @TYPE, @{ headers(20) } ]));
 
-# Where the guard is.
-
 my @with = (token => jwt_token(branch => $key, branch_ids => [ map { uuid() } 1 .. 200 ]));
 fits('a token of 200 branches', '/branch', @with);
 is_problem(http_get($port, "/branch$QUERY", headers => $MUCH), 401,
@@ -121,8 +117,6 @@ refused('shadow mode lets no broken request through',
 my ($query, @same) = ('?' . 'q' x 18_000, @with, headers => headers(10));
 fits('without trusted headers it fits', "/fastcgi$query", @same);
 refused('what is injected counts too', http_get($port, "/branch$query", @same));
-
-# A subrequest.
 
 is http_get($port, '/page')->body =~ s/\{.*\}/{}/r, 'a{}b', 'included';
 $res = http_get($port, '/page', headers => [ @TYPE, @{ headers(20) } ]);

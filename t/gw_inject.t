@@ -106,8 +106,6 @@ for my $case (
     is_deeply $got->{ lc $HEADER{$claim} }, [$expect], $name;
 }
 
-# A map of its own: any claim by name, of any type that is text.
-
 my $res = seen('/map', 'branch', level => 7, flag => JSON::PP::true,
     nothing => JSON::PP::null, thing => { a => 1 }, mixed => [ 'a', 1 ],
     list => [ 'x', 'y,z' ], 'https://ns.example/roles' => [ 'p', 'q' ]);
@@ -123,8 +121,6 @@ is_deeply values_of(seen('/set', 'branch'), 'X-Roles', 'X-Account-Id'),
     { 'X-Roles' => ['manager,cashier'], 'X-Account-Id' => [] },
     '$http_x_roles; an emptied header is not sent';
 
-# Authorization goes upstream or not, as configured.
-
 my $token = jwt_token(branch => $key);
 for my $case ([ '/', "Bearer $token" ], [ '/quiet' ], [ '/quiet/public' ]) {
     my ($path, @expect) = @$case;
@@ -133,8 +129,6 @@ for my $case ([ '/', "Bearer $token" ], [ '/quiet' ], [ '/quiet/public' ]) {
         { Authorization => \@expect, 'X-Before' => [1], 'X-After' => [2] },
         "$path: Authorization and others";
 }
-
-# Requests on one connection do not see each other's headers.
 
 my $c = Platform::Test::Http->new(port => $port);
 for my $kind (qw(branch account branch system)) {

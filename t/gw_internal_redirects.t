@@ -160,12 +160,8 @@ is_deeply [ header_values(($accel->requests)[0], 'Authorization') ], [],
     'the first upstream did not see it';
 is_deeply [ map { @{ roles($res, $_) } } qw(X-A X-B) ], [ 1, 2 ], 'others stay';
 
-# index: the directory is public, the page is not.
-
 is http_get($port, '/index/')->status, 401, 'index: no token';
 is http_get($port, '/index/', @branch)->body, 'the page', 'index: a token';
-
-# A redirect from one guarded location to another, each with its own answer.
 
 my $again = http_get($port, '/error/again', token => $account);
 is_deeply [ $again->status, roles($again), @{ $t->logged($again) }{qw(reason decision)} ],
@@ -235,8 +231,6 @@ is_deeply [ grep { $_->{uri} eq '/second' } $feed->requests ], [],
     'nor is the feed, by a location that no fetch uses';
 like $t->nginx->error_log, qr{location "/keys" is for the gateway's own fetches},
     'the log says why';
-
-# Requests that nginx refused while reading them.
 
 my $spoofed = "Host: a\r\nX-A: 1\r\nX-Account-Id: spoofed\r\n";
 for my $case (

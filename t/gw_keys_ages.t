@@ -48,8 +48,6 @@ ok eventually(sub {
 }), 'a key that is withdrawn is refused by every worker';
 is_deeply [ keys %always ], [200], 'every request of a rotation passes';
 
-# The issuer is down.
-
 my $HARD = 5;
 my $key = $new;
 my $nginx = keys_begin($t, soft_age => '1s', hard_age => "${HARD}s", server => <<'SERVER',

@@ -26,15 +26,11 @@ is keys_get($t, $old)->status, 200, 'the first request finds keys';
 is http_get($port, '/readyz')->status, 200, 'it is ready';
 is keys_get($t, $new, iat => past())->status, 401, 'another key is refused';
 
-# Changes are seen.
-
 keys_file($old, $new);
 keys_until($t, 'a new file is read', 200, $new);
 is keys_get($t, $old)->status, 200, 'the old key still works';
 $t->write_file('keys.json', jwks($new));
 keys_until($t, 'so is one that was written in place', 401, $old, iat => past());
-
-# Bad files.
 
 my $path = $t->dir . '/keys.json';
 for my $case (
@@ -70,8 +66,6 @@ is keys_get($t, $old)->status, 200, 'for every worker';
 keys_file($old, $new);
 keys_until($t, 'a token of an unknown key has it read', 200, $new);
 
-# A file that nginx -t refuses leaves the running one alone.
-
 $t->write_file('keys.json', '{}');
 $t->allow(qr/\[emerg\] .*platform_gateway_key_file/);
 ok !$t->reload, 'a reload with a bad file fails';
@@ -99,8 +93,6 @@ is scalar(() = $nginx->error_log =~ /cannot be written/g), 1, 'once';
 keys_until($t, 'and does no harm', 200, $old);
 my $made = CORE::time();
 mkdir $t->dir . '/cache' or die;
-
-# What was fetched is there.
 
 ok eventually(sub { -s $file }), 'the file is written with the next fetch';
 is document(), jwks($old), 'it holds the document';
@@ -131,8 +123,6 @@ $issuer->set(hold => 0);
 my $at;
 ok eventually(sub { ($at) = cached() =~ /^fetched (\d+)\n.*\Q$later\E\z/ms }), 'that is slow';
 cmp_ok $at, '<=', $asked, 'is kept with the time at which it began';
-
-# A restart while the issuer is down.
 
 $issuer->down;
 @cache = (@cache, soft_age => '3000s');
@@ -174,8 +164,6 @@ $t->write_file('cache/keys', time_of(time - 3000));
 keys_begin($t, @cache, hard_age => '3600s');
 is keys_get($t, $old)->status, 200, 'one of 50 minutes ago is good';
 
-# The hard age counts from the fetch, not from the start.
-
 $t->write_file('cache/keys', time_of(time - 15));
 my $started = time;
 keys_begin($t, http => $cache[1], soft_age => '20s', hard_age => '20s');
@@ -183,16 +171,12 @@ is keys_get($t, $old)->status, 200, 'a set that is not too old';
 keys_until($t, 'ends', 503, $old);
 cmp_ok time - $started, '<', 20, 'at the hard age after it was fetched';
 
-# The issuer comes back: fetched at once, whatever the age of the file.
-
 $t->write_file('cache/keys', time_of(time));
 keys_begin($t, @cache);
 $issuer->set(body => jwks($new));
 $issuer->up;
 keys_until($t, 'a key that was removed meanwhile is soon gone', 401, $old, iat => past());
 is keys_get($t, $new)->status, 200, 'and the others work';
-
-# A reload has its set in the zone, and does not look at the file.
 
 unlink $file;
 $issuer->down;

@@ -50,16 +50,12 @@ is_deeply [ get($key), ready() ], [ 200, 200 ], 'the set serves on, and it is re
 is_deeply [ map { http_get($port, '/second', token => $_)->status }
     jwt_token('branch', $key), undef ], [ 200, 401 ], 'under a policy more';
 
-# A reload that fails leaves the engine at work.
-
 $t->write_file('nginx.conf', "nonsense;\n");
 $t->allow(qr/\[emerg\] .*unknown directive "nonsense"/);
 ok !$t->reload, 'a reload of a broken configuration fails';
 $issuer->set(body => jwks($key, $new));
 $issuer->up;
 keys_until($t, 'and the old workers still fetch', 200, $new);
-
-# Many reloads, and no storm of fetches.
 
 begin('reloads', cooldown => '30s');
 my $count = $issuer->count;
@@ -97,8 +93,6 @@ for my $what (sort keys %change) {
     is get($key, @iss, iat => past()), 401, "$what: the old one is refused";
 }
 
-# A fetch in the old configuration that ends after the reload.
-
 begin('a fetch under way');
 $issuer->set(hold => 1);
 my ($c) = reverse keys_refetch($t, $issuer);
@@ -111,16 +105,12 @@ keys_until($t, 'the new configuration decides', 401, $key, iat => past());
 ok eventually(sub { !grep { kill 0, $_ } @old }), 'the old one is gone';
 is get($key, iat => past()), 401, 'and stays';
 
-# The cooldown of the old source is not that of the new one.
-
 begin('a cooldown');
 $other->up;
 reload(change => [ @issuer, @address ], cooldown => '60s');
 is get($new, iss => $NEW), 200, 'to another issuer';
 reload(cooldown => '60s');
 is get($key), 200, 'and back within the cooldown';
-
-# Another size makes another zone.
 
 begin('a zone of another size');
 $issuer->down;
@@ -129,8 +119,6 @@ is get($key), 503, 'starts afresh';
 $issuer->up;
 keys_until($t, 'and is filled within a cooldown', 200, $key);
 
-# A file, and from a file to a location.
-
 begin('a file');
 $t->write_file('file.json', jwks($new));
 reload(source => '', http => "platform_gateway_key_file @{[ $t->dir ]}/file.json;");
@@ -138,8 +126,6 @@ is_deeply [ get($new), get($key, iat => past()) ], [ 200, 401 ], 'from a locatio
 $issuer->down;
 reload();
 is get($new), 503, 'and back: the key of the file is gone';
-
-# On disk.
 
 my @file = (http => "platform_gateway_key_cache_file @{[ $t->dir ]}/keys;");
 begin('a file that keeps the set', @file);

@@ -124,8 +124,6 @@ is_deeply [ map { keys_get($t, $key, @$_)->status } \@future, [] ], [ 401, 200 ]
     'as with a known key, which works at present';
 is $issuer->count, $before, 'and no fetch was made for it';
 
-# A key that is used as soon as it is published: the token brings the fetch.
-
 $issuer->set(body => jwks($key, $new));
 keys_until($t, 'a key unknown until now is fetched for its first token', 200, $new);
 is keys_get($t, $key)->status, 200, 'beside the known one';

@@ -13,8 +13,6 @@ my ($key, $new) = map { jwt_key($_) } qw(a b);
 my $issuer = $t->issuer(body => jwks($key));
 my $port = $t->port('gateway');
 
-# The issuer is down.
-
 $issuer->down;
 my $nginx = keys_begin($t, cooldown => '3s');
 ok $nginx->wait_log(qr/key set not fetched: status 502/), 'the log says why';
@@ -33,8 +31,6 @@ ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it comes back
 cmp_ok time - $began, '<', 30, 'by the cooldown, not the soft age';
 is keys_get($t, $key)->status, 200, 'and the token is good';
 is $issuer->count, 1, 'one fetch did';
-
-# 200 requests at once while the first fetch is on its way.
 
 sub hold (%o) {
     $issuer->forget;
@@ -63,8 +59,6 @@ $seen{ join ' ', $_->status, $_->header('Retry-After') ? 'later' : () }++
 is_deeply \%seen, { 200 => 10, '503 later' => 40 },
     'as many wait as may, the others get 503 and Retry-After';
 is $issuer->count, 1, 'after one fetch';
-
-# Longer than a request may wait.
 
 my $failed = keys_failures($t);
 hold(wait => '300ms', cooldown => '50s');
@@ -103,8 +97,6 @@ is hanging(sub {
 }), '200 401 200',
     'on one connection a known key, an unknown one after its wait, a known one';
 
-# Clients that reset, or close, while they wait for the fetch.
-
 $issuer->set(body => jwks($key, $new));
 keys_hold($issuer);
 my @gone = map { keys_send($t, $new) } 1 .. 20;
@@ -114,8 +106,6 @@ $_->close for @gone;
 $issuer->set(hold => 0);
 keys_until($t, 'the fetch goes on and brings the new key', 200, $new);
 is_deeply [ sort $nginx->workers ], \@workers, 'by the same workers';
-
-# Slower than a fetch may be: the old set serves on.
 
 my $said = length $nginx->error_log;
 $issuer->set(hold => 1, body => jwks($key));

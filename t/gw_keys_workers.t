@@ -75,8 +75,6 @@ for my $how ('SIGQUIT', 'a reload') {
 }
 keys_until($t, 'and new ones', 200, $key);
 
-# Other shapes of nginx.
-
 my $version = qx{@{[ Platform::Test::Env::nginx() ]} -V 2>&1};
 for my $case (
     [ 'a single process', main => 'master_process off;' ],
