@@ -9,9 +9,7 @@ use Time::HiRes qw(time);
 
 my $NEW = 'http://other.test';
 
-my $t = Platform::Test->new;
-my ($key, $new) = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($key));
+my ($t, $issuer, $key, $new) = keys_test(qw(a b));
 my $other = $t->issuer(name => 'other', body => jwks($new));
 my $port = $t->port('gateway');
 

@@ -9,9 +9,7 @@ use Time::HiRes qw(time);
 
 my $COOLDOWN = 4;
 
-my $t = Platform::Test->new;
-my ($key, $new) = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($key));
+my ($t, $issuer, $key, $new) = keys_test(qw(a b));
 my $port = $t->port('gateway');
 
 keys_begin($t, main => 'worker_processes 4;', cooldown => "${COOLDOWN}s");

@@ -8,9 +8,7 @@ use Platform::Test::Keys;
 use IO::Select;
 use Time::HiRes qw(time);
 
-my $t = Platform::Test->new;
-my ($key, $new) = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($key));
+my ($t, $issuer, $key, $new) = keys_test(qw(a b));
 my $port = $t->port('gateway');
 
 $issuer->down;

@@ -3,14 +3,13 @@
 # clients that hold all connections of a worker, or all of its descriptors, do
 # not stop the key set from being refreshed: a fetch has one of its own.
 
+use Fcntl;
 use Platform::Test;
 use Platform::Test::Keys;
-use POSIX ();
+use POSIX qw(mkfifo);
 use Time::HiRes qw(time);
 
-my $t = Platform::Test->new;
-my ($key, $new) = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($key));
+my ($t, $issuer, $key, $new) = keys_test(qw(a b));
 my $port = $t->port('gateway');
 
 # A fetch has as long as the cooldown is, and at least 5 s: on a busy machine
@@ -195,5 +194,140 @@ HTTP
     is $held[0]->read_response->status, 200, "$what: the new key works";
     $_->close for @held;
 }
+
+# A worker that stalls brings nothing old back: not while it adopts what it has
+# fetched, nor with an answer that comes when the right to fetch has passed to
+# another worker or to a newer configuration.  Workers stall where a real one
+# would: at a line for a log that takes no more (a full pipe), or stopped from
+# outside with the issuer's answer unread.
+
+my ($both, $only) = (jwks($key, $new), jwks($new));
+
+# A log that can be full: nobody but this test reads it.
+my $pipe = $t->dir . '/log';
+mkfifo $pipe, 0600 or die "mkfifo: $!\n";
+sysopen my $log, $pipe, O_RDWR | O_NONBLOCK or die "$pipe: $!\n";
+
+sub fill {
+    drain();
+    for my $size (4096, 1) { 1 while defined syswrite $log, 'x' x $size }
+}
+
+sub drain { 1 while sysread $log, my $text, 65536; return }
+
+# Of these processes, those that wait to write to a pipe.
+sub writing {
+    return grep {
+        open my $fh, '<', "/proc/$_/wchan" or return ();
+        (<$fh> // '') =~ /pipe/;
+    } @_;
+}
+
+sub children {
+    my $pid = $nginx->pid;
+    open my $fh, '<', "/proc/$pid/task/$pid/children" or return ();
+    return split ' ', <$fh> // '';
+}
+
+# Starts afresh with both keys in the set, and a fetch that hangs if so said.
+sub begin ($what, $workers, %o) {
+    $issuer->set(body => $both);
+    keys_begin($t, main => "worker_processes $workers;", %o);
+    keys_until($t, "$what: starts", 200, $key);
+    $issuer->set(hold => 1) if $what ne 'adoption';
+}
+
+sub superseded { return keys_metric($t, 'superseded') }
+
+# Stops a worker that fetches, and has the answer wait in its socket: one whose
+# fetch has not timed out before it was stopped.
+sub stall_fetching {
+    my ($worker);
+    ok eventually(sub {
+        ($worker) = grep { keys_connection($t, $_) } $nginx->workers or return 0;
+        kill 'STOP', $worker;
+        return 1 if keys_connection($t, $worker);
+        kill 'CONT', $worker;
+        return 0;
+    }), 'a worker fetches';
+    $issuer->set(hold => 0);
+    ok eventually(sub { keys_connection($t, $worker) =~ /[1-9a-f]/i }),
+        'and is stopped when the answer is there';
+    return $worker;
+}
+
+sub decided ($what) {
+    is_deeply [ map { keys_get($t, @$_)->status } [ $key, iat => past() ], [$new] ], [ 401, 200 ],
+        "$what: the withdrawn key is still refused, the other one works";
+}
+
+# Another one fetches; the stalled one goes on, and what it brings comes too late.
+sub late ($what, $worker) {
+    keys_until($t, "$what: another fetches", 401, $key, iat => past());
+    my $before = superseded();
+    kill 'CONT', $worker;
+    ok eventually(sub { superseded() == $before + 1 }), 'the late answer is not taken';
+    decided($what);
+}
+
+# While it adopts: one fetches a set, and before it goes on another fetches
+# the next.
+
+begin('adoption', 2, soft_age => '1s', server => "error_log $pipe notice;",
+    http => "platform_gateway_key_cache_file @{[ $t->dir ]}/keys;");
+fill();
+$issuer->set(body => "$both\n");
+my $stalled;
+ok eventually(sub { ($stalled) = writing($nginx->workers) }), 'one worker has a new set and stalls';
+$issuer->set(body => $only);
+ok eventually(sub { writing($nginx->workers) == 2 }),
+    'the other one has the next, and stalls as well';
+my ($second) = grep { $_ != $stalled } $nginx->workers;
+kill 'STOP', $second;
+drain();
+ok eventually(sub { !writing($stalled) }), 'the first one goes on';
+decided('the worker that stalled');
+is substr($t->read_file('keys'), -length $only), $only, 'what it keeps on disk is the next set';
+kill 'CONT', $second;
+
+# While it fetches, until another worker may, or a new configuration is in force.
+
+begin('a lease that ran out', 2, soft_age => '1s');
+$worker = stall_fetching();
+$issuer->set(body => $only);
+late('a lease that ran out', $worker);
+
+begin('a reload', 1);
+my @asking = keys_refetch($t, $issuer);
+$worker = stall_fetching();
+$issuer->set(body => $only);
+$nginx->signal('HUP');
+ok eventually(sub { grep { $_ != $worker } $nginx->workers }), 'a new worker';
+late('a reload', $worker);
+
+# The same before the new worker has had the time to fetch: it has to say that
+# it cannot keep the set, and stalls there.
+
+begin('a reload to another issuer', 1);
+@asking = keys_refetch($t, $issuer);
+$worker = stall_fetching();
+keys_gateway($t, main => 'worker_processes 1;', server => "error_log $pipe notice;",
+    http => 'platform_gateway_key_cache_file missing/keys;',
+    change => [ qr{http://issuer\.test} => 'http://other.test' ]);
+$t->allow(qr/"missing\/keys" cannot be written/);
+fill();
+my %known = map { $_ => 1 } children();
+$nginx->signal('HUP');
+ok eventually(sub { writing(grep { !$known{$_} } children()) }),
+    'the new worker is there, and stalls';
+kill 'CONT', $worker;
+ok eventually(sub { !kill 0, $worker }), 'the old one goes';
+$issuer->down;
+drain();
+is keys_get($t, $key, iss => 'http://other.test')->status, 503,
+    'what it brought opens nothing for the new issuer';
+is superseded(), 1, 'it did bring something';
+$issuer->up;
+keys_until($t, 'control: the same keys, fetched for it', 200, $key, iss => 'http://other.test');
 
 $t->done;

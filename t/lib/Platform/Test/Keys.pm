@@ -12,8 +12,8 @@ use Platform::Test::Metrics;
 
 use Exporter qw(import);
 our @EXPORT = qw(
-    keys_gateway keys_begin keys_get keys_until keys_send keys_hold keys_refetch keys_passed
-    keys_failures keys_metric keys_connection past
+    keys_test keys_gateway keys_begin keys_get keys_until keys_send keys_hold keys_refetch
+    keys_passed keys_failures keys_metric keys_connection past
 );
 
 my $CONF = <<'CONF';
@@ -52,6 +52,13 @@ CONF
 
 # A fetch may take longer than the default wait on a busy machine.
 my %AGES = (cooldown => '1s', soft_age => '60s', wait => '20s');
+
+# A test, an issuer that has the first of the keys of those names, and the keys.
+sub keys_test (@names) {
+    my $t = Platform::Test->new;
+    my @keys = map { jwt_key($_) } @names;
+    return ($t, $t->issuer(body => jwks($keys[0])), @keys);
+}
 
 # Writes the configuration: main => lines of the whole (2 workers if not given);
 # cooldown, soft_age, hard_age, wait, waiters => of platform_gateway_key_...;
