@@ -3,10 +3,7 @@
 
 use Platform::Test;
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
-$t->issuer(body => jwks($key));
-$t->echo_upstream;
+my ($t, $key) = Platform::Test->gateway;
 
 $t->gateway_conf(<<'SERVER');
 root %%DIR%%;

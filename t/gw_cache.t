@@ -4,10 +4,7 @@
 
 use Platform::Test;
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
-$t->issuer(body => jwks($key));
-my $upstream = $t->echo_upstream;
+my ($t, $key, undef, $upstream) = Platform::Test->gateway;
 
 # What docs/directives.md shows, in another directory and for our upstream.
 my ($doc) = do { local (@ARGV, $/) = $t->root . '/docs/directives.md'; <> }

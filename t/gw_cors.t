@@ -4,10 +4,7 @@
 
 use Platform::Test;
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
-$t->issuer(body => jwks($key));
-my $upstream = $t->echo_upstream;
+my ($t, $key, undef, $upstream) = Platform::Test->gateway;
 
 # What an upstream may say about CORS by itself.
 my $app = $t->http_server('app', sub ($request, @) {

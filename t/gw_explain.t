@@ -5,10 +5,8 @@ use JSON::PP;
 use Platform::Test;
 use Time::Piece ();
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
-my $issuer = $t->issuer(body => jwks($key, jwt_key('c')));
-my $upstream = $t->echo_upstream;
+my ($t, $key, $issuer) = Platform::Test->gateway;
+$issuer->set(body => jwks($key, jwt_key('c')));
 my $port = $t->port('gateway');
 
 $t->set(CORS => 'platform_gateway_cors_origins https://app.test;');

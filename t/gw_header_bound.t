@@ -5,10 +5,8 @@
 
 use Platform::Test;
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
-$t->issuer(body => jwks($key));
-my %upstream = (fastcgi => $t->echo_fastcgi, uwsgi => $t->echo_uwsgi, proxy => $t->echo_upstream);
+my ($t, $key, undef, $proxy) = Platform::Test->gateway;
+my %upstream = (fastcgi => $t->echo_fastcgi, uwsgi => $t->echo_uwsgi, proxy => $proxy);
 $t->set(FASTCGI => 'fastcgi_pass 127.0.0.1:' . $upstream{fastcgi}->port . ';');
 
 my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');

@@ -4,10 +4,7 @@
 use utf8;
 use Platform::Test;
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
-$t->issuer(body => jwks($key));
-$t->echo_upstream;
+my ($t, $key) = Platform::Test->gateway;
 $t->echo_protocols;
 
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');

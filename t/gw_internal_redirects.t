@@ -4,11 +4,8 @@
 use Platform::Test;
 use Platform::Test::Revocations;
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
-my $issuer = $t->issuer(body => jwks($key));
+my ($t, $key, $issuer, $upstream) = Platform::Test->gateway;
 my $feed = revocations_feed($t);
-my $upstream = $t->echo_upstream;
 my $accel = $t->http_server(accel => sub ($request, @) {
     my ($to) = $request->{uri} =~ /to=([^&]*)/;
     return [ 200, [ 'X-Accel-Redirect' => $to ], '' ];

@@ -512,6 +512,11 @@ C<nginx_conf> again and C<reload> change a running one.  C<nginx_test> returns
 signal(NAME), stop([SIGNAL]), start, error_log, access_log, access_lines([N]),
 wait_log(qr//, [SECONDS]).
 
+=item Platform::Test->gateway
+
+(test, key, issuer that has it, echo upstream): what most tests of a gateway
+begin with.
+
 =item gateway_conf(SERVER, http => TEXT, main => TEXT), start_gateway, gateway_ready, logged(RES)
 
 C<nginx_conf> of one gateway: SERVER is what its server on port "gateway" holds
