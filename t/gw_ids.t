@@ -6,6 +6,7 @@
 use Platform::Test;
 
 my $t = Platform::Test->new;
+$t->issuer(body => jwks(jwt_key('a')));
 my $upstream = $t->http_server(upstream => sub ($request, @) {
     my $answer = Platform::Test::Server::echo($request);
     push @{ $answer->[1] }, 'X-Request-Id' => 'upstream',
@@ -15,57 +16,43 @@ my $upstream = $t->http_server(upstream => sub ($request, @) {
 $t->echo_fastcgi;
 
 $t->write_file('file', 'a file');
-$t->write_file('ssi', '<!--#echo var="request_id" --> ' . '<!--#include virtual="/included" -->');
+$t->write_file('ssi', '<!--#echo var="request_id" --> <!--#include virtual="/included" -->');
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    map $request_id $mapped { default $request_id; }
-    server {
-        listen 127.0.0.1:%%PORT_redirects%%;
-        platform_gateway on;
-        platform_gateway_access public;
-        error_page 400 414 /error;
-        location / { %%TO_upstream%% }
-    }
-    server { listen 127.0.0.1:%%PORT_off%%; return 200 "$request_id"; }
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        client_header_buffer_size 1k;
-        large_client_header_buffers 2 1k;
-        underscores_in_headers on;
-        ignore_invalid_headers off;
-        platform_gateway on;
-        platform_gateway_access public;
-        set $early $request_id;
-        location / { %%TO_upstream%% }
-        location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
-        location /returns { return 200 "$platform_request_id"; }
-        location /nginx {
-            add_header X-Request-Id $request_id always;
-            add_header X-Correlation-Id elsewhere always;
-            add_header X-Early $early always;
-            location /nginx/up {
-                proxy_set_header X-Seen "$request_id $early $mapped";
-                %%TO_upstream%%
-            }
-            location = /nginx/file { alias %%DIR%%/file; }
-            location /nginx/down { proxy_pass http://127.0.0.1:1; }
-            location /nginx/ssi { ssi on; ssi_types *; alias %%DIR%%/ssi; }
-            location /nginx/off { platform_gateway off; return 200 "$request_id"; }
-        }
-        location = /included { return 200 "$request_id"; }
-        location /nowhere { proxy_pass http://127.0.0.1:1; }
-        location = /health { platform_gateway_health; }
-    }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_access public;
+set $early $request_id;
+location / { %%TO_upstream%% }
+location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
+location /returns { return 200 "$platform_request_id"; }
+location /nginx {
+    add_header X-Request-Id $request_id always;
+    add_header X-Correlation-Id elsewhere always;
+    add_header X-Early $early always;
+    pass /nginx/up: proxy_set_header X-Seen "$request_id $early $mapped";
+    location = /nginx/file { alias %%DIR%%/file; }
+    location /nginx/down { %%TO_nobody%% }
+    location /nginx/ssi { ssi on; ssi_types *; alias %%DIR%%/ssi; }
+    location /nginx/off { platform_gateway off; return 200 "$request_id"; }
 }
-CONF
-$t->start_nginx;
-my $port = $t->port('gateway');
+location = /included { return 200 "$request_id"; }
+location /nowhere { %%TO_nobody%% }
+location = /health { platform_gateway_health; }
+SERVER
+client_header_buffer_size 1k;
+large_client_header_buffers 2 1k;
+underscores_in_headers on;
+ignore_invalid_headers off;
+map $request_id $mapped { default $request_id; }
+server {
+    listen 127.0.0.1:%%PORT_redirects%%;
+    platform_gateway on;
+    platform_gateway_access public;
+    error_page 400 414 /error;
+    location / { %%TO_upstream%% }
+}
+server { listen 127.0.0.1:%%PORT_off%%; return 200 "$request_id"; }
+HTTP
+my $port = $t->start_gateway;
 my $MADE = qr/^[0-9a-f]{32}$/;
 
 sub logged ($id) {
@@ -95,23 +82,21 @@ sub ids ($name, $path, @headers) {
 # [name, headers, request id, correlation id]; undef: one that is made, which the
 # correlation id follows.  check_headers has more.
 
-my @R = ('X-Request-Id');
-my @C = ('X-Correlation-Id');
+my ($R, $C) = qw(X-Request-Id X-Correlation-Id);
 my @EITHER = (
     [ 'none', [], undef, undef ],
-    [ 'a request id', [ @R, 'req.1:2_3-4' ], 'req.1:2_3-4', 'req.1:2_3-4' ],
-    [ 'a correlation id', [ @C, 'corr-1' ], undef, 'corr-1' ],
+    [ 'a request id', [ $R, 'req.1:2_3-4' ], 'req.1:2_3-4', 'req.1:2_3-4' ],
+    [ 'a correlation id', [ $C, 'corr-1' ], undef, 'corr-1' ],
     [ 'both, whatever the case', [ 'x-request-id', 'A', 'X-CORRELATION-ID', 'B' ], 'A', 'B' ],
-    [ 'an alias', [ @R, 'mine', 'X_Request_Id', 'other', 'X.Request.Id', 'other' ],
-        'mine', 'mine' ],
+    [ 'an alias', [ $R, 'm', 'X_Request_Id', 'other', 'X.Request.Id', 'other' ], 'm', 'm' ],
 );
 my @MORE = (
-    [ 'two different', [ @R, 'one', @R, 'two' ], undef, undef ],
-    [ 'twice the same', [ @R, 'same', 'x-request-id', 'same' ], undef, undef ],
-    [ 'two correlation ids', [ @R, 'r', @C, 'one', @C, 'two' ], 'r', 'r' ],
-    [ 'a bad correlation id', [ @R, 'good', @C, 'not good' ], 'good', 'good' ],
-    [ 'the longest', [ @R, 'a' x 128, @C, 'b' x 128 ], 'a' x 128, 'b' x 128 ],
-    map({ [ 'bad: ' . s/[^ -~]/?/gr =~ s/aaa+/aaa/r, [ @R, $_, @C, $_ ], undef, undef ] }
+    [ 'two different', [ $R, 'one', $R, 'two' ], undef, undef ],
+    [ 'twice the same', [ $R, 'same', 'x-request-id', 'same' ], undef, undef ],
+    [ 'two correlation ids', [ $R, 'r', $C, 'one', $C, 'two' ], 'r', 'r' ],
+    [ 'a bad correlation id', [ $R, 'good', $C, 'not good' ], 'good', 'good' ],
+    [ 'the longest', [ $R, 'a' x 128, $C, 'b' x 128 ], 'a' x 128, 'b' x 128 ],
+    map({ [ 'bad: ' . s/[^ -~]/?/gr =~ s/aaa+/aaa/r, [ $R, $_, $C, $_ ], undef, undef ] }
         '', 'a' x 129, 'a/b', 'a"b', "a\tb", "a\x{7f}", "\xc3\xa9", 'a~b'),
 );
 for my $case (map({ [ '/', @$_ ] } @MORE), map { my $c = $_; map { [ $_, @$c ] }

@@ -11,49 +11,46 @@ my $accel = $t->http_server(accel => sub ($request, @) {
     return [ 200, [ 'X-Accel-Redirect' => $to ], '' ];
 });
 
+$t->set(PUBLIC => 'platform_gateway_access public;', BRANCH => 'platform_gateway_access branch;');
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 root %%DIR%%/www;
-pass /public: platform_gateway_access public;
+pass /public: %%PUBLIC%%
 pass /off: platform_gateway off;
-pass /branch: platform_gateway_access branch;
+pass /branch: %%BRANCH%%
 pass /account: platform_gateway_access account;
-pass /renamed: platform_gateway_access branch; platform_gateway_claim_header roles X-Their-Roles;
-pass @branch: platform_gateway_access branch;
-pass @public: platform_gateway_access public;
-pass @posts: platform_gateway_access branch; platform_gateway_methods POST;
+pass /renamed: %%BRANCH%% platform_gateway_claim_header roles X-Their-Roles;
+pass @branch: %%BRANCH%%
+pass @public: %%PUBLIC%%
+pass @posts: %%BRANCH%% platform_gateway_methods POST;
 
 # X-Accel-Redirect
-pass /from/public to accel: platform_gateway_access public;
-location /from/branch {
-    platform_gateway_access branch;
-    platform_gateway_forward_authorization off;
-    proxy_pass http://127.0.0.1:%%PORT_accel%%;
-}
+pass /from/public to accel: %%PUBLIC%%
+location /from/branch { %%BRANCH%% platform_gateway_forward_authorization off; %%TO_accel%% }
 
 # try_files, rewrite, index
-location /try/branch { platform_gateway_access public; try_files /nothing @branch; }
-location /try/public { platform_gateway_access branch; try_files /nothing @public; }
-location /try/posts { platform_gateway_access branch; try_files /nothing @posts; }
-location /rewritten { platform_gateway_access public; rewrite ^ /branch last; }
-location /index/ { platform_gateway_access public; index page.html; }
-location = /index/page.html { platform_gateway_access branch; }
+location /try/branch { %%PUBLIC%% try_files /nothing @branch; }
+location /try/public { %%BRANCH%% try_files /nothing @public; }
+location /try/posts { %%BRANCH%% try_files /nothing @posts; }
+location /rewritten { %%PUBLIC%% rewrite ^ /branch last; }
+location /index/ { %%PUBLIC%% index page.html; }
+location = /index/page.html { %%BRANCH%% }
 
 # post_action
-pass /after/branch: platform_gateway_access public; post_action /branch/after;
-pass /after/public: platform_gateway_access branch; post_action /public/after;
+pass /after/branch: %%PUBLIC%% post_action /branch/after;
+pass /after/public: %%BRANCH%% post_action /public/after;
 
 # error_page
-pass /error/public: platform_gateway_access branch; error_page 401 403 = /public;
-pass /error/kept: platform_gateway_access branch; error_page 401 /public;
-pass /error/guarded to nobody: platform_gateway_access public; error_page 502 = @branch;
-pass /error/again: platform_gateway_access branch; error_page 401 403 = @account;
+pass /error/public: %%BRANCH%% error_page 401 403 = /public;
+pass /error/kept: %%BRANCH%% error_page 401 /public;
+pass /error/guarded to nobody: %%PUBLIC%% error_page 502 = @branch;
+pass /error/again: %%BRANCH%% error_page 401 403 = @account;
 pass @account: platform_gateway_access account;
-pass /error/file: platform_gateway_access branch; error_page 401 /page.html;
-location = /page.html { internal; platform_gateway_access public; }
+pass /error/file: %%BRANCH%% error_page 401 /page.html;
+location = /page.html { internal; %%PUBLIC%% }
 
 # Into a location that is there for fetches.
 location /sneak/ {
-    platform_gateway_access public;
+    %%PUBLIC%%
     location ~ ^/sneak/rewrite(/.*) { rewrite ^/sneak/rewrite(.*) $1 last; }
     location ~ ^/sneak/try(?<to>/.*) { try_files /none $to; }
     location ~ ^/sneak/error(?<to>/.*) { return 418; error_page 418 =200 $to; }
@@ -65,14 +62,14 @@ location /sneak/ {
     location = /sneak/mirror/_feed { mirror /_feed; empty_gif; }
     platform_gateway_allow_return on;
 }
-location @sneak { platform_gateway_access public; rewrite ^/sneak/named(/.*) $1 last; }
+location @sneak { %%PUBLIC%% rewrite ^/sneak/named(/.*) $1 last; }
 rewrite ^/server(/.*) $1;
-location = /of/page.html { internal; platform_gateway_access public; }
+location = /of/page.html { internal; %%PUBLIC%% }
 location = /_feed {
     internal;
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_feed%%/second;
+    %%PUBLIC%%
     limit_except POST { allow all; }
+    proxy_pass http://127.0.0.1:%%PORT_feed%%/second;
 }
 SERVER
 large_client_header_buffers 4 32k;
@@ -81,11 +78,7 @@ platform_gateway_revocations zone=revocations:1m uri=/_feed;
 # The feed's is that of this server, where the gateway is off.
 server {
     listen 127.0.0.1:%%PORT_plain%%;
-    location = /_feed {
-        internal;
-        proxy_pass http://127.0.0.1:%%PORT_feed%%;
-        subrequest_output_buffer_size 1m;
-    }
+    location = /_feed { internal; subrequest_output_buffer_size 1m; %%TO_feed%% }
     location /from/ { %%TO_accel%% }
     location = /else { internal; %%TO_feed%% }
     location = /keys { empty_gif; }
@@ -98,14 +91,13 @@ server {
     error_page 400 413 414 494 /error;
     client_max_body_size 10;
     large_client_header_buffers 2 2k;
-    pass /: platform_gateway_access public;
+    pass /: %%PUBLIC%%
 }
 HTTP
-$t->write_file('www/index/page.html', 'the page');
+$t->write_file("www/$_/page.html", 'the page') for qw(index of);
 $t->write_file('www/page.html', 'please log in');
 $t->write_file("www/sneak/page$_", qq{<!--# include virtual="$_" -->})
     for qw(/keys /_feed /of/page.html);
-$t->write_file('www/of/page.html', 'the page');
 my $port = $t->start_gateway;
 
 my ($account, $branch) = map { jwt_token($_ => $key) } qw(account branch);
@@ -169,24 +161,18 @@ is_deeply [ $again->status, roles($again), @{ $t->logged($again) }{qw(reason dec
 
 sub after ($path, $expect, @o) {
     $upstream->forget;
-    my $res = http_get($port, $path, @o);
+    http_get($port, $path, @o);
     eventually(sub { $upstream->count >= $expect });
-    select undef, undef, undef, 0.1;
-    return ($res->status,
-        map { $_->{uri} => [ header_values($_, 'X-Roles') ] }
-        $upstream->requests);
+    sleep 0.1;
+    return { map { $_->{uri} => [ header_values($_, 'X-Roles') ] } $upstream->requests };
 }
 
-is_deeply [ after('/after/branch', 1) ], [ 200, '/after/branch' => [] ],
+is_deeply after('/after/branch', 1), { '/after/branch' => [] },
     'post_action: guarded, no token: not asked';
-for my $case (
-    [ '/after/branch', 'guarded: asked with its headers', [], '/branch/after' => \@ROLES ],
-    [ '/after/public', 'public: asked without them', \@ROLES, '/public/after' => [] ],
-) {
-    my ($path, $name, $roles, %more) = @$case;
-    my (undef, %after) = after($path, 2, @branch);
-    is_deeply \%after, { $path => $roles, %more }, "post_action: $name";
-}
+is_deeply after('/after/branch', 2, @branch), { '/after/branch' => [], '/branch/after' => \@ROLES },
+    'post_action: guarded: asked with its headers';
+is_deeply after('/after/public', 2, @branch), { '/after/public' => \@ROLES, '/public/after' => [] },
+    'post_action: public: asked without them';
 
 # Pages of the operator are served as they are; the log keeps the refusal.
 
@@ -207,10 +193,9 @@ my %other = ('/sneak/auth' => 500, '/sneak/mirror' => 200, '/sneak/page' => 200)
 for my $way (qw(/from/public?to= /sneak/rewrite /sneak/try /sneak/named /server
     /sneak/error /sneak/page /sneak/auth /sneak/mirror))
 {
-    for my $case (map { my $to = $_; map { [ $_, $to ] } qw(GET HEAD) } qw(/keys /_feed)) {
-        my ($method, $to) = @$case;
-        $res = http($port, $method, "$way$to");
-        is $res->status, $other{$way} // 404, "$method $way$to";
+    for my $request (map { ([ GET => "$way$_" ], [ HEAD => "$way$_" ]) } qw(/keys /_feed)) {
+        $res = http($port, @$request);
+        is $res->status, $other{$way} // 404, "@$request";
         unlike $res->body // '', qr/kty|cursor/, 'shows no document';
     }
     like http_get($port, "$way/of/page.html")->body, qr/the page/,
