@@ -270,13 +270,33 @@ for my $proto (qw(proxy uwsgi)) {
     }
 }
 
-# An explanation that nothing but the gateway guards.
+# An explanation that anybody could ask for; a server to explain, among others.
 
-accepted('an explanation, guarded', $GUARDED . 'platform_gateway_explain;');
-refused("an explanation, guarded in shadow mode of the $_",
-    qr/"platform_gateway_explain" and is open to anybody/,
-    $_ => 'platform_gateway_shadow on;', location => $GUARDED . 'platform_gateway_explain;')
-    for 'http', 'server';
+my $EXPLAIN = 'platform_gateway_explain;';
+my $ANYBODY = qr/location "\/here" .* open to anybody: say "[^"]+"/;
+accepted("explain: $_", "$_ $EXPLAIN")
+    for 'allow 127.0.0.1; deny all;', 'internal;', 'deny all;', $GUARDED,
+    'allow unix:; allow ::1; deny all;', 'deny 0.0.0.0/0; deny ::/0; deny unix:;';
+accepted('explain: by its server', server => 'allow 127.0.0.1; deny all;', location => $EXPLAIN);
+refused("explain: $_", $ANYBODY, "$_ $EXPLAIN")
+    for '', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;', 'deny 0.0.0.0/0;',
+    'deny all; allow 10.0.0.1;', 'allow all; deny all;',
+    'allow 127.0.0.1; allow 0.0.0.0/0; deny all;', 'allow unix:; allow ::/0; deny all;',
+    'allow unix:; deny 0.0.0.0/0; deny ::/0;', 'deny 10.0.0.0/8; deny ::/0; deny unix:;', $OPEN,
+    'deny all; limit_except GET { allow all; }', "platform_gateway off; $BRANCH";
+refused("explain: in shadow mode of the $_", $ANYBODY,
+    $_ => 'platform_gateway_shadow on;', location => $GUARDED . $EXPLAIN) for 'http', 'server';
+refused('explain: no level', qr/no "platform_gateway_access"/, "$ON deny all; $EXPLAIN");
+
+my @other = ('server_name a.test b.test b.test;', 'server_name c.test;');
+my $NOT_ONE = qr/"\/here" .* not exactly one server has that/;
+for my $case ([ 'a.test' ], [ 'B.test' ], [ 'c.test' ], map({ [ $_, $NOT_ONE ] }
+    'd.test', '.test', 'a'), [ 'c.test', $NOT_ONE, 'server_name c.test;' ]) {
+    my ($name, $said, @more) = @$case;
+    my @in = (location => "deny all; platform_gateway_explain $name;",
+        http => join '', map {"server { listen 127.0.0.1:8; $_ }\n"} @other, @more);
+    $said ? refused("explain $name", $said, @in) : accepted("explain $name", @in);
+}
 
 # What answers before the guard is asked.
 

@@ -1,5 +1,6 @@
 # Explain: says of every request what the gateway does with it, and why.  Each
-# answer is held against what really happens; no token is told or logged.
+# answer is held against what really happens; no token is told or logged.  Where it
+# may stand, gw_conf_errors.t shows.
 
 use JSON::PP;
 use Platform::Test;
@@ -405,41 +406,5 @@ is_deeply [ grep { length > 8 && $logs =~ /\Q$_\E/ } map { (split /\./)[-1] } $b
 unlike $json->encode(ask(path => '/branch/', token => $branch)),
     qr/\Q$payload{account_id}\E|\Q@{[ (split m{\.}, $branch)[2] ]}\E/,
     'neither who it is for nor its signature is told';
-
-# nginx -t: a pattern is what is said of those that are refused.
-
-sub check ($name, $said, %conf) {
-    my ($ok, $out) = $t->location_test(%conf);
-    return ok($ok, "accepted: $name") || diag $out if !$said;
-    ok !$ok, "refused: $name";
-    return like $out, $said, 'with the remedy, file and line';
-}
-
-my $EXPLAIN = 'platform_gateway_explain;';
-check($_, undef, location => "$_ $EXPLAIN")
-    for 'allow 127.0.0.1; deny all;', 'internal;', 'deny all;',
-    'allow unix:; allow ::1; deny all;', 'deny 0.0.0.0/0; deny ::/0; deny unix:;';
-check('by its server', undef, server => 'allow 127.0.0.1; deny all;', location => $EXPLAIN);
-check($_, qr/location "\/here" .* open to anybody: say "[^"]+" .*:\d+/, location => "$_ $EXPLAIN")
-    for '', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;', 'deny 0.0.0.0/0;',
-    'deny all; allow 10.0.0.1;', 'allow all; deny all;',
-    'allow 127.0.0.1; allow 0.0.0.0/0; deny all;', 'allow unix:; allow ::/0; deny all;',
-    'allow unix:; deny 0.0.0.0/0; deny ::/0;', 'deny 10.0.0.0/8; deny ::/0; deny unix:;',
-    'platform_gateway on; platform_gateway_access public;',
-    'deny all; limit_except GET { allow all; }',
-    'platform_gateway off; platform_gateway_access system;';
-check('no access level', qr/no "platform_gateway_access".*:\d+/,
-    server => 'platform_gateway on;', location => "allow 127.0.0.1; deny all; $EXPLAIN");
-
-# A server to explain, among those that the configuration has.
-
-my @other = ('server_name a.test b.test b.test;', 'server_name c.test;');
-my $NOT_ONE = qr/"\/here" .* not exactly one server has that .*:\d+/;
-for my $case ([ 'a.test' ], [ 'B.test' ], [ 'c.test' ], map({ [ $_, $NOT_ONE ] }
-    'd.test', '.test', 'a'), [ 'c.test', $NOT_ONE, 'server_name c.test;' ]) {
-    my ($name, $said, @more) = @$case;
-    check("a server $name", $said, location => "deny all; platform_gateway_explain $name;",
-        http => join '', map {"server { listen 127.0.0.1:8; $_ }\n"} @other, @more);
-}
 
 $t->done;

@@ -79,8 +79,6 @@ for my $case (
         GATEWAY_REDIRECT_LISTEN => '127.0.0.1:80' ],
     [ qr/METRICS_SCRAPE_LISTEN needs METRICS_SCRAPE_ALLOW/, '',
         METRICS_SCRAPE_LISTEN => '127.0.0.1:9' ],
-    [ qr/METRICS_SCRAPE_ALLOW has "0\.0\.0\.0\/0"/, '', METRICS_SCRAPE_LISTEN => '127.0.0.1:9',
-        METRICS_SCRAPE_ALLOW => '0.0.0.0/0' ],
     [ qr/IDENTITY_URL asks for https/, '', IDENTITY_URL => 'https://127.0.0.1:8081' ],
     [ qr/PLATFORM_ENTITLEMENT_TIMEOUT has "soon"/, '', PLATFORM_ENTITLEMENT_TIMEOUT => 'soon' ],
     [ qr/\Q$typo\E: unknown setting METRICS_LISTN; did you mean METRICS_LISTEN\?/,
