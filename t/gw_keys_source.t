@@ -120,7 +120,7 @@ keys_until($t, 'and is filled within a cooldown', 200, $key);
 begin('a file');
 $t->write_file('file.json', jwks($new));
 reload(source => '', http => "platform_gateway_key_file @{[ $t->dir ]}/file.json;");
-is_deeply [ get($new), get($key, iat => past()) ], [ 200, 401 ], 'from a location to a file';
+keys_are($t, 'from a location to a file', [ 200, $new ], [ 401, $key, iat => past() ]);
 $issuer->down;
 reload();
 is get($new), 503, 'and back: the key of the file is gone';

@@ -12,8 +12,8 @@ use Platform::Test::Metrics;
 
 use Exporter qw(import);
 our @EXPORT = qw(
-    keys_test keys_gateway keys_begin keys_get keys_until keys_send keys_hold keys_refetch
-    keys_passed keys_failures keys_metric keys_connection past
+    keys_test keys_gateway keys_begin keys_get keys_are keys_until keys_send keys_hold
+    keys_refetch keys_passed keys_failures keys_metric keys_connection past
 );
 
 my $CONF = <<'CONF';
@@ -104,6 +104,13 @@ sub _request ($key, %claims) {
 
 sub keys_get ($t, @token) {
     return http($t->port('gateway'), _request(@token));
+}
+
+# One test: such requests get these statuses: [status, token ...], ...
+sub keys_are ($t, $name, @cases) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return Test::More::is_deeply([ map { keys_get($t, @$_[ 1 .. $#$_ ])->status } @cases ],
+        [ map { $_->[0] } @cases ], $name);
 }
 
 # One test: such a request gets that status, at once or soon.
