@@ -14,14 +14,11 @@ platform_gateway_cors_origins https://app.example.com;
 error_log %%DIR%%/debug.log debug;
 location / { platform_gateway_access public; platform_gateway_route_not_found; }
 pass /public: platform_gateway_access public; platform_gateway_route public-route public-service;
-location /branch {
-    platform_gateway_access branch;
+pass /branch: platform_gateway_access branch;
     platform_gateway_methods GET;
     platform_gateway_route branch-route branch-service;
     access_log %%DIR%%/nginx.access.log platform;
     access_log %%DIR%%/variables.log variables;
-    %%TO_upstream%%
-}
 location /two {
     platform_gateway_access account system;
     platform_gateway_route two;

@@ -64,6 +64,7 @@ http {
         server_name localhost;
         absolute_redirect off;
         root %%DIR%%/www;
+        auth_basic_user_file %%DIR%%/users;
         client_max_body_size 3000;
         lingering_timeout 100ms;
         gzip_min_length 1;
@@ -105,19 +106,12 @@ http {
             proxy_cache cache;
             proxy_ignore_headers Cache-Control Set-Cookie;
             add_header X-Cache $upstream_cache_status always;
-            location /cache/ {
-                proxy_cache_valid 404 1m;
-                proxy_ignore_headers Set-Cookie;
-                proxy_cache_bypass $http_x_bypass;
-                %%TO_origin%%
-            }
+            proxy_cache_valid 404 1m;
+            proxy_cache_bypass $http_x_bypass;
+            proxy_cache_revalidate on;
+            location /cache/ { proxy_ignore_headers Set-Cookie; %%TO_origin%% }
             location /cache-private/ { proxy_cache_valid any 1h; %%ORIGIN%% }
-            location /cache-short/ {
-                proxy_cache_valid any 1s;
-                proxy_cache_revalidate on;
-                proxy_cache_use_stale error http_500;
-                %%ORIGIN%%
-            }
+            location /cache-short/ { proxy_cache_valid any 1s; %%ORIGIN%% }
         }
         location /fastcgi/ {
             fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
@@ -138,11 +132,7 @@ http {
         location /returns/444 { return 444; }
         location /rewrites/ { rewrite ^/rewrites/(.*) /$1 last; }
         location /internal/ { internal; }
-        location /basic/ {
-            auth_basic area;
-            auth_basic_user_file %%DIR%%/users;
-            alias %%DIR%%/www/dir/;
-        }
+        location /basic/ { auth_basic area; alias %%DIR%%/www/dir/; }
         location /asks/ { auth_request /returns/200; alias %%DIR%%/www/dir/; }
         location /denied/ { deny all; }
         location /denied-page/ { deny all; error_page 403 /page.html; }

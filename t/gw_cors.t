@@ -24,20 +24,14 @@ pass /branch: platform_gateway_access branch; platform_gateway_methods GET POST;
 pass /app to app: platform_gateway_access public;
 pass /down to nobody: platform_gateway_access public;
 pass /limited: platform_gateway_access public; limit_req zone=one;
-location /own {
-    platform_gateway_access public;
+pass /own: platform_gateway_access public;
     platform_gateway_cors_origins https://own.example.com;
     platform_gateway_cors_methods GET PURGE;
     platform_gateway_cors_headers X-One X-Two;
     platform_gateway_cors_max_age 1h;
-    %%TO_upstream%%
-}
-location /more {
-    platform_gateway_access public;
+pass /more: platform_gateway_access public;
     platform_gateway_cors_methods default PURGE;
     platform_gateway_cors_headers X-Api-Key default;
-    %%TO_upstream%%
-}
 pass /off to app: platform_gateway_access public; platform_gateway_cors_origins off;
 SERVER
 limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;

@@ -22,46 +22,34 @@ location = /explain {
     limit_except POST { deny all; }
 }
 location = /small { client_body_buffer_size 1k; client_body_in_file_only on; %%EXPLAIN%% }
-location = /filed {
-    client_body_in_file_only clean;
+pass = /filed: client_body_in_file_only clean;
     proxy_intercept_errors on;
     error_page 404 = @explain;
     platform_gateway_access public;
-    %%TO_upstream%%
-}
 location @explain { %%EXPLAIN%% }
 location / { platform_gateway_access public; platform_gateway_route_not_found; }
 pass /public: platform_gateway_access public;
-location /branch/ {
-    platform_gateway_access branch;
+pass /branch/: platform_gateway_access branch;
     platform_gateway_methods GET PUT;
     platform_gateway_route branch branch-service;
     platform_gateway_cors_origins HTTPS://App.test:443 https://*.wild.test:8443;
     platform_gateway_cors_methods GET PUT PURGE OPTIONS;
     platform_gateway_cors_headers Authorization X-One;
-    %%TO_upstream%%
     pass /branch/nested: platform_gateway_access account;
     pass ~ ^/branch/[0-9]+$: platform_gateway_access system;
-}
 pass ^~ /branch/static: platform_gateway_access public;
 pass = /branch/exact: platform_gateway_access public;
 pass ~* \.(png|gif)$: platform_gateway_access public;
-location /audience {
-    platform_gateway_access account branch;
+pass /audience: platform_gateway_access account branch;
     platform_gateway_audience api other;
     platform_gateway_claim_header sub X-Subject;
     platform_gateway_claim_header roles X-Roles;
     platform_gateway_claim_header none X-None;
-    %%TO_upstream%%
-}
-location /shadow {
-    platform_gateway_access branch;
+pass /shadow: platform_gateway_access branch;
     platform_gateway_shadow on;
     platform_gateway_methods GET;
     %%CORS%%
-    %%TO_upstream%%
     location /shadow/internal { internal; empty_gif; }
-}
 location /none { }
 pass /internal: internal; platform_gateway_access public; %%CORS%%
 pass /off: platform_gateway off; %%CORS%%

@@ -12,8 +12,7 @@ platform_gateway_access account branch system;
 location / { %%TO_upstream%% }
 pass /quiet: platform_gateway_forward_authorization off;
 pass /quiet/public: platform_gateway_access public; platform_gateway_forward_authorization off;
-location /map {
-    platform_gateway_claim_header sub X-Subject;
+pass /map: platform_gateway_claim_header sub X-Subject;
     platform_gateway_claim_header level X-Level;
     platform_gateway_claim_header flag X-Flag;
     platform_gateway_claim_header nothing X-Nothing;
@@ -22,8 +21,6 @@ location /map {
     platform_gateway_claim_header list X-List;
     platform_gateway_claim_header list X-List-Again;
     platform_gateway_claim_header https://ns.example/roles X-Name;
-    %%TO_upstream%%
-}
 pass /set: proxy_set_header X-Roles $http_x_roles; proxy_set_header X-Account-Id "";
 %%ECHO_LOCATIONS%%
 location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }

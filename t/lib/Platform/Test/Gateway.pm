@@ -52,9 +52,9 @@ sub gateway ($class) {
 
 # Writes that configuration around the lines of its server; http => those of
 # http{} (with an issuer of their own, or the stub's), main => those above.  A
-# line "pass LOCATION: DIRECTIVES" is a location with them that passes to the
-# echo upstream, "pass LOCATION to NAME: ..." to that server of the test.  Returns
-# the nginx object.
+# line "pass LOCATION: DIRECTIVES" is a location with them, and those of the lines
+# below it that are indented more, that passes to the echo upstream, "pass LOCATION
+# to NAME: ..." to that server of the test.  Returns the nginx object.
 sub gateway_conf ($self, $server, %o) {
     my $http = $o{http} // '';
     my %part = (
@@ -65,11 +65,11 @@ sub gateway_conf ($self, $server, %o) {
             : "platform_gateway_issuer $Platform::Test::Jwt::ISSUER;",
     );
     for my $text (@part{qw(http server)}) {
-        $text =~ s{^(\s*)pass ([^:\n]+?)(?: to (\w+))?: (.*)}
+        1 while $text =~ s{^([ \t]*)pass ([^:\n]+?)(?: to (\w+))?: *(.*(?:\n\1[ \t]+\S.*)*)}
             {
                 my $to = $3 // 'upstream';
                 "$1location $2 { $4 proxy_pass http://127.0.0.1:%%PORT_$to%%; }"
-            }gem;
+            }em;
     }
     return $self->nginx_conf($GATEWAY =~ s/<(\w+)>/$part{$1}/gr);
 }
