@@ -36,14 +36,9 @@ server {
 HTTP
 my $port = $t->start_gateway;
 
-my %HEADER = (
-    account_id => 'X-Account-Id', account_type => 'X-Account-Type',
-    session_id => 'X-Session-Id', token_type => 'X-Token-Type',
-    token_scope => 'X-Token-Scope', workspace_id => 'X-Workspace-Id',
-    tenant_id => 'X-Tenant-Id', member_id => 'X-Member-Id',
-    active_branch_id => 'X-Active-Branch-Id', branch_ids => 'X-Branch-Ids',
-    roles => 'X-Roles',
-);
+my %HEADER = map { $_ => join '-', 'X', map {ucfirst} split /_/ } qw(account_id account_type
+    session_id token_type token_scope workspace_id tenant_id member_id active_branch_id branch_ids
+    roles);
 
 sub context ($res) {
     my %names = map { lc $_ => 1 } values %HEADER;
