@@ -9,9 +9,7 @@ use Time::HiRes qw(time);
 
 my $NEW = 'http://other.test';
 
-my $t = Platform::Test->new;
-my ($key, $new) = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($key));
+my ($t, $issuer, $key, $new) = keys_test(qw(a b));
 my $other = $t->issuer(name => 'other', body => jwks($new));
 my $port = $t->port('gateway');
 
@@ -26,51 +24,43 @@ sub reload (%o) {
 
 sub ready { return http_get($port, '/readyz')->status }
 
+sub get (@token) { return keys_get($t, @token)->status }
+
 # The first source, with a good set, whatever was before.
 sub begin ($what, %o) {
     $issuer->up;
     $issuer->set(body => jwks($key));
     $other->down;
     reload(%o);
-    ok eventually(sub { keys_get($t, $key)->status == 200 }), "$what: the first source's key works";
+    keys_until($t, "$what: the first source's key works", 200, $key);
 }
 
 my $nginx = keys_begin($t, main => 'worker_processes 1;');
 
-# The same source: kept.
+# The same source: kept, under another policy too.
 
 begin('a reload that changes nothing of it');
 $issuer->down;
-reload(hard_age => '2d');
-is keys_get($t, $key)->status, 200, 'the set serves on';
-is ready(), 200, 'and it is ready';
-
-# The same issuer under another policy is no other source.
-
-reload(server => <<'SERVER');
+reload(hard_age => '2d', server => <<'SERVER');
 location /second { platform_gateway_access branch; platform_gateway_leeway 5s; empty_gif; }
 SERVER
-is keys_get($t, $key)->status, 200, 'a policy more: the set serves on';
-is http_get($port, '/second', token => jwt_token('branch', $key))->status, 200, 'under both';
-is http_get($port, '/second')->status, 401, 'control: which is checked';
-
-# A reload that fails leaves the engine at work.
+is_deeply [ get($key), ready() ], [ 200, 200 ], 'the set serves on, and it is ready';
+is_deeply [ map { http_get($port, '/second', token => $_)->status }
+    jwt_token('branch', $key), undef ], [ 200, 401 ], 'under a policy more';
 
 $t->write_file('nginx.conf', "nonsense;\n");
 $t->allow(qr/\[emerg\] .*unknown directive "nonsense"/);
 ok !$t->reload, 'a reload of a broken configuration fails';
 $issuer->set(body => jwks($key, $new));
 $issuer->up;
-ok eventually(sub { keys_get($t, $new)->status == 200 }), 'and the old workers still fetch';
-
-# Many reloads, and no storm of fetches.
+keys_until($t, 'and the old workers still fetch', 200, $new);
 
 begin('reloads', cooldown => '30s');
 my $count = $issuer->count;
 my %seen;
 for (1 .. 5) {
     reload(cooldown => '30s');
-    $seen{ keys_get($t, $key)->status }++ for 1 .. 5;
+    $seen{ get($key) }++ for 1 .. 5;
 }
 is_deeply \%seen, { 200 => 25 }, 'requests between reloads pass';
 cmp_ok $issuer->count, '<=', $count + 1, 'with at most one fetch';
@@ -92,17 +82,14 @@ for my $what (sort keys %change) {
     $issuer->down;
     my $said = () = keys_failures($t);
     reload(change => \@change);
-    is keys_get($t, $key, @iss)->status, 503, "$what: the old key is gone";
+    is_deeply [ get($key, @iss), ready() ], [ 503, 503 ], "$what: the old key is gone, not ready";
     ok eventually(sub { keys_failures($t) > $said }), "$what: it is fetched";
     like +(keys_failures($t))[-1], qr/there is none yet/, "$what: nothing is said to be kept";
-    is ready(), 503, "$what: not ready";
     next unless "@change" =~ $other->port;
     $other->up;
-    ok eventually(sub { keys_get($t, $new, @iss)->status == 200 }), "$what: the new key works";
-    is keys_get($t, $key, @iss, iat => past())->status, 401, "$what: the old one is refused";
+    keys_until($t, "$what: the new key works", 200, $new, @iss);
+    is get($key, @iss, iat => past()), 401, "$what: the old one is refused";
 }
-
-# A fetch in the old configuration that ends after the reload.
 
 begin('a fetch under way');
 $issuer->set(hold => 1);
@@ -112,54 +99,44 @@ $other->up;
 reload(change => \@address);
 $issuer->set(hold => 0);
 isnt $c->read_response->status, 200, 'ends after the reload';
-ok eventually(sub { keys_get($t, $key, iat => past())->status == 401 }),
-    'the new configuration decides';
+keys_until($t, 'the new configuration decides', 401, $key, iat => past());
 ok eventually(sub { !grep { kill 0, $_ } @old }), 'the old one is gone';
-is keys_get($t, $key, iat => past())->status, 401, 'and stays';
-
-# The cooldown of the old source is not that of the new one.
+is get($key, iat => past()), 401, 'and stays';
 
 begin('a cooldown');
 $other->up;
 reload(change => [ @issuer, @address ], cooldown => '60s');
-is keys_get($t, $new, iss => $NEW)->status, 200, 'to another issuer';
+is get($new, iss => $NEW), 200, 'to another issuer';
 reload(cooldown => '60s');
-is keys_get($t, $key)->status, 200, 'and back within the cooldown';
-
-# Another size makes another zone.
+is get($key), 200, 'and back within the cooldown';
 
 begin('a zone of another size');
 $issuer->down;
 reload(http => 'platform_gateway_zone platform_gateway:2m;');
-is keys_get($t, $key)->status, 503, 'starts afresh';
+is get($key), 503, 'starts afresh';
 $issuer->up;
-ok eventually(sub { keys_get($t, $key)->status == 200 }), 'and is filled within a cooldown';
-
-# A file, and from a file to a location.
+keys_until($t, 'and is filled within a cooldown', 200, $key);
 
 begin('a file');
 $t->write_file('file.json', jwks($new));
 reload(source => '', http => "platform_gateway_key_file @{[ $t->dir ]}/file.json;");
-is keys_get($t, $new)->status, 200, 'from a location to a file';
-is keys_get($t, $key, iat => past())->status, 401, 'the old key is refused';
+keys_are($t, 'from a location to a file', [ 200, $new ], [ 401, $key, iat => past() ]);
 $issuer->down;
 reload();
-is keys_get($t, $new)->status, 503, 'and back: the key of the file is gone';
-
-# On disk.
+is get($new), 503, 'and back: the key of the file is gone';
 
 my @file = (http => "platform_gateway_key_cache_file @{[ $t->dir ]}/keys;");
 begin('a file that keeps the set', @file);
 ok eventually(sub { -s $t->dir . '/keys' }), 'which is written';
 $issuer->down;
 reload(@file, change => [ @issuer, @address ]);
-is keys_get($t, $key, iss => $NEW)->status, 503, 'another issuer';
+is get($key, iss => $NEW), 503, 'another issuer';
 $nginx->stop;
 $nginx->start;
-is keys_get($t, $key, iss => $NEW)->status, 503, 'also after a restart';
+is get($key, iss => $NEW), 503, 'also after a restart';
 like $nginx->error_log, qr/ignored: it was written for another issuer/, 'which says why';
 keys_begin($t, @file);
-is keys_get($t, $key)->status, 200, 'control: the file is good for its own';
+is get($key), 200, 'control: the file is good for its own';
 
 # A worker of the old configuration that has yet to learn that it is to go.
 
@@ -176,12 +153,12 @@ my $began = time;
 keys_gateway($t, main => 'worker_processes 1;', change => [ @issuer, @address ]);
 $nginx->signal('HUP');
 ok eventually(sub { grep { $_ != $old } $nginx->workers }), 'a new worker';
-ok eventually(sub { keys_get($t, $new, iss => $NEW)->status == 200 }), 'with a new source';
+keys_until($t, 'with a new source', 200, $new, iss => $NEW);
 keys_passed(1.1, $began);    # the cooldown: who may fetch can do so
 $count = $issuer->count;
 kill 'CONT', $old;
-is $c[0]->read_response->status, 503, 'the new key opens nothing for the old issuer';
-is $c[1]->read_response->status, 503, 'nor does the old key still';
+is_deeply [ map { $_->read_response->status } @c ], [ 503, 503 ],
+    'neither the new key opens anything for the old issuer, nor the old key still';
 is $issuer->count, $count, 'and the old source is not asked again';
 
 # Two reloads, the second before the workers of the first have begun: the last
@@ -209,7 +186,7 @@ keys_gateway($t, main => 'worker_processes 1;');
 $nginx->{clock} = { so => $slow, file => '' };
 $nginx->start;
 $issuer->set(body => jwks($key));
-ok eventually(sub { keys_get($t, $key)->status == 200 }), 'slow workers: a set';
+keys_until($t, 'slow workers: a set', 200, $key);
 for my $change ([@issuer], [ @issuer, @address ]) {
     my $read = () = $nginx->error_log =~ /reconfiguring/g;
     keys_gateway($t, main => 'worker_processes 1;', change => $change);

@@ -9,13 +9,11 @@ use Time::HiRes qw(time);
 
 my $COOLDOWN = 4;
 
-my $t = Platform::Test->new;
-my ($key, $new) = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($key));
+my ($t, $issuer, $key, $new) = keys_test(qw(a b));
 my $port = $t->port('gateway');
 
 keys_begin($t, main => 'worker_processes 4;', cooldown => "${COOLDOWN}s");
-ok eventually(sub { keys_get($t, $key)->status == 200 }), 'a key set is there';
+keys_until($t, 'a key set is there', 200, $key);
 my $began = time;
 
 # A signature is never looked at for a key that is not there.
@@ -42,25 +40,17 @@ cmp_ok $issuer->count, '<=', $allowed, "with at most $allowed fetches";
 
 sub fresh { return (iat => CORE::time() + 25) }    # newer than any fetch
 
-sub within ($code) {
-    my $got;
-    eventually(sub {
-        eventually(sub {
-            my $before = $issuer->count;
-            $got = keys_get($t, $new, fresh());
-            $issuer->count > $before;
-        });
-        my $fetched = $issuer->count;
-        $code->($got);
-        $issuer->count == $fetched;
-    });
-}
-
 my ($first, $second, $older);
-within(sub {
-    $first = shift;
+eventually(sub {
+    eventually(sub {
+        my $before = $issuer->count;
+        $first = keys_get($t, $new, fresh());
+        $issuer->count > $before;
+    });
+    my $fetched = $issuer->count;
     $second = keys_get($t, $new, fresh());
     $older = keys_get($t, $key->as('new'), iat => past());
+    $issuer->count == $fetched;
 });
 is_problem $first, 401, 'GATEWAY_TOKEN_INVALID',
     'a kid that the fetch for its token did not bring, however new that is';
@@ -93,7 +83,7 @@ $issuer->up;
 # another one, which brings the key.
 
 keys_begin($t);
-ok eventually(sub { keys_get($t, $key)->status == 200 }), 'an issuer';
+keys_until($t, 'an issuer', 200, $key);
 $issuer->set(hold => 1);
 my @old = keys_refetch($t, $issuer);
 $began = time;
@@ -108,37 +98,30 @@ is $issuer->count, $before + 1, 'by one fetch more';
 
 # The same with no time for another: not even then is it called invalid.
 
+$issuer->set(body => jwks($key));
+keys_hold($issuer, sub { keys_begin($t, cooldown => '60s') });
 $before = $issuer->count;
-$issuer->set(hold => 1, body => jwks($key));
-keys_begin($t, cooldown => '60s');
-ok eventually(sub { $issuer->count == $before + 1 }), 'a slow first fetch';
 @c = (keys_send($t, $new, iat => CORE::time() + 2), keys_send($t, $new, iat => past()),
     keys_send($t, $key));
 $issuer->set(hold => 0);
 is_deeply [ map { $_->read_response->status } @c ], [ 503, 401, 200 ],
     'a token that was issued while it ran may have a newer key';
-is $issuer->count, $before + 1, 'no other fetch was permitted';
-
-keys_begin($t);
-ok eventually(sub { keys_get($t, $key)->status == 200 }), 'one key';
+is $issuer->count, $before, 'no other fetch was permitted';
 
 # One from the future is refused for that, key or no key, and fetches nothing.
 
+keys_begin($t);
+keys_until($t, 'one key', 200, $key);
 my @future = (iat => CORE::time() + 3600);
 keys_passed(1.1, time);    # the cooldown
 $before = $issuer->count;
 $res = keys_get($t, $key->as('new'), @future);
 is_problem $res, 401, 'GATEWAY_TOKEN_INVALID', 'an unknown key and a future iat';
 like $res->json->{detail}, qr/not valid yet|future/, 'is not valid yet';
-is keys_get($t, $key, @future)->status, 401, 'as with a known key';
-is keys_get($t, $key)->status, 200, 'which works at present';
+keys_are($t, 'as with a known key, which works at present', [ 401, $key, @future ], [ 200, $key ]);
 is $issuer->count, $before, 'and no fetch was made for it';
 
-# A key that is used as soon as it is published: the token brings the fetch.
-
 $issuer->set(body => jwks($key, $new));
-ok eventually(sub { keys_get($t, $new)->status == 200 }),
-    'a key unknown until now is fetched for its first token';
-is keys_get($t, $key)->status, 200, 'beside the known one';
+keys_until($t, 'a key unknown until now is fetched for its first token', 200, $new);
 
 $t->done;

@@ -3,14 +3,13 @@
 # clients that hold all connections of a worker, or all of its descriptors, do
 # not stop the key set from being refreshed: a fetch has one of its own.
 
+use Fcntl;
 use Platform::Test;
 use Platform::Test::Keys;
-use POSIX ();
+use POSIX qw(mkfifo);
 use Time::HiRes qw(time);
 
-my $t = Platform::Test->new;
-my ($key, $new) = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($key));
+my ($t, $issuer, $key, $new) = keys_test(qw(a b));
 my $port = $t->port('gateway');
 
 # A fetch has as long as the cooldown is, and at least 5 s: on a busy machine
@@ -18,11 +17,9 @@ my $port = $t->port('gateway');
 my @long = (cooldown => '40s');
 
 # Starts, and has the first fetch hang.
-sub hanging {
-    my $count = $issuer->count;
-    $issuer->set(hold => 1);
-    my $nginx = keys_begin($t, @_);
-    ok eventually(sub { $issuer->count > $count }), 'a fetch is on its way';
+sub hanging (@o) {
+    my $nginx;
+    keys_hold($issuer, sub { $nginx = keys_begin($t, @o) });
     return $nginx;
 }
 
@@ -38,36 +35,30 @@ my $fetches = $issuer->count;
 kill 'KILL', $worker;
 my $began = time;
 $issuer->set(hold => 0);
-ok eventually(sub { keys_get($t, $key)->status == 200 }),
-    'after it died with the lease another one fetches';
+keys_until($t, 'after it died with the lease another one fetches', 200, $key);
 cmp_ok time - $began, '<', 30, 'once the lease has run out, not by age';
 cmp_ok $issuer->count, '<=', $fetches + 1, 'once';
 ok eventually(sub { (my @w = $nginx->workers) == 3 }), 'its place is taken';
-
-# Exits in the middle of a fetch, by each signal.
 
 for my $signal (qw(TERM QUIT)) {
     my $failed = keys_failures($t);
     hanging(@long, wait => '500ms');
     $t->stop($nginx, $signal);
-    is scalar(keys_failures($t)), $failed, "SIG$signal does not wait for it";
+    is scalar(keys_failures($t)), $failed, "SIG$signal does not wait for a fetch";
 }
-
-# Parked requests are answered before the worker goes.
 
 # The gateway's connections that a worker has accepted and read, if all are so.
 sub taken {
     my $hex = sprintf ':%04X', $port;
     open my $fh, '<', '/proc/self/net/tcp' or return 0;
-    my @own = grep { $_->[1] =~ /$hex$/ && $_->[3] eq '01' }
-        map { [ split ' ' ] } <$fh>;
+    my @own = grep { $_->[1] =~ /$hex$/ && $_->[3] eq '01' } map { [ split ' ' ] } <$fh>;
     return (grep { $_->[4] !~ /:0+$/ || !$_->[9] } @own) ? 0 : scalar @own;
 }
 
-# Under valgrind some come too late for either.
+# Parked requests are answered before the worker goes; under valgrind some come
+# too late for either.
 
 my $all = Platform::Test::Env::valgrind() ? qr/200/ : qr/^200$/;
-
 for my $how ('SIGQUIT', 'a reload') {
     hanging(@long);
     my @c = map { keys_send($t, $key) } 1 .. 8;
@@ -81,24 +72,22 @@ for my $how ('SIGQUIT', 'a reload') {
     like join(' ', sort keys %seen), $all, "$how lets waiting requests have their key";
     $t->stop($nginx, 'QUIT') if $how eq 'SIGQUIT';
 }
-ok eventually(sub { keys_get($t, $key)->status == 200 }), 'and new ones';
-
-# Other shapes of nginx.
+keys_until($t, 'and new ones', 200, $key);
 
 my $version = qx{@{[ Platform::Test::Env::nginx() ]} -V 2>&1};
-my %shape = (
-    'a single process' => [ main => 'master_process off;' ],
-    'many workers'     => [ main => 'worker_processes 8;' ],
-    map({ ("use $_" => [ change => [ qr/events \{.*?\}/, "events { use $_; }" ] ]) }
+for my $case (
+    [ 'a single process', main => 'master_process off;' ],
+    [ 'many workers', main => 'worker_processes 8;' ],
+    map({ [ "use $_", change => [ qr/events \{.*?\}/, "events { use $_; }" ] ] }
         grep { $version =~ /--with-${_}_module/ } qw(poll select)),
-);
-for my $name (sort keys %shape) {
+) {
+    my ($name, @shape) = @$case;
     my $count = $issuer->count;
-    keys_begin($t, @{ $shape{$name} }, @long);
-    ok eventually(sub { keys_get($t, $key)->status == 200 }), "$name: fetches";
+    keys_begin($t, @shape, @long);
+    keys_until($t, "$name: fetches", 200, $key);
     is $issuer->count, $count + 1, "$name: once";
     next if $name =~ /many/;
-    keys_begin($t, @{ $shape{$name} });
+    keys_begin($t, @shape);
     eventually(sub { keys_get($t, $key)->status == 200 });
     keys_refetch($t, $issuer);
     is keys_get($t, $key)->status, 200, "$name: again for an unknown key id";
@@ -108,8 +97,7 @@ for my $name (sort keys %shape) {
 
 my $dir = $t->dir;
 keys_begin($t, http => <<"HTTP", location => <<'LOCATION');
-limit_req_zone \$binary_remote_addr\$server_addr\$server_port
-    zone=a:1m rate=99r/s;
+limit_req_zone \$binary_remote_addr\$server_addr\$server_port zone=a:1m rate=99r/s;
 limit_conn_zone \$remote_addr\$remote_port zone=b:1m;
 log_format odd '\$request \$remote_user \$host \$http_x \$tcpinfo_rtt \$pipe';
 access_log $dir/odd.log odd;
@@ -125,12 +113,10 @@ add_header X-A b always;
 proxy_buffering off;
 proxy_set_header X-Real-IP $remote_addr;
 LOCATION
-ok eventually(sub { keys_get($t, $key)->status == 200 }),
-    'limits, logs, filters and a guard that it inherits do no harm';
-my ($request) = ($issuer->requests)[-1];
-is_deeply [ header_values($request, 'Host') ], [ '127.0.0.1:' . $issuer->port ],
-    'the issuer is asked by its own name';
-is_deeply [ header_values($request, 'Authorization') ], [], 'with nothing of a client';
+keys_until($t, 'limits, logs, filters and a guard that it inherits do no harm', 200, $key);
+is_deeply [ map { header_values(($issuer->requests)[-1], $_) } qw(Host Authorization) ],
+    [ '127.0.0.1:' . $issuer->port ],
+    'the issuer is asked by its own name, with nothing of a client';
 ok eventually(sub { ($t->read_file('odd.log') // '') =~ /^- - /m }),
     'and log_subrequest can log it';
 
@@ -161,22 +147,21 @@ sub greedy {
     POSIX::_exit(0);
 }
 
+sub sets { return scalar(() = $nginx->error_log =~ /: new key set, /g) }
+
 sub refreshed ($document, $name) {
-    my $sets = () = $nginx->error_log =~ /: new key set, /g;
+    my $sets = sets();
     $issuer->set(hold => 0, body => $document);
-    return ok eventually(sub {
-        $sets < (() = $nginx->error_log =~ /: new key set, /g);
-    }), $name;
+    return ok eventually(sub { sets() > $sets }), $name;
 }
 
 $t->allow(qr/$ALL worker_connections are not enough/, qr/accept4\(\) failed \(24: /);
-my %case = (
-    'one connection a fetch' => [ $address, '' ],
-    'kept alive'             => [ 'keys', '' ],
-    'few descriptors'        => [ $address, 'worker_rlimit_nofile 48;' ],
-);
-for my $what (sort keys %case) {
-    my ($passed, $main) = @{ $case{$what} };
+for my $case (
+    [ 'one connection a fetch', $address, '' ],
+    [ 'kept alive', 'keys', '' ],
+    [ 'few descriptors', $address, 'worker_rlimit_nofile 48;' ],
+) {
+    my ($what, $passed, $main) = @$case;
     $issuer->set(body => jwks($key));
     keys_begin($t, main => "worker_processes 1; $main", soft_age => '1s', http => <<"HTTP",
 upstream keys { server $address; keepalive 4; }
@@ -184,7 +169,7 @@ client_header_timeout 600s;
 HTTP
         change => [ qr/worker_connections \d+/ => "worker_connections $ALL",
             qr{http://\Q$address\E/} => "http://$passed/" ]);
-    ok eventually(sub { keys_get($t, $key)->status == 200 }), "$what: starts";
+    keys_until($t, "$what: starts", 200, $key);
 
     my $said = length $nginx->error_log;
     my @held = map { half() } 1 .. $ALL + 16;
@@ -209,5 +194,136 @@ HTTP
     is $held[0]->read_response->status, 200, "$what: the new key works";
     $_->close for @held;
 }
+
+# A worker that stalls brings nothing old back: not while it adopts what it has
+# fetched, nor with an answer that comes when the right to fetch has passed to
+# another worker or to a newer configuration.  Workers stall where a real one
+# would: at a line for a log that takes no more (a full pipe), or stopped from
+# outside with the issuer's answer unread.
+
+my ($both, $only) = (jwks($key, $new), jwks($new));
+
+# A log that can be full: nobody but this test reads it.
+my $pipe = $t->dir . '/log';
+mkfifo $pipe, 0600 or die "mkfifo: $!\n";
+sysopen my $log, $pipe, O_RDWR | O_NONBLOCK or die "$pipe: $!\n";
+
+sub fill {
+    drain();
+    for my $size (4096, 1) { 1 while defined syswrite $log, 'x' x $size }
+}
+
+sub drain { 1 while sysread $log, my $text, 65536; return }
+
+# Of these processes, those that wait to write to a pipe.
+sub writing {
+    return grep {
+        open my $fh, '<', "/proc/$_/wchan" or return ();
+        (<$fh> // '') =~ /pipe/;
+    } @_;
+}
+
+sub children { return split ' ', qx{cat /proc/@{[ $nginx->pid ]}/task/*/children 2>/dev/null} }
+
+# Starts afresh with both keys in the set, and a fetch that hangs if so said.
+sub begin ($what, $workers, %o) {
+    $issuer->set(body => $both);
+    keys_begin($t, main => "worker_processes $workers;", %o);
+    keys_until($t, "$what: starts", 200, $key);
+    $issuer->set(hold => 1) if $what ne 'adoption';
+}
+
+sub superseded { return keys_metric($t, 'superseded') }
+
+# Stops a worker that fetches, and has the answer wait in its socket: one whose
+# fetch has not timed out before it was stopped.
+sub stall_fetching {
+    my ($worker);
+    ok eventually(sub {
+        ($worker) = grep { keys_connection($t, $_) } $nginx->workers or return 0;
+        kill 'STOP', $worker;
+        return 1 if keys_connection($t, $worker);
+        kill 'CONT', $worker;
+        return 0;
+    }), 'a worker fetches';
+    $issuer->set(hold => 0);
+    ok eventually(sub { keys_connection($t, $worker) =~ /[1-9a-f]/i }),
+        'and is stopped when the answer is there';
+    return $worker;
+}
+
+sub decided ($what) {
+    keys_are($t, "$what: the withdrawn key is still refused, the other one works",
+        [ 401, $key, iat => past() ], [ 200, $new ]);
+}
+
+# Another one fetches; the stalled one goes on, and what it brings comes too late.
+sub late ($what, $worker) {
+    keys_until($t, "$what: another fetches", 401, $key, iat => past());
+    my $before = superseded();
+    kill 'CONT', $worker;
+    ok eventually(sub { superseded() == $before + 1 }), 'the late answer is not taken';
+    decided($what);
+}
+
+# While it adopts: one fetches a set, and before it goes on another fetches
+# the next.
+
+begin('adoption', 2, soft_age => '1s', server => "error_log $pipe notice;",
+    http => "platform_gateway_key_cache_file @{[ $t->dir ]}/keys;");
+fill();
+$issuer->set(body => "$both\n");
+my $stalled;
+ok eventually(sub { ($stalled) = writing($nginx->workers) }), 'one worker has a new set and stalls';
+$issuer->set(body => $only);
+ok eventually(sub { writing($nginx->workers) == 2 }),
+    'the other one has the next, and stalls as well';
+my ($second) = grep { $_ != $stalled } $nginx->workers;
+kill 'STOP', $second;
+drain();
+ok eventually(sub { !writing($stalled) }), 'the first one goes on';
+decided('the worker that stalled');
+is substr($t->read_file('keys'), -length $only), $only, 'what it keeps on disk is the next set';
+kill 'CONT', $second;
+
+# While it fetches, until another worker may, or a new configuration is in force.
+
+begin('a lease that ran out', 2, soft_age => '1s');
+$worker = stall_fetching();
+$issuer->set(body => $only);
+late('a lease that ran out', $worker);
+
+begin('a reload', 1);
+my @asking = keys_refetch($t, $issuer);
+$worker = stall_fetching();
+$issuer->set(body => $only);
+$nginx->signal('HUP');
+ok eventually(sub { grep { $_ != $worker } $nginx->workers }), 'a new worker';
+late('a reload', $worker);
+
+# The same before the new worker has had the time to fetch: it has to say that
+# it cannot keep the set, and stalls there.
+
+begin('a reload to another issuer', 1);
+@asking = keys_refetch($t, $issuer);
+$worker = stall_fetching();
+keys_gateway($t, main => 'worker_processes 1;', server => "error_log $pipe notice;",
+    http => 'platform_gateway_key_cache_file missing/keys;',
+    change => [ qr{http://issuer\.test} => 'http://other.test' ]);
+$t->allow(qr/"missing\/keys" cannot be written/);
+fill();
+my %known = map { $_ => 1 } children();
+$nginx->signal('HUP');
+ok eventually(sub { writing(grep { !$known{$_} } children()) }),
+    'the new worker is there, and stalls';
+kill 'CONT', $worker;
+ok eventually(sub { !kill 0, $worker }), 'the old one goes';
+$issuer->down;
+drain();
+is keys_get($t, $key, iss => 'http://other.test')->status, 503,
+    'what it brought opens nothing for the new issuer';
+is superseded(), 1, 'it did bring something';
+$issuer->up;
+keys_until($t, 'control: the same keys, fetched for it', 200, $key, iss => 'http://other.test');
 
 $t->done;

@@ -12,6 +12,7 @@ use JSON::PP ();
 use Test::More ();
 
 use Platform::Test::Http;
+use Platform::Test::Jwt;
 
 my $GATEWAY = <<'CONF';
 %%GLOBALS%%
@@ -41,6 +42,13 @@ http {
     }
 }
 CONF
+
+# What most tests of a gateway begin with: (test, key, its issuer, echo upstream).
+sub gateway ($class) {
+    my $t = $class->new;
+    my $key = jwt_key('a');
+    return ($t, $key, $t->issuer(body => jwks($key)), $t->echo_upstream);
+}
 
 # Writes that configuration around the lines of its server; http => those of
 # http{} (with an issuer of their own, or the stub's), main => those above.  A

@@ -4,6 +4,7 @@ package Platform::Test::Keys;
 
 use v5.36;
 
+use Test::More ();
 use Time::HiRes ();
 
 use Platform::Test;
@@ -11,8 +12,8 @@ use Platform::Test::Metrics;
 
 use Exporter qw(import);
 our @EXPORT = qw(
-    keys_gateway keys_begin keys_get keys_send keys_refetch keys_passed
-    keys_failures keys_metric keys_connection past
+    keys_test keys_gateway keys_begin keys_get keys_are keys_until keys_send keys_hold
+    keys_refetch keys_passed keys_failures keys_metric keys_connection past
 );
 
 my $CONF = <<'CONF';
@@ -45,6 +46,13 @@ CONF
 
 # A fetch may take longer than the default wait on a busy machine.
 my %AGES = (cooldown => '1s', soft_age => '60s', wait => '20s');
+
+# A test, an issuer that has the first of the keys of those names, and the keys.
+sub keys_test (@names) {
+    my $t = Platform::Test->new;
+    my @keys = map { jwt_key($_) } @names;
+    return ($t, $t->issuer(body => jwks($keys[0])), @keys);
+}
 
 # Writes the configuration: main => lines of the whole (2 workers if not given);
 # cooldown, soft_age, hard_age, wait, waiters => of platform_gateway_key_...;
@@ -91,7 +99,20 @@ sub keys_get ($t, @token) {
     return http($t->port('gateway'), _request(@token));
 }
 
-# The same, sent on a connection of its own, which is returned.
+# One test: such requests get these statuses: [status, token ...], ...
+sub keys_are ($t, $name, @cases) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return Test::More::is_deeply([ map { keys_get($t, @$_[ 1 .. $#$_ ])->status } @cases ],
+        [ map { $_->[0] } @cases ], $name);
+}
+
+# One test: such a request gets that status, at once or soon.
+sub keys_until ($t, $name, $status, @token) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return Test::More::ok(eventually(sub { keys_get($t, @token)->status == $status }), $name);
+}
+
+# A guarded request sent on a connection of its own, which is returned.
 sub keys_send ($t, @token) {
     my $c = Platform::Test::Http->new(port => $t->port('gateway'));
     $c->send(http_request_bytes(_request(@token)));
@@ -101,6 +122,16 @@ sub keys_send ($t, @token) {
 # A minute ago in whole seconds, for the iat of a token that is older than any
 # fetch.
 sub past { return CORE::time() - 60 }
+
+# One test: that issuer has a fetch, after what $begin does, wait until it is
+# set(hold => 0).
+sub keys_hold ($issuer, $begin = undef) {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $count = $issuer->count;
+    $issuer->set(hold => 1);
+    $begin->() if $begin;
+    return Test::More::ok(eventually(sub { $issuer->count > $count }), 'a fetch is on its way');
+}
 
 # Tokens of an unknown key come until one has brought a fetch from that issuer,
 # as soon as the cooldown permits one.  Returns those requests, still waiting.

@@ -1,0 +1,191 @@
+# Which set serves, and for how long.  A key that is published or withdrawn counts
+# within one soft age, without a failed request; while the issuer is down the last
+# good set serves up to the hard age.  A bad document never replaces a good one,
+# and exactly one log line says why.  What a set is at all, check_jwk.c shows.
+
+use Platform::Test;
+use Platform::Test::Keys;
+use Time::HiRes qw(time);
+
+my ($t, $issuer, $key, $new) = keys_test(qw(a b));
+my $good = jwks($key);
+my $port = $t->port('gateway');
+
+# Other locations of the server, which another set can be had from.
+
+my $planted = jwt_key('b')->as('planted');
+my $other = $t->issuer(name => 'other', body => jwks($key, $planted));
+my @server = (server => $t->expand(<<'SERVER'));
+location /open { %%TO_other%% }
+location /guarded { platform_gateway_access branch; %%TO_other%% }
+location @named { %%TO_other%% }
+SERVER
+
+keys_begin($t, @server);
+keys_until($t, 'a good set', 200, $key);
+
+my @json = ('Content-Type' => 'application/json');
+my $head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+
+sub chunked ($body, $end) {
+    return "${head}Transfer-Encoding: chunked\r\n\r\n"
+        . sprintf("%x\r\n%s\r\n", length $body, $body) . $end;
+}
+
+my $big = $good . ' ' x (65537 - length $good);
+my @usual = (status => 200, headers => \@json, body => $good,
+    map { $_ => undef } qw(hangup raw truncate));
+for my $case (
+    [ 'status 500', qr/: status 500/, status => 500 ],
+    [ 'status 201', qr/: status 201/, status => 201 ],
+    [ 'a redirect', qr/: status 302/, status => 302,
+        headers => [ @json, Location => '/elsewhere' ] ],
+    map({ [ "a redirect inside of nginx, to $_",
+            qr/: another location answered, by X-Accel-Redirect/,
+            headers => [ @json, 'X-Accel-Redirect' => $_ ] ] }
+        qw(/open /guarded @named)),
+    [ 'no answer', qr/: status 502/, hangup => 1 ],
+    [ 'no HTTP', qr/: no response/, raw => "SSH-2.0-x\r\n" ],
+    [ 'HTML', qr/: the document is HTML/,
+        headers => [ 'Content-Type' => 'text/html; charset=utf-8' ],
+        body => '<html><body>Please log in</body></html>' ],
+    [ 'truncated, with a length', qr/: the document is truncated/, truncate => 100 ],
+    [ 'truncated, chunked', qr/: the document is truncated/,
+        raw => chunked(substr($good, 0, 100), '') ],
+    [ 'truncated, to the close', qr/key set not refreshed: /,
+        raw => "$head\r\n" . substr $good, 0, 100 ],
+    [ 'over 64 KiB, with a length', qr/: the document is too large/, body => $big ],
+    [ 'over 64 KiB, chunked', qr/: the document is too large/, raw => chunked($big, "0\r\n\r\n") ],
+    [ 'compressed', qr/: the document is compressed/,
+        headers => [ @json, 'Content-Encoding' => 'gzip' ] ],
+    [ 'a set without keys', qr/key set not refreshed: .*usable key/, body => '{"keys":[]}' ],
+) {
+    my ($name, $why, %state) = @$case;
+    my $before = keys_failures($t);
+    $issuer->set(@usual, %state);
+    keys_refetch($t, $issuer);
+    ok eventually(sub { keys_failures($t) > $before }), "$name: logged";
+    my @new = keys_failures($t);
+    splice @new, 0, $before;
+    is scalar @new, 1, "$name: in one line";
+    like $new[0], qr/$why.* and kept/, "$name: why, and what of it";
+    is keys_get($t, $key)->status, 200, "$name: the old set serves";
+}
+is_deeply [ keys_get($t, $planted, iat => past())->status,
+    grep { $_->{uri} =~ /guard/ } $other->requests ], [401],
+    'no other location gave the key set, and a guarded one was not entered';
+
+# Single bad entries spoil nothing; neither does a document that just fits.
+
+my $unknown = jwt_key('c')->as('unknown');
+my $fits = jwks({ kty => 'EC', crv => 'P-256', kid => 'e', x => 'AA', y => 'AA' },
+    jwt_key('weak', bits => 1024)->jwk, { kty => 'oct', k => 'AA' }, {},
+    jwt_key('b')->jwk(kid => 'a', use => 'enc'),
+    $key, jwt_key('b')->jwk(kid => 'a'), $unknown->jwk(d => 'AQAB'));
+$fits .= ' ' x (65536 - length $fits);
+$issuer->set(@usual, body => $fits);
+my $before = keys_failures($t);
+keys_until($t, 'a set of 64 KiB brings the new key', 200, $unknown);
+is keys_get($t, $key)->status, 200, 'and the first of two with one id is what counts';
+is scalar(keys_failures($t)), $before, 'nothing is said to be wrong';
+
+# What the key location itself says: within it, and away from it.
+
+for my $within ('rewrite ^ /within break;',
+    $t->expand('if ($request_method = GET) { %%TO_issuer%% }')) {
+    keys_begin($t, @server, location => $within);
+    keys_until($t, "the key location's own answer: $within", 200, $key);
+}
+keys_begin($t, @server, location => 'rewrite ^ /guarded last;');
+ok $t->nginx->wait_log(qr/not fetched: another location answered/), 'a rewrite to another location';
+is keys_get($t, $planted)->status, 503, 'which gives no keys';
+
+# Rotation: the new key is published before its first use, the old one withdrawn
+# after its last.  Over enough connections that each worker sees each token, and
+# known keys never ask for a fetch: so this is the soft age alone.
+
+my $SOFT = 2;
+$issuer->set(@usual);
+$issuer->forget;
+keys_begin($t, main => 'worker_processes 4;', soft_age => "${SOFT}s");
+my @token = map { jwt_token('branch', $_, iat => past()) } $key, $new;
+sub statuses ($n) {
+    my $bytes = http_request_bytes(GET => '/branch', token => $token[$n]);
+    my %seen = map { ($_ ? $_->status : 'none') => 1 }
+        http_parallel([ map { [ $port, $bytes ] } 1 .. 24 ]);
+    return join ' ', sort keys %seen;
+}
+
+my %always;
+ok eventually(sub { statuses(0) eq '200' }), 'the old key works';
+for my $document (jwks($key, $new), jwks($key, $new) . "\n") {
+    my $sets = keys_metric($t, 'new');
+    $issuer->set(body => $document);
+    ok eventually(sub { keys_metric($t, 'new') > $sets }), 'another document';
+    $always{ statuses($_) } = 1 for 0, 1;
+}
+my @at = map { $_->{at} } $issuer->requests;
+my @gap = sort { $a <=> $b } map { $at[$_] - $at[ $_ - 1 ] } 1 .. $#at;
+cmp_ok $gap[0], '>', 0.65 * $SOFT, 'no fetch comes long before the soft age';
+cmp_ok $gap[-1], '<', 2 * $SOFT, 'nor one later than two' or diag "@gap";
+
+$issuer->set(body => jwks($new));
+ok eventually(sub {
+    $always{ statuses(1) } = 1;
+    sleep 0.05;
+    return statuses(0) eq '401';
+}), 'a key that is withdrawn is refused by every worker';
+is_deeply [ keys %always ], [200], 'every request of a rotation passes';
+
+my $HARD = 5;
+my $nginx = keys_begin($t, soft_age => '1s', hard_age => "${HARD}s", server => <<'SERVER',
+location /held {
+    platform_gateway_access branch;
+    set $account $platform_account_id;
+    limit_req zone=held burst=10;
+    empty_gif;
+}
+SERVER
+    http => 'limit_req_zone $platform_account_id zone=held:1m rate=9r/m;');
+keys_until($t, 'a key set is there', 200, $new);
+my ($down, $said) = (time, scalar keys_failures($t));
+$issuer->down;
+
+# Two of them: the second is held for longer than the set may be used.
+my $bytes = http_request_bytes(GET => '/held', token => $token[1]);
+is +(http_parallel([ [ $port, $bytes ] ]))[0]->status, 200, 'a limit lets one go';
+my $held = Platform::Test::Http->new(port => $port);
+$held->send($bytes);
+
+# The set was good up to a soft age, and a second for the fetch, before.
+my $failed = 0;
+until (time > $down + $HARD - 2) {
+    my $status = keys_get($t, $new)->status;
+    $failed++ if $status != 200 && time < $down + $HARD - 2;
+    sleep 0.05;
+}
+is $failed, 0, 'no request fails before the hard age';
+ok eventually(sub { keys_failures($t) > $said }), 'failures are logged';
+cmp_ok keys_failures($t) - $said, '<=', time - $down + 1, 'once a cooldown';
+like +(keys_failures($t))[$said], qr/last good one is \d+s old, and kept/,
+    'with the age of what serves';
+
+keys_until($t, 'past the hard age the set is unusable', 503, $new);
+cmp_ok time - $down, '<', 3 * $HARD, 'at the hard age';
+is $held->read_response->status, 503, 'nor for a request that a limit held so long';
+is_problem keys_get($t, $new), 503, 'GATEWAY_KEYS_UNAVAILABLE', 'the answer says so';
+is http_get($port, '/readyz')->status, 503, 'not ready any more';
+ok $nginx->wait_log(qr/which is past the hard age/), 'and the log says so';
+
+# The same set again, and a request that came while there was none: what was
+# found out without keys is not what it is decided by.
+
+keys_hold($issuer, sub { $issuer->up });
+my @parked = map { keys_send($t, $new) } 1 .. 4;
+is http_get($port, '/readyz')->status, 503, 'not ready yet';
+$issuer->set(hold => 0);
+is_deeply [ map { $_->read_response->status } @parked ], [ (200) x 4 ],
+    'lets in who waited for it';
+is http_get($port, '/readyz')->status, 200, 'and ready';
+
+$t->done;
