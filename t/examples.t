@@ -20,21 +20,15 @@ sub ours ($text) {
     return $text;
 }
 
-sub slurp ($path) {
-    open my $fh, '<', $path or die "$path: $!\n";
-    local $/;
-    return scalar <$fh>;
-}
-
 # The reader's checkout: this one's build/, and examples with our ports.
 my $own = "$dir/checkout";
 for my $file (split /\0/, qx{cd $root && find examples -type f -print0}) {
-    $t->write_file("checkout/$file", ours(slurp("$root/$file")));
+    $t->write_file("checkout/$file", ours($t->read_file("$root/$file")));
 }
 mkdir "$own/run";
 symlink Platform::Test::Env::build(), "$own/build" or die "build: $!\n";
 
-my ($try, $ask, $answer) = slurp("$root/examples/README.md")
+my ($try, $ask, $answer) = $t->read_file("$root/examples/README.md")
     =~ /^```(?:sh|text)\n(.*?)^```\n/gms;
 $try =~ s/^example minimal -t\n//m or die "no trial in README.md\n";
 local $ENV{PATH} = "$ENV{PATH}:/usr/sbin:/sbin";
@@ -50,7 +44,7 @@ shell($try =~ /^(cp .*\n)/m);
 
 # What an example needs beforehand, as its first lines say.
 sub prepare ($name) {
-    my ($head) = slurp("$own/run/examples/$name/nginx.conf") =~ /\A((?:#.*\n)+)/;
+    my ($head) = $t->read_file("$own/run/examples/$name/nginx.conf") =~ /\A((?:#.*\n)+)/;
     my $commands = join "\n", map { s/^#   //r }
         grep {/^#   \S|^#       \S/} split /\n/, $head;
     is shell("cd run/examples/$name\n$commands"), '', "$name: its commands work" if $commands;
@@ -74,7 +68,7 @@ sub start ($name, $ask) {
             name => $name, preload => 1) },
         cmd => [ 'sh', $path ], ok_status => ['any'])->expect_end);
     ok eventually(sub { $ask->() !~ /^0*\z|^503/ }), "$name: it runs"
-        or diag slurp("$dir/$name.log");
+        or diag $t->read_file("$dir/$name.log");
 }
 
 sub stop ($name) {
@@ -130,7 +124,7 @@ is_problem(call('/api/hello', token => $account), 403,
     'GATEWAY_CONTEXT_FORBIDDEN', 'minimal: another');
 is_problem(call('/_keys'), 404, 'GATEWAY_ROUTE_NOT_FOUND', 'minimal: another path');
 is shell($ask), $answer, 'minimal: as README.md asks and answers';
-ok eventually(sub { slurp("$own/run/examples/minimal/access.log")
+ok eventually(sub { $t->read_file("$own/run/examples/minimal/access.log")
     =~ /"requestId":"mine".*"reason":"verified"/ }), 'minimal: its log';
 stop('minimal');
 
@@ -180,7 +174,7 @@ start('load-balancer', status_of('/api/hello'));
 ok eventually(sub { call('/readyz')->status == 200 }), 'load-balancer: its check';
 call('/api/hello', token => $one, headers => [ 'X-Request-Id' => 'balanced',
     'X-Forwarded-For' => '203.0.113.9, 192.0.2.7, 127.0.0.1' ]);
-ok eventually(sub { slurp("$own/run/examples/load-balancer/access.log")
+ok eventually(sub { $t->read_file("$own/run/examples/load-balancer/access.log")
     =~ /"requestId":"balanced".*"clientIp":"192\.0\.2\.7"/ }),
     'load-balancer: the client is the last one, whatever it said before';
 my %from = map { $_ => [ 'X-Forwarded-For' => $_ ] } '192.0.2.8', '192.0.2.9';
@@ -222,7 +216,7 @@ for my $round (qw(MISS HIT)) {
             'cache: the answer has an id of its own' if $round eq 'HIT';
     }
     ok eventually(sub {
-        2 <= (() = slurp("$own/run/examples/cache/access.log") =~ m{/api/reports/a\b}g);
+        2 <= (() = $t->read_file("$own/run/examples/cache/access.log") =~ m{/api/reports/a\b}g);
     }), 'cache: they are in the log';
 }
 is_problem(call('/api/reports/a'), 401, 'GATEWAY_TOKEN_MISSING',
@@ -234,7 +228,7 @@ stop('cache');
 # All of them have been tried, and README.md has all.
 my @there = sort map { m{examples/([^/]+)/nginx\.conf$} } glob
     "$root/examples/*/nginx.conf";
-my $readme = slurp("$root/examples/README.md");
+my $readme = $t->read_file("$root/examples/README.md");
 is_deeply [ grep { !-e "$dir/$_.log" } @there ], [], 'each has been started';
 is_deeply [ grep { $readme !~ m{\]\($_/} } map { m{([^/]+)$} }
     grep {-d} glob "$root/examples/*" ], [], 'README.md has each';

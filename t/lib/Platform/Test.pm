@@ -151,7 +151,7 @@ sub write_file ($self, $name, $content) {
 }
 
 sub read_file ($self, $name) {
-    open my $fh, '<:raw', "$self->{dir}/$name" or return undef;
+    open my $fh, '<:raw', $name =~ m{^/} ? $name : "$self->{dir}/$name" or return undef;
     local $/;
     return <$fh>;
 }
@@ -497,7 +497,8 @@ module => 0 for nginx without the gateway module; timeout in seconds for all.
 =item dir, root, port(NAME), set(NAME => VALUE), write_file(NAME, TEXT), read_file(NAME)
 
 The private directory, the source tree, a reserved port by name (the same as
-C<%%PORT_NAME%%>), a further C<%%NAME%%>, files below the directory.
+C<%%PORT_NAME%%>), a further C<%%NAME%%>, files below the directory; read_file
+takes a whole path, too.
 
 =item nginx_conf(TEXT [, NAME]), start_nginx([NAME]), nginx([NAME]), reload([NAME]), nginx_test(TEXT)
 
