@@ -125,10 +125,10 @@ CONF
 }
 
 # The line that a response has in the JSON access log; {} where none comes.
-sub logged ($self, $res) {
+sub logged ($self, $res, $nginx = $self->nginx) {
     my $id = $res->header('X-Request-Id');
     return eventually(sub {
-        my ($line) = $self->nginx->access_log
+        my ($line) = $nginx->access_log
             =~ /^(.*"requestId":"\Q$id\E".*)\n/m or return undef;
         return JSON::PP::decode_json($line);
     }) || {};
