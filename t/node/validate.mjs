@@ -129,20 +129,14 @@ function exchangeFaults(exchange) {
     ...bodyFaults(exchange, response), ...requestFaults(exchange)];
 }
 
-// Names of headers, in and out.
+// Names of headers, in and out; "STATUS CODE" wherever a response says so.
 const headers = new Set(common.map(([name]) => name));
+const pairs = new Set();
 (function walk(node) {
   if (!node || typeof node !== 'object') return;
   if (node.in === 'header') headers.add(node.name);
   if (node.headers && node.description)
     Object.keys(node.headers).forEach((name) => headers.add(name));
-  Object.values(node).forEach(walk);
-})([api.paths, api.components.responses]);
-
-// "STATUS CODE" wherever a response says so.
-const pairs = new Set();
-(function walk(node) {
-  if (!node || typeof node !== 'object') return;
   const { status, code } = node.properties ?? {};
   if ((status?.const ?? status?.enum) && code)
     for (const c of code.enum ?? [code.const])
