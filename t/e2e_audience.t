@@ -13,13 +13,7 @@ my $s = $t->full_stack(echo => 1, identity => $identity,
 
 sub claims { return (jwt_decode($_[0]))[1] }
 
-sub reason ($res) {
-    my $line = eventually(sub {
-        return (grep { $_->{requestId} eq $res->header('X-Request-Id') }
-            $s->nginx->access_lines)[0];
-    });
-    return $line->{reason};
-}
+sub reason { return $t->logged($_[0], $s->nginx)->{reason} }
 
 # The gateway demands it, and identity does not issue it yet.
 
@@ -42,14 +36,16 @@ is claims($res->json->{accessToken})->{aud}, $audience, 'the access token has it
 ok !exists claims($res->json->{refreshToken})->{aud}, 'the refresh token has none';
 is $s->current_context($res->json->{accessToken})->status, 200, 'and passes';
 
-my $branch = $several->{branches}[0]{branchId};
-is http_post($s->face, '/api/auth/select-branch', token =>
-    $several->{accountAccessToken}, json => { branchId => $branch })->status,
-    200, 'identity itself takes account tokens of before';
-$several = $s->login('several')->json;
-is claims($several->{accountAccessToken})->{aud}, $audience, 'the account token has it';
-$res = http_post($s->gateway, '/api/auth/select-branch', token =>
-    $several->{accountAccessToken}, json => { branchId => $branch });
+sub select_branch ($port, $answer) {
+    return http_post($port, '/api/auth/select-branch', token => $answer->{accountAccessToken},
+        json => { branchId => $several->{branches}[0]{branchId} });
+}
+
+is select_branch($s->face, $several)->status, 200,
+    'identity itself takes account tokens of before';
+my $now = $s->login('several')->json;
+is claims($now->{accountAccessToken})->{aud}, $audience, 'the account token has it';
+$res = select_branch($s->gateway, $now);
 is $res->status, 200, 'select-branch through the gateway';
 is claims($res->json->{accessToken})->{aud}, $audience, 'the branch token, too';
 is $s->current_context($res->json->{accessToken})->status, 200, 'and passes';

@@ -1,188 +1,321 @@
-# Every route of the gateway and of the identity face: who may ask what how,
-# and what the rest is told.
+# The gateway through its templates: which route asks for what, which token is
+# forged, what a service is told of the caller; and the listener of metrics and
+# explanations, which is for programs of this host alone.
 
 use Platform::Test;
+use Platform::Test::Metrics;
 
 my $t = Platform::Test->new;
-my $s = $t->full_stack(echo => 1);
-my ($gateway, $face) = ($s->gateway, $s->face);
+my $s = $t->full_stack(echo => 1, env => { PLATFORM_TRUSTED_PROXIES => '127.0.0.0/8' });
+my ($gateway, $face, $local) = ($s->gateway, $s->face, $t->port('metrics'));
+my ($LOGIN, $SELECT, $CONTEXT)
+    = qw(/api/auth/login /api/auth/select-branch /api/workspaces/current-context);
 
-my $one = $s->login('one')->json;
-my $account = $s->login('several')->json;
-my $branch = $one->{accessToken};
-my $context = '/api/workspaces/current-context';
+my $key = jwt_key('identity');
+my $good = $s->login('one')->json->{accessToken};
+my $several = $s->login('several')->json;
+my $account = $several->{accountAccessToken};
+my $system = jwt_token(system => $key, iss => $s->{env}{PLATFORM_JWT_ISSUER});
 
-sub is_405 ($res, $allow, $name) {
-    is_problem($res, 405, 'METHOD_NOT_ALLOWED', $name);
-    my @allow = sort split /, */, $res->header('Allow') // '';
-    my %has = map { $_ => 1 } @allow;
-    is scalar(grep { $has{$_} } @$allow), scalar @$allow, "$name: Allow: @allow";
+# -- routes; what each answers is in t/http_api.t
+
+sub is_405 ($port, $method, $path, $allow) {
+    my $res = http($port, $method, $path, $method eq 'POST' ? (body => '') : ());
+    is_problem($res, 405, 'METHOD_NOT_ALLOWED', "$method $path");
+    like $res->header('Allow'), qr/\b$allow\b/, "$method $path: Allow";
 }
-
-# The gateway's own.
 
 for my $path ('/healthz', '/readyz') {
     my $res = http_get($gateway, $path);
-    is $res->status, 200, "$path: 200";
-    is_deeply $res->json, { status => 'UP', service => 'gateway' }, "$path: UP";
-    my $head = http($gateway, 'HEAD', $path);
-    is $head->status, 200, "HEAD $path: 200";
-    is $head->header('Content-Length'), length $res->body,
+    is_deeply [ $res->status, $res->json ], [ 200, { status => 'UP', service => 'gateway' } ],
+        "$path: UP";
+    is http($gateway, 'HEAD', $path)->header('Content-Length'), length $res->body,
         "HEAD $path: the length of the body";
-    is_405(http_post($gateway, $path, body => ''), ['GET'], "POST $path");
 }
-
-# Routes to identity; what each answers is in t/http_api.t.
-
-my $LOGIN = '/api/auth/login';
+is_405($gateway, POST => $_, 'GET') for qw(/healthz /readyz /.well-known/jwks.json);
 for my $path (map {"/api/auth/$_"} qw(login refresh select-branch logout)) {
-    is_405(http($gateway, $_, $path), ['POST'], "$_ $path") for qw(GET PUT DELETE);
+    is_405($gateway, $_ => $path, 'POST') for qw(GET PUT DELETE);
 }
-is_problem(http_get($gateway, '/api/auth/unknown'), 404,
-    'RESOURCE_NOT_FOUND', 'GET of an unknown auth path');
-is_problem($s->post('/api/auth/unknown', {}), 404,
-    'RESOURCE_NOT_FOUND', 'POST to an unknown auth path');
-is_problem(http_get($gateway, '/api/auth/login/more'), 404,
-    'RESOURCE_NOT_FOUND', 'something below a known one');
+is_405($face, GET => $LOGIN, 'POST');
+is_405($face, POST => '/healthz', 'GET');
 
 my $jwks = http_get($gateway, '/.well-known/jwks.json');
-is $jwks->status, 200, 'the key set is public';
-is_deeply $jwks->json, { keys => [ jwt_key('identity')->jwk ] }, 'and holds the key';
-is $jwks->header('Cache-Control'), 'public, max-age=300', 'to be cached';
-is_405(http_post($gateway, '/.well-known/jwks.json', body => ''), ['GET'],
-    'POST to the key set');
-
-my $hidden = http_get($gateway, '/_platform/key-set',
-    headers => [ 'X-Request-Id' => 'hidden-path' ]);
-is_problem($hidden, 404, 'GATEWAY_ROUTE_NOT_FOUND',
-    'what the gateway fetches the key set through');
-is $hidden->header('X-Request-Id'), 'hidden-path', 'with the ids';
-
-# Select-branch: guarded by the gateway, and by identity itself.
-
-my %wanted = (branchId => $account->{branches}[0]{branchId});
-my $SELECT = '/api/auth/select-branch';
-is_problem($s->post($SELECT, \%wanted), 401, 'GATEWAY_TOKEN_MISSING',
-    'select-branch with no token');
-is_problem($s->post($SELECT, \%wanted, token => $branch), 403,
-    'GATEWAY_CONTEXT_FORBIDDEN', 'select-branch with a branch token');
-is_problem(http_post($face, $SELECT, json => \%wanted), 401,
-    'AUTH_ACCOUNT_TOKEN_REQUIRED', 'behind the gateway: no token');
-is_problem(http_post($face, $SELECT, json => \%wanted, token => $branch),
-    401, 'AUTH_ACCOUNT_TOKEN_REQUIRED',
-    'behind the gateway: a branch token');
-is $s->post($SELECT, \%wanted, token => $account->{accountAccessToken})
-    ->status, 200, 'control: select-branch';
-
-# Workspaces: branch context.
-
-is_problem(http_get($gateway, $context), 401, 'GATEWAY_TOKEN_MISSING',
-    'workspaces with no token');
-is_problem($s->current_context($account->{accountAccessToken}), 403,
-    'GATEWAY_CONTEXT_FORBIDDEN', 'workspaces with an account token');
-is_problem($s->current_context(
-    jwt_token(system => jwt_key('identity'), iss => $s->{env}{PLATFORM_JWT_ISSUER})), 403,
-    'GATEWAY_CONTEXT_FORBIDDEN', 'workspaces with a system token');
-is $s->current_context($branch)->status, 200, 'control: workspaces';
-my $res = http_post($gateway, '/api/workspaces/a/b?c=d', token => $branch,
-    json => { x => 'y' });
-is $res->status, 200, 'anything below workspaces';
-is $res->json->{uri}, '/api/workspaces/a/b?c=d', 'as the client said it';
-is $res->json->{body}, '{"x":"y"}', 'with its body';
-is_problem(http_post($gateway, '/api/workspaces/a', token => $branch,
-    body => 'x' x (1024 * 1024 + 1)), 413, 'GATEWAY_REQUEST_TOO_LARGE',
-    'a body over 1 MiB');
-is http_post($gateway, '/api/workspaces/a', token => $branch,
-    body => 'x' x (1024 * 1024))->status, 200, 'control: 1 MiB';
-is $s->get('/api/workspaces/x?status=418', token => $branch)->status, 418,
-    'the downstream status passes';
-$res = $s->get('/api/workspaces/x?status=404', token => $branch);
-is $res->json->{uri}, '/api/workspaces/x?status=404', 'and so does the body of its errors';
-
-$s->upstream->down;
-is_problem($s->current_context($branch), 502,
-    'GATEWAY_UPSTREAM_UNAVAILABLE', 'downstream is down');
-$s->upstream->up;
-ok eventually(sub { $s->current_context($branch)->status == 200 }),
-    'control: downstream is up again';
-
-# Everything else.
+is_deeply [ $jwks->status, $jwks->json, $jwks->header('Cache-Control') ],
+    [ 200, { keys => [ $key->jwk ] }, 'public, max-age=300' ],
+    'the key set is public, has the key, may be cached';
+is http_get($face, '/.well-known/jwks.json')->body, $jwks->body, 'identity: the same key set';
 
 for my $path ('/', '/nothing', '/api', '/api/auth', '/api/other/x',
     '/actuator/health', '/actuator/prometheus', '/internal/readyz',
-    '/.well-known/other', '/healthz/x', '/index.html')
+    '/.well-known/other', '/healthz/x', '/index.html', '/_platform/key-set')
 {
-    is_problem(http_get($gateway, $path), 404, 'GATEWAY_ROUTE_NOT_FOUND', "GET $path");
+    my $res = http_get($gateway, $path, token => 'abc', headers => [ 'X-Request-Id' => 'mine' ]);
+    is_problem($res, 404, 'GATEWAY_ROUTE_NOT_FOUND', "GET $path with a bad token");
+    is $res->header('X-Request-Id'), 'mine', "GET $path: the ids";
 }
 is_problem(http_post($gateway, '/', json => {}), 404, 'GATEWAY_ROUTE_NOT_FOUND', 'POST /');
-is_problem($s->get('/nothing', token => 'abc'), 404,
-    'GATEWAY_ROUTE_NOT_FOUND', 'a bad token changes nothing there');
+is_problem(http_get(@$_), 404, 'RESOURCE_NOT_FOUND', "identity knows no $_->[1]")
+    for [ $gateway, '/api/auth/unknown' ], [ $gateway, "$LOGIN/more" ], [ $face, '/nothing' ];
 
-# OPTIONS.
+# Who may ask: nobody, an account, a branch, a system.
+for my $case ([ POST => $SELECT, 401, 200, 403, 403 ],
+    [ GET => '/api/auth/sessions', 401, 200, 200, 403 ], [ GET => $CONTEXT, 401, 403, 200, 403 ])
+{
+    my ($method, $path, @want) = @$case;
+    my @body = $method eq 'POST'
+        ? (json => { branchId => $several->{branches}[0]{branchId} }) : ();
+    is_deeply [ map { http($gateway, $method, $path, @body, token => $_)->status }
+        undef, $account, $good, $system ], \@want, "$method $path: who may";
+}
 
-for my $path ($LOGIN, $SELECT, $context, '/healthz', '/nothing') {
-    my $plain = http($gateway, 'OPTIONS', $path);
-    is $plain->status, 204, "OPTIONS $path: 204";
-    ok $plain->header('Allow'), "OPTIONS $path: Allow";
-    my @preflight = (headers => [ Origin => "http://127.0.0.1:$gateway",
-        'Access-Control-Request-Method' => 'POST' ]);
-    my $allowed = http($gateway, 'OPTIONS', $path, @preflight);
-    is $allowed->status, 204, "preflight $path: 204";
-    is $allowed->header('Access-Control-Allow-Origin'),
-        "http://127.0.0.1:$gateway", "preflight $path: allowed";
-    $preflight[1][1] = 'http://evil.test';
-    my $refused = http($gateway, 'OPTIONS', $path, @preflight);
-    is_problem($refused, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED',
-        "preflight $path of another origin");
-    is_deeply [ grep { $_->[0] =~ /^Access-Control/i } $refused->headers ],
-        [], "preflight $path of another origin: no CORS headers";
+my $res = http_post($gateway, '/api/workspaces/a/b?c=d', token => $good, json => { x => 'y' });
+is_deeply [ $res->status, @{ $res->json }{qw(uri body)} ],
+    [ 200, '/api/workspaces/a/b?c=d', '{"x":"y"}' ], 'what is below workspaces, as it was said';
+$res = $s->get('/api/workspaces/x?status=418', token => $good);
+is_deeply [ $res->status, $res->json->{uri} ], [ 418, '/api/workspaces/x?status=418' ],
+    'the status of the service, and its body';
+is http_post($gateway, '/api/workspaces/a', token => $good,
+    body => 'x' x (1024 * 1024 + $_))->status, $_ ? 413 : 200, "a body of 1 MiB and $_"
+    for 0, 1;
+
+my $own = "http://127.0.0.1:$gateway";
+for my $path ($LOGIN, $SELECT, $CONTEXT, '/healthz', '/nothing') {
+    my ($plain, $allowed, $refused) = map { http($gateway, 'OPTIONS', $path, headers => $_) } [],
+        map { [ Origin => $_, 'Access-Control-Request-Method' => 'POST' ] } $own,
+        'http://evil.test';
+    is_deeply [ $plain->status, !!$plain->header('Allow'), $allowed->status,
+        $allowed->header('Access-Control-Allow-Origin') ], [ 204, !!1, 204, $own ],
+        "OPTIONS $path: methods, and a preflight";
+    is_problem($refused, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED', "preflight $path of another origin");
+    is scalar(grep { $_->[0] =~ /^Access-Control/i } $refused->headers), 0,
+        "preflight $path of another origin: no CORS headers";
 }
 is scalar(grep { $_->{method} eq 'OPTIONS' } $s->upstream->requests), 0,
-    'no OPTIONS reached downstream';
+    'no OPTIONS reached the service';
 
-# What nginx refuses by itself.
+like http_raw($gateway, "$_\r\n\r\n"), qr/^HTTP\/1\.1 400 .*"code":"GATEWAY_BAD_REQUEST"/s,
+    'no Host, or no HTTP' for "GET / HTTP/1.1\r\nConnection: close", 'nonsense';
 
-is_problem(http_get($gateway, '/' . 'a' x 40000), 414,
-    'GATEWAY_URI_TOO_LONG', 'a URI too long');
-is_problem(http_get($gateway, '/', headers => [ 'X-Long' => 'a' x 40000 ]),
-    400, 'GATEWAY_HEADER_TOO_LARGE', 'a header too large');
-like http_raw($gateway, "GET / HTTP/1.1\r\nConnection: close\r\n\r\n"),
-    qr/"code":"GATEWAY_BAD_REQUEST"/, 'no Host header';
-like http_raw($gateway, "nonsense\r\n\r\n"),
-    qr/^HTTP\/1\.1 400 .*"code":"GATEWAY_BAD_REQUEST"/s, 'no HTTP';
-
-# The identity face.
-
-for my $path ('/healthz', '/readyz', '/internal/readyz') {
-    $res = http_get($face, $path);
-    is $res->status, 200, "identity $path: 200";
-    is $res->json->{status}, 'UP', "identity $path: UP";
+# More headers than FastCGI can carry.
+my @filler = map { ("X-Filler-$_" => 'x' x 1000) } 1 .. 70;
+for my $port ($gateway, $face) {
+    is_problem(http_post($port, $LOGIN, json => {}, headers => \@filler), 400,
+        'GATEWAY_HEADER_TOO_LARGE', "70 KB of headers at $port");
+    is http_post($port, $LOGIN, json => {}, headers => [ @filler[ 0 .. 79 ] ])->code,
+        'REQUEST_INVALID', '40 KB get through';
 }
-is_problem(http_get($face, '/nothing'), 404, 'RESOURCE_NOT_FOUND', 'identity: unknown path');
-is_405(http_get($face, $LOGIN), ['POST'], 'identity: GET login');
-is_405(http_post($face, '/healthz', body => ''), ['GET'], 'identity: POST /healthz');
-is http_get($face, '/.well-known/jwks.json')->body, $jwks->body, 'identity: the same key set';
 
-# Identity gone: its routes say so, the rest goes on.
+# -- tokens that are not what they seem
+
+my ($header, $claims) = jwt_decode($good);
+
+# Claims as identity issued them, changed.
+sub forged ($head, $change, %o) {
+    my %payload = (%$claims, %$change);
+    delete $payload{$_} for grep { !defined $payload{$_} } keys %payload;
+    return jwt_sign(header => { %$header, %$head }, payload => \%payload,
+        (%o ? %o : (key => $key)));
+}
+
+my (undef, $p, $sig) = split /\./, $good;
+my $before = $s->upstream->count;
+my @bad = (
+    [ 'a flipped signature bit', jwt_tamper($good, 2, 100) ],
+    [ 'the last signature bit flipped', jwt_tamper($good, 2, -1) ],
+    [ 'a flipped payload bit', jwt_tamper($good, 1, 100) ],
+    [ 'an issuer with a slash more', forged({}, { iss => "$claims->{iss}/" }) ],
+    [ 'no expiry', forged({}, { exp => undef }) ],
+    [ 'issued in the future', forged({}, { iat => time + 600, exp => time + 1200 }) ],
+    [ 'alg none, the old signature',
+        join '.', b64url('{"alg":"none","typ":"JWT"}'), $p, $sig ],
+    (map { my ($name, $secret) = @$_;
+        [ "HS256 keyed with $name", forged({ alg => 'HS256' }, {}, secret => $secret) ] }
+        [ 'our public key in PEM', $key->public_pem ],
+        [ 'our public key in DER', $key->rsa->export_key_der('public_x509') ],
+        [ 'our modulus', $key->jwk->{n} ], [ nothing => '' ]),
+    [ 'another key under our kid', forged({}, {}, key => jwt_key('other')) ],
+    [ 'another key that brings itself along',
+        forged({ jwk => jwt_key('other')->jwk }, {}, key => jwt_key('other')) ],
+    [ 'a refresh token', $several->{refreshToken} ],
+    [ 'an account token that says BRANCH', forged({}, { token_type => 'account' }) ],
+    [ 'over 16 KiB', 'a' x 17000 ],
+);
+is $s->current_context($good)->status, 200, 'control: a good token';
+for my $case (@bad) {
+    my ($name, $token) = @$case;
+    is_problem($s->current_context($token), 401, 'GATEWAY_TOKEN_INVALID', $name);
+}
+is $s->current_context($good)->status, 200, 'control: as it was';
+is $s->upstream->count - $before, 2, 'the service saw the good ones alone';
+
+is http_get($gateway, "$CONTEXT?access_token=$good")->status, 401, 'one in the query';
+is http_get($gateway, $CONTEXT, cookie => "access_token=$good")->status, 401,
+    'or in a cookie is not seen';
+
+# What identity itself refuses comes through with its own challenge, for which
+# no browser asks its user.
+for my $port ($face, $gateway) {
+    for my $case ([ login => json => { account => 'one@demo.test', credential => 'x' } ],
+        [ refresh => body => '' ])
+    {
+        my ($name, @body) = @$case;
+        my $res = http_post($port, "/api/auth/$name", @body);
+        is_deeply [ $res->status, $res->header_all('WWW-Authenticate') ],
+            [ 401, 'Login realm="platform"' ], "$name: its challenge";
+    }
+}
+
+# -- context headers: the client's never arrive, the verified ones do, once
+
+my @SPOOF = map { ($_ => 'spoofed') } qw(
+    X-Account-Id X-ACCOUNT-ID x_account_id X.Account.Id X_Account-Id
+    X~Account~Id X.Roles x_roles X-Session-Id X-Account-Type X-Token-Type
+    X-Token-Scope X-Workspace-Id X-Tenant-Id X-Member-Id X-Active-Branch-Id
+    X-Branch-Ids x.branch_ids);
+my %verified = (
+    'X-Token-Type' => 'workspace',
+    (map { my $claim = $_; 'X-' . join('-', map {ucfirst} split /_/)
+        => $claims->{$claim} } qw(account_id account_type session_id token_scope
+        workspace_id tenant_id member_id active_branch_id)),
+    'X-Branch-Ids' => join(',', @{ $claims->{branch_ids} }),
+    'X-Roles' => join(',', @{ $claims->{roles} }),
+);
+for my $spoof ([], \@SPOOF) {
+    my $res = $s->current_context($good, headers => [ @$spoof,
+        'X-Other' => 'x', 'X-Request-Id' => 'mine-1', 'X_Request_Id' => 'other',
+        'X.Correlation.Id' => 'other' ],
+        connection => 'close, X-Account-Id, X-Roles');
+    my $name = @$spoof ? 'spoofed headers' : 'control: none';
+    my @seen = Platform::Test::Stack::context($res->json);
+    is_deeply [ $res->status, scalar @seen, $res->header_all('X-Request-Id') ],
+        [ 200, 11, 'mine-1' ], "$name: each context header once, and the id";
+    is_deeply { map {@$_} @seen }, \%verified, "$name: as verified";
+    unlike $res->body, qr/spoofed/, "$name: nothing of the client's";
+    is_deeply { map { $_ => [ header_values($res->json, $_) ] } qw(X-Other
+        X-Request-Id X-Correlation-Id Authorization) },
+        { 'X-Other' => ['x'], 'X-Request-Id' => ['mine-1'],
+            'X-Correlation-Id' => ['mine-1'], Authorization => [] },
+        "$name: another header passes, ids once, and no token";
+}
+is http_post($_, $LOGIN, headers => \@SPOOF, json => { account => 'one@demo.test',
+    credential => $Platform::Test::Stack::CREDENTIAL })->status, 200,
+    'a login with spoofed headers is a login' for $gateway, $face;
+
+# -- a member with as many branches as there may be
+
+my $login = $s->login('two-hundred')->json;
+my @ids = map { $_->{branchId} } @{ $login->{branches} };
+my @names = map { $_->{branchName} } @{ $login->{branches} };
+is_deeply [ scalar @ids, \@names ], [ 200, [ sort @names ] ], '200 branches, sorted by name';
+my $token = $s->post($SELECT, { branchId => $ids[199] },
+    token => $login->{accountAccessToken})->json->{accessToken};
+cmp_ok length $token, '<', 16384, 'the token is under 16 KiB: ' . length $token;
+$res = $s->current_context($token, cookie => "platform_refresh_token=$login->{refreshToken}");
+is $res->status, 200, 'the gateway lets it through, and a cookie beside it';
+is_deeply [ map { [ sort map { split /,/ } header_values($res->json, $_) ] }
+    qw(X-Branch-Ids X-Active-Branch-Id) ], [ [ sort @ids ], [ $ids[199] ] ],
+    'the service gets every id, and the active one';
+is scalar @{ (jwt_decode($s->refresh($login->{refreshToken})->json->{accessToken}))[1]
+    {branch_ids} }, 200, 'a refresh has all of them';
+ok !eval { $s->postgres->sql(<<'SQL'); 1 }, 'a 201st grant is refused by the database';
+insert into branches (branch_id, workspace_id, branch_name)
+values ('00000000-0000-4000-8000-0005000f0001',
+        '00000000-0000-4000-8000-000200000002', 'Store 201');
+insert into branch_grants (member_id, branch_id, workspace_id)
+select member_id, '00000000-0000-4000-8000-0005000f0001', workspace_id
+  from members
+ where account_id = '00000000-0000-4000-8000-000300000002';
+SQL
+like $@, qr/at most 200/, 'which says why';
+
+# -- metrics and explanations, at a listener of their own
+
+my %question = (json => { method => 'GET', path => '/api/workspaces/branches' });
+
+sub ask (%o) { return http_post($local, '/internal/explain', %question, %o) }
+
+my ($sample) = metrics_parse(http_get($local, '/internal/metrics')->body);
+is $sample->{platform_gateway_key_set_keys}, 1, 'metrics: one key';
+ok exists $sample->{'platform_gateway_requests_total{route="local",decision="allow"}'},
+    'metrics: routes by their ids';
+is_405($local, POST => '/internal/metrics', 'GET');
+$res = ask()->json;
+is_deeply [ $res->{reason}, $res->{location}{routeId} ],
+    [ 'token_missing', 'entitlement-workspaces' ], 'an explanation: why, and where';
+is_problem(http_get($local, $_), 404, 'GATEWAY_ROUTE_NOT_FOUND', "$_: not served there")
+    for '/', '/readyz', '/api/workspaces/x', '/.well-known/jwks.json';
+
+# X-Forwarded-For from a trusted network changes nothing.
+for my $headers (map { [ 'X-Forwarded-For' => $_ ] } '203.0.113.1', '127.0.0.1') {
+    is http_get($local, '/internal/metrics', headers => $headers)->status,
+        200, "@$headers: metrics";
+    my $res = ask(headers => $headers);
+    is_deeply [ $res->status, $t->logged($res, $s->nginx)->{clientIp} ], [ 200, '127.0.0.1' ],
+        "@$headers: an explanation, and the log has who connected";
+}
+
+# A page that a browser was led to by a name of its own, or from elsewhere.
+for my $host ('rebind.example', 'rebind.example:' . $local,
+    '127.0.0.1.rebind.example', 'localhost.rebind.example', '10.0.0.1')
+{
+    is_problem($_, 404, 'GATEWAY_ROUTE_NOT_FOUND', "nothing for $host")
+        for http_get($local, '/internal/metrics', host => $host), ask(host => $host);
+}
+is ask(host => $_)->status, 200, "an explanation for $_"
+    for 'localhost', "localhost:$local", "127.0.0.1:$local", '127.0.0.2', "[::1]:$local";
+for my $headers ([ Origin => 'https://evil.example' ], [ Origin => 'null' ],
+    [ Origin => "http://127.0.0.1:$local" ], [ origin => '' ],
+    [ 'Sec-Fetch-Site' => 'same-origin' ], [ 'sec-fetch-site' => 'none' ])
+{
+    $res = ask(headers => $headers);
+    is_problem($res, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED', "an explanation with @$headers");
+    is_deeply [ @{ $t->logged($res, $s->nginx) }{qw(decision reason)} ],
+        [ 'deny', 'origin_forbidden' ], 'and so says the log';
+}
+
+# To whoever asks the gateway, also by a server in front of it on this host, these
+# paths are as unknown as any.
+$t->nginx_conf(<<'CONF', 'front');
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    server {
+        listen 127.0.0.1:%%PORT_front%%;
+        location / { %%TO_gateway%% proxy_set_header Host 127.0.0.1; }
+    }
+}
+CONF
+$t->start_nginx('front');
+is http_get($t->port('front'), '/readyz')->status, 200, 'the gateway by a server in front';
+for my $port ($gateway, $t->port('front')) {
+    for my $headers ([], [ 'X-Forwarded-For' => '127.0.0.1' ],
+        [ 'X-Forwarded-For' => '203.0.113.1' ], [ Origin => 'https://evil.example' ])
+    {
+        for my $request ([ 404, 'GET' ], [ 404, 'POST', body => '{"path":"/"}' ],
+            [ 404, 'POST', body => 'x' x 200_000 ], [ 404, 'PUT', body => '' ],
+            [ 404, 'DELETE' ], [ 204, 'OPTIONS' ])
+        {
+            my ($status, $method, @body) = @$request;
+            my @answer = map {
+                my $res = http($port, $method, "/internal/$_", @body,
+                    headers => [ @$headers, 'X-Request-Id' => 'same' ]);
+                my %h = map {@$_} grep { $_->[0] ne 'Date' } $res->headers;
+                [ $res->status, $res->body, \%h ];
+            } qw(unknown metrics explain revocations);
+            is $answer[0][0], $status, "$port: $method @$headers";
+            is_deeply [ @answer[ 1 .. 3 ] ], [ ($answer[0]) x 3 ], 'no difference';
+        }
+    }
+}
+
+# -- identity gone: its routes say so, the rest goes on
 
 $s->identity->stop;
 $t->allow(qr/connect\(\) to unix:\S+ failed/);
-$res = $s->login('one');
-ok((grep { $res->status == $_ } 502, 503), 'no identity: ' . $res->status);
-is $res->code, 'GATEWAY_UPSTREAM_UNAVAILABLE', 'no identity: code';
-is $s->current_context($branch)->status, 200, 'no identity: a token in hand still works';
+is $s->login('one')->code, 'GATEWAY_UPSTREAM_UNAVAILABLE', 'no identity: a login';
+is $s->current_context($good)->status, 200, 'no identity: a token in hand still works';
 $s->identity->start;
 ok eventually(sub { $s->login('one')->status == 200 }), 'identity is back';
-
-# More headers than FastCGI can carry.
-
-my @filler = (headers => [ map { ("X-Filler-$_" => 'x' x 1000) } 1 .. 70 ]);
-for my $port ($s->gateway, $s->face) {
-    is_problem(http_post($port, '/api/auth/login', json => {}, @filler), 400,
-        'GATEWAY_HEADER_TOO_LARGE', "70 KB of headers at $port");
-    is http_post($port, '/api/auth/login', json => {},
-        headers => [ @{ $filler[1] }[ 0 .. 79 ] ])->code, 'REQUEST_INVALID',
-        '40 KB get through';
-}
 
 $t->done;

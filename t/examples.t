@@ -20,21 +20,15 @@ sub ours ($text) {
     return $text;
 }
 
-sub slurp ($path) {
-    open my $fh, '<', $path or die "$path: $!\n";
-    local $/;
-    return scalar <$fh>;
-}
-
 # The reader's checkout: this one's build/, and examples with our ports.
 my $own = "$dir/checkout";
 for my $file (split /\0/, qx{cd $root && find examples -type f -print0}) {
-    $t->write_file("checkout/$file", ours(slurp("$root/$file")));
+    $t->write_file("checkout/$file", ours($t->read_file("$root/$file")));
 }
 mkdir "$own/run";
 symlink Platform::Test::Env::build(), "$own/build" or die "build: $!\n";
 
-my ($try, $ask, $answer) = slurp("$root/examples/README.md")
+my ($try, $ask, $answer) = $t->read_file("$root/examples/README.md")
     =~ /^```(?:sh|text)\n(.*?)^```\n/gms;
 $try =~ s/^example minimal -t\n//m or die "no trial in README.md\n";
 local $ENV{PATH} = "$ENV{PATH}:/usr/sbin:/sbin";
@@ -50,17 +44,28 @@ shell($try =~ /^(cp .*\n)/m);
 
 # What an example needs beforehand, as its first lines say.
 sub prepare ($name) {
-    my ($head) = slurp("$own/run/examples/$name/nginx.conf") =~ /\A((?:#.*\n)+)/;
+    my ($head) = $t->read_file("$own/run/examples/$name/nginx.conf") =~ /\A((?:#.*\n)+)/;
     my $commands = join "\n", map { s/^#   //r }
         grep {/^#   \S|^#       \S/} split /\n/, $head;
     is shell("cd run/examples/$name\n$commands"), '', "$name: its commands work" if $commands;
 }
 
-# Starts it and waits until it has its keys: an answer to a token, of what $ask
-# asks.
+# The tokens of make run's gateway.
+my $one = $s->login('one')->json->{accessToken};
+my $several = $s->login('several')->json;
+my $account = $several->{accountAccessToken};
+my $other = $s->post('/api/auth/select-branch',
+    { branchId => $several->{branches}[0]{branchId} }, token => $account)
+    ->json->{accessToken};
+my $id = (jwt_decode($one))[1]{account_id};
+
+# Starts it in place of the last one and waits until it has its keys: the status of
+# a token's call of a path, or what tells it.
 my $running;
 
 sub start ($name, $ask) {
+    my $status = ref $ask ? $ask : sub { call($ask, token => $one)->status };
+    stop() if $running;
     prepare($name);
     my $said = shell("$set_up\nexample $name -t");
     like $said, qr/test is successful/, "$name: nginx -t" or diag $said;
@@ -73,33 +78,19 @@ sub start ($name, $ask) {
         env => { PATH => $ENV{PATH}, Platform::Test::Env::mode_env($dir,
             name => $name, preload => 1) },
         cmd => [ 'sh', $path ], ok_status => ['any'])->expect_end);
-    ok eventually(sub { $ask->() !~ /^0*\z|^503/ }), "$name: it runs"
-        or diag slurp("$dir/$name.log");
+    ok eventually(sub { $status->() !~ /^0*\z|^503/ }), "$name: it runs"
+        or diag $t->read_file("$dir/$name.log");
 }
 
-sub stop ($name) {
+sub stop () {
     kill 'INT', -$running->pid;
     $running->wait_end(60);
 }
-
-# The tokens of make run's gateway.
-my $one = $s->login('one')->json->{accessToken};
-my $several = $s->login('several')->json;
-my $account = $several->{accountAccessToken};
-my $other = $s->post('/api/auth/select-branch',
-    { branchId => $several->{branches}[0]{branchId} }, token => $account)
-    ->json->{accessToken};
-my $id = (jwt_decode($one))[1]{account_id};
 
 # On the example's port; 0 where nothing listens.
 sub call ($path, %o) {
     return eval { http($t->port('example'), $o{method} // 'GET', $path, %o) }
         // Platform::Test::Response->garbage('');
-}
-
-# The status of a token's call, to wait for keys.
-sub status_of ($path) {
-    return sub { call($path, token => $one)->status };
 }
 
 # The different statuses of as many calls at once; once more if they took so long
@@ -119,20 +110,18 @@ sub header { return $_[0]->json->{headers}{ $_[1] } }
 
 # -- each
 
-start('minimal', status_of('/api/hello'));
+start('minimal', '/api/hello');
 my $res = call('/api/hello', token => $one,
     headers => [ 'X-Account-Id' => 'me', 'X-Request-Id' => 'mine' ]);
-is $res->status, 200, 'minimal: a branch token';
-is header($res, 'X-Account-Id'), $id, 'minimal: the service knows who asks';
-ok !$res->json->{authorization}, 'minimal: and gets no token';
+is_deeply [ $res->status, header($res, 'X-Account-Id'), !!$res->json->{authorization} ],
+    [ 200, $id, !!0 ], 'minimal: the service knows who asks, and gets no token';
 is_problem(call('/api/hello'), 401, 'GATEWAY_TOKEN_MISSING', 'minimal: no token');
 is_problem(call('/api/hello', token => $account), 403,
     'GATEWAY_CONTEXT_FORBIDDEN', 'minimal: another');
 is_problem(call('/_keys'), 404, 'GATEWAY_ROUTE_NOT_FOUND', 'minimal: another path');
 is shell($ask), $answer, 'minimal: as README.md asks and answers';
-ok eventually(sub { slurp("$own/run/examples/minimal/access.log")
+ok eventually(sub { $t->read_file("$own/run/examples/minimal/access.log")
     =~ /"requestId":"mine".*"reason":"verified"/ }), 'minimal: its log';
-stop('minimal');
 
 my $tls = "curl -s --cacert $own/run/examples/tls-http2/cert.pem --max-time 60";
 my $url = "https://localhost:$port{8443}/api/hello";
@@ -148,11 +137,10 @@ my $large = 'x' x 16_000;
 like qx{$tls -H 'Authorization: Bearer $large' $url}, qr/GATEWAY_TOKEN_INVALID/,
     'tls-http2: a large token arrives';
 $res = call('/api/hello?a=b', method => 'POST', body => 'x', host => "localhost:$port{8090}");
-is $res->status, 308, 'tls-http2: plain HTTP is sent there';
-is $res->header('Location'), "$url?a=b", 'tls-http2: to the same path';
-stop('tls-http2');
+is_deeply [ $res->status, $res->header('Location') ], [ 308, "$url?a=b" ],
+    'tls-http2: plain HTTP is sent there, to the same path';
 
-start('several-services', status_of('/api/reports/a'));
+start('several-services', '/api/reports/a');
 my $system = jwt_token(system => jwt_key('identity'), iss => 'http://127.0.0.1:' . $s->face);
 my %opens = (
     '/api/reports/a' => [ 403, 200, 403, 401 ],
@@ -169,18 +157,17 @@ is header(call('/api/status', token => $one), 'X-Account-Id'), undef,
     'several-services: a public one is told of nobody';
 is call('/api/reports/a', token => $one, method => 'PUT', body => '')->status,
     405, 'several-services: methods';
-stop('several-services');
 $t->write_file('checkout/run/examples/several-services/services/new.conf',
     "location /api/new/ { proxy_pass http://127.0.0.1:$port{8082}; }\n");
 like shell("$set_up\nexample several-services -t"),
     qr{\[emerg\].*platform_gateway_access.* \S*services/new\.conf:1},
     'several-services: a file without a level is refused by its name';
 
-start('load-balancer', status_of('/api/hello'));
+start('load-balancer', '/api/hello');
 ok eventually(sub { call('/readyz')->status == 200 }), 'load-balancer: its check';
 call('/api/hello', token => $one, headers => [ 'X-Request-Id' => 'balanced',
     'X-Forwarded-For' => '203.0.113.9, 192.0.2.7, 127.0.0.1' ]);
-ok eventually(sub { slurp("$own/run/examples/load-balancer/access.log")
+ok eventually(sub { $t->read_file("$own/run/examples/load-balancer/access.log")
     =~ /"requestId":"balanced".*"clientIp":"192\.0\.2\.7"/ }),
     'load-balancer: the client is the last one, whatever it said before';
 my %from = map { $_ => [ 'X-Forwarded-For' => $_ ] } '192.0.2.8', '192.0.2.9';
@@ -188,33 +175,29 @@ is_deeply [ burst(60, headers => $from{'192.0.2.8'}) ], [ 200, 429 ],
     'load-balancer: a client too fast';
 is call('/api/hello', token => $one, headers => $from{'192.0.2.9'})->status,
     200, 'load-balancer: another client';
-stop('load-balancer');
 
-start('keys-in-a-file', status_of('/api/hello'));
+start('keys-in-a-file', '/api/hello');
 is header(call('/api/hello', token => $one), 'X-Account-Id'), $id,
     'keys-in-a-file: a token of the file\'s key';
 is_problem(call('/api/hello', token => jwt_token(branch => jwt_key('a'),
     iss => 'http://127.0.0.1:' . $s->face, iat => time - 600)), 401,
     'GATEWAY_TOKEN_INVALID',
     'keys-in-a-file: of another key');
-stop('keys-in-a-file');
 
-start('rate-limit', status_of('/api/hello'));
+start('rate-limit', '/api/hello');
 is_deeply [ burst(60) ], [ 200, 429 ], 'rate-limit: an account too fast';
 is call('/api/hello', token => $other)->status, 200,
     'rate-limit: another account, from the same address';
 is call('/api/hello')->status, 401, 'rate-limit: nobody' for 1 .. 40;
-stop('rate-limit');
 
 # An answer is in the cache by the time that its line is in the log.
-start('cache', status_of('/api/reports/x'));
+start('cache', '/api/reports/x');
 my %first;
 for my $round (qw(MISS HIT)) {
     for my $token ($one, $other) {
         $res = call('/api/reports/a', token => $token);
-        is $res->header('X-Cache-Status'), $round, "cache: $round";
-        is header($res, 'X-Account-Id'), (jwt_decode($token))[1]{account_id},
-            'cache: its own';
+        is_deeply [ $res->header('X-Cache-Status'), header($res, 'X-Account-Id') ],
+            [ $round, (jwt_decode($token))[1]{account_id} ], "cache: $round, its own";
         $first{$token} //= header($res, 'X-Request-Id');
         is header($res, 'X-Request-Id'), $first{$token},
             'cache: what the service said the first time';
@@ -222,19 +205,19 @@ for my $round (qw(MISS HIT)) {
             'cache: the answer has an id of its own' if $round eq 'HIT';
     }
     ok eventually(sub {
-        2 <= (() = slurp("$own/run/examples/cache/access.log") =~ m{/api/reports/a\b}g);
+        2 <= (() = $t->read_file("$own/run/examples/cache/access.log") =~ m{/api/reports/a\b}g);
     }), 'cache: they are in the log';
 }
 is_problem(call('/api/reports/a'), 401, 'GATEWAY_TOKEN_MISSING',
     'cache: nothing without a token');
 is call('/api/reports/b', token => $one)->header('X-Cache-Status'), 'MISS',
     'cache: another path';
-stop('cache');
+stop();
 
 # All of them have been tried, and README.md has all.
 my @there = sort map { m{examples/([^/]+)/nginx\.conf$} } glob
     "$root/examples/*/nginx.conf";
-my $readme = slurp("$root/examples/README.md");
+my $readme = $t->read_file("$root/examples/README.md");
 is_deeply [ grep { !-e "$dir/$_.log" } @there ], [], 'each has been started';
 is_deeply [ grep { $readme !~ m{\]\($_/} } map { m{([^/]+)$} }
     grep {-d} glob "$root/examples/*" ], [], 'README.md has each';

@@ -1,14 +1,19 @@
-# The database goes away, hangs or crashes: 503 in bounded time, nothing half
-# done, and recovery without a restart.
+# The database goes away, hangs or crashes, also in the middle of many refreshes:
+# 503 in bounded time, nothing half done, what was given up on does not happen
+# later, and recovery without a restart.
 
 use Platform::Test;
+use Platform::Test::Load;
+use Platform::Test::Sessions;
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(durable => 1);
+my $unit = 3;    # seconds
 my $s = $t->full_stack(env => {
-    PLATFORM_REQUEST_TIMEOUT      => '6s',
-    PLATFORM_DB_STATEMENT_TIMEOUT => '3s',
-    PLATFORM_DB_CONNECT_TIMEOUT   => '3s',
+    PLATFORM_REQUEST_TIMEOUT      => 2 * $unit . 's',
+    PLATFORM_DB_STATEMENT_TIMEOUT => "${unit}s",
+    PLATFORM_DB_CONNECT_TIMEOUT   => "${unit}s",
 });
 
 my $one = $s->login('one')->json;
@@ -79,5 +84,53 @@ $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
     where usename = 'platform' and pid <> pg_backend_pid()",
     user => 'postgres');
 ok eventually(sub { $s->login('one')->status == 200 }), 'cut connections: login succeeds';
+
+# -- it hangs while sixteen clients refresh
+
+my $clients = Platform::Test::Sessions->new;
+my $load = Platform::Test::Load->new(port => $s->face, clients => 16);
+$clients->log_in($load, several => 16);
+my @all = $clients->all;
+is scalar @all, 16, 'logged in';
+
+# Each client refreshes a session of its own, until it has been told to wait.
+
+my $frozen;
+my $freeze_at = time + 2;
+my %answers;
+my %over;
+$load->run(
+    sub ($client, @) {
+        $frozen ||= time > $freeze_at && $pg->freeze('STOP');
+        return undef if $over{ $client->{number} };
+        return { %{ $clients->refresh($all[ $client->{number} ]) },
+            client => $client->{number} };
+    },
+    sub ($request, $answer, @) {
+        $answers{"$answer->{status} $answer->{code}"}++;
+        $over{ $request->{client} } = 1 if $answer->{status} != 200;
+        $clients->note($request, $answer);
+    });
+$clients->check_stale;
+note explain \%answers;
+is_deeply [ sort keys %answers ], [ '200 AUTH_REFRESH_SUCCESS', '503 DATABASE_UNAVAILABLE' ],
+    'refreshed, or told that the database is not available';
+is $answers{'503 DATABASE_UNAVAILABLE'}, 16, 'everybody in the end';
+is_deeply $clients->{broken}, [], 'no answer contradicts another';
+cmp_ok $clients->{longest}, '<=', 3 * $unit,
+    sprintf 'the longest took %.1f s', $clients->{longest};
+is http_get($s->face, '/healthz')->status, 200, 'the service lives';
+
+# It goes on: what lies before it is done, and changes nothing any more.
+
+$pg->freeze('CONT');
+ok eventually(sub { http_get($s->face, '/readyz')->status == 200 }), 'ready again';
+ok eventually(sub { !$pg->sql("select count(*) from pg_stat_activity
+    where query like '%auth_sessions%' and state = 'active'
+    and pid <> pg_backend_pid()") }), 'and idle';
+my %after;
+$after{ http_post($s->face, '/api/auth/refresh',
+    json => { refreshToken => $_->{current} })->status }++ for @all;
+is_deeply \%after, { 200 => 16 }, 'every token is still good' or diag explain \%after;
 
 $t->done;

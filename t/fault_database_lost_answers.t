@@ -96,29 +96,34 @@ sub claims { return (jwt_decode($_[0]))[1] }
 
 # Every statement is prepared first, so that only its use is met below.
 my $s = login()->json;
-my $branch = $s->{branches}[0]{branchId};
-my $other = $s->{branches}[1]{branchId};
+my ($branch, $other) = map { $_->{branchId} } @{ $s->{branches} };
 my $session = claims($s->{refreshToken})->{session_id};
-is call('select-branch', { branchId => $branch },
-    token => $s->{accountAccessToken})->status, 200, 'a selection';
-my $res = refresh($s->{refreshToken});
-is $res->status, 200, 'a refresh';
-my $token = $res->json->{refreshToken};
+
+sub selects ($to, $name = 'a selection') {
+    is call('select-branch', { branchId => $to }, token => $s->{accountAccessToken})->status,
+        200, $name;
+}
+
+selects($branch);
+my $token = $s->{refreshToken};
+
+# The session goes on; its token is the one that the client got.
+sub goes_on ($res, $name) {
+    is $res->status, 200, $name or diag $res->body;
+    $token = $res->json->{refreshToken};
+    is claims($token)->{jti}, row($session)->[0], "$name: its token is the session's";
+    return $res->json;
+}
+
+goes_on(refresh($token), 'a refresh');
 is call(logout => { refreshToken => login()->json->{refreshToken} })->status, 200, 'a logout';
 
 # -- refresh
 
 # A session in a scope that is lost takes two statements, any other one.
-sub lose_scope {
-    $pg->sql("update branches set status = 'INACTIVE'
-        where branch_id = '$branch'");
-}
-
-sub find_scope {
-    $pg->sql("update branches set status = 'ACTIVE'
-        where branch_id = '$branch'");
-    is call('select-branch', { branchId => $branch },
-        token => $s->{accountAccessToken})->status, 200, 'a selection';
+sub scope ($status) {
+    $pg->sql("update branches set status = '$status' where branch_id = '$branch'");
+    selects($branch) if $status eq 'ACTIVE';
 }
 
 my ($start, $before);
@@ -126,42 +131,35 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
     my $lost = $statement eq 'session_rotate_clear';
     for my $how (qw(before after)) {
         my $what = "$statement, cut $how";
-        lose_scope() if $lost;
+        my $used = $token;
+        scope('INACTIVE') if $lost;
         break($statement => $how);
-        $res = refresh($token);
+        my $said = goes_on(refresh($used), "$what: succeeds all the same");
         ok met(), "$what: the write was met";
-        is $res->status, 200, "$what: succeeds all the same" or diag $res->body;
-        is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
-            "$what: its token is the session's";
-        is row($session)->[2], $lost ? '-' : $branch, "$what: its scope";
-        is $res->json->{nextAction}{type}, $lost ? 'select_branch' : 'load_current_context',
-            "$what: its answer";
-        is refresh($token)->code, 'AUTH_REFRESH_TOKEN_STALE', "$what: the old one is stale";
-        $token = $res->json->{refreshToken};
-        find_scope() if $lost;
+        is_deeply [ row($session)->[2], $said->{nextAction}{type} ],
+            $lost ? [ '-', 'select_branch' ] : [ $branch, 'load_current_context' ],
+            "$what: its scope, and the answer";
+        is refresh($used)->code, 'AUTH_REFRESH_TOKEN_STALE', "$what: the old one is stale";
+        scope('ACTIVE') if $lost;
     }
 
     # Given up on after its timeout, it is tried again; the first one, when it
     # comes through at last, changes nothing.
-    lose_scope() if $lost;
+    scope('INACTIVE') if $lost;
     break($statement => 'late', 1.6 * $unit);
     $start = time;
-    $res = refresh($token);
+    goes_on(refresh($token), "$statement, late: a second write did it");
     ok met(), "$statement, late: the write was met";
-    is $res->status, 200, "$statement, late: a second write did it";
-    is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
-        "$statement, late: its token is the session's";
-    $token = $res->json->{refreshToken};
     $before = row($session);
     wait_until($start + 1.8 * $unit);
     is_deeply row($session), $before, "$statement, late: the first changes nothing";
-    find_scope() if $lost;
+    scope('ACTIVE') if $lost;
 }
 
 # Every try is stuck: nobody knows, and nothing happens when all come through.
 break('session_refresh|session_rotate' => 'stuck', 2.6 * $unit);
 $start = time;
-$res = refresh($token);
+my $res = refresh($token);
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'refresh, stuck');
 like $res->json->{detail}, qr/may or may not/, 'refresh, stuck: says so';
 cmp_ok time - $start, '<', 3 * $unit, 'refresh, stuck: in time';
@@ -169,31 +167,31 @@ $before = row($session);
 wait_until($start + 2.8 * $unit);
 break('', '');
 is_deeply row($session), $before, 'refresh, stuck: nothing happens later';
-$res = refresh($token);
-is $res->status, 200, 'refresh, stuck: the token is still good';
-$token = $res->json->{refreshToken};
+goes_on(refresh($token), 'refresh, stuck: the token is still good');
 
 # -- select-branch
 
-for my $how (qw(before after)) {
+for my $case ([ before => $other ], [ after => $branch ]) {
+    my ($how, $to) = @$case;
     break(session_select => $how);
-    my $to = $how eq 'before' ? $other : $branch;
-    $res = call('select-branch', { branchId => $to }, token => $s->{accountAccessToken});
+    selects($to, "selection, cut $how: succeeds all the same");
     ok met(), "selection, cut $how: the write was met";
-    is $res->status, 200, "selection, cut $how: succeeds all the same";
     is row($session)->[2], $to, "selection, cut $how: and it has";
 }
 
 # A selection that arrives late must not undo one that was made since.
 break(session_select => 'late', 1.6 * $unit);
 $start = time;
-$res = call('select-branch', { branchId => $other }, token => $s->{accountAccessToken});
-is $res->status, 200, 'selection, late: a second write did it';
+selects($other, 'selection, late: a second write did it');
 ok met(), 'selection, late: the first was met';
-is call('select-branch', { branchId => $branch },
-    token => $s->{accountAccessToken})->status, 200, 'another selection';
+selects($branch, 'another selection');
 wait_until($start + 1.8 * $unit);
 is row($session)->[2], $branch, 'selection, late: the last one stands';
+
+# A read is simply read again.
+break(session_read => 'before');
+selects($branch, 'a selection whose read was cut');
+ok met(), 'which was met';
 
 # -- login: no token without its session
 
@@ -215,12 +213,5 @@ for my $how (qw(before after)) {
     ok met(), "logout, cut $how: the write was met";
     is row(claims($mine)->{session_id})->[1], 'REVOKED', "logout, cut $how: and it has";
 }
-
-# -- a read is simply read again
-
-break(session_read => 'before');
-$res = call('select-branch', { branchId => $branch }, token => $s->{accountAccessToken});
-ok met(), 'a read was met';
-is $res->status, 200, 'and the selection succeeds';
 
 $t->done;

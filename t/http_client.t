@@ -12,16 +12,10 @@ my $s = $t->full_stack;
 my ($dir, $tools) = ($t->dir, $t->root . '/t/node');
 my $source = $t->root . '/examples/client/client.ts';
 
-sub slurp ($path) {
-    open my $fh, '<', $path or die "$path: $!\n";
-    local $/;
-    return scalar <$fh>;
-}
-
 # The blocks of the page, one after the other; and types made from the document,
 # which need no "?." and are those of the client.
 
-my $page = join '', slurp($t->root . '/docs/http-api.md') =~ /^```ts\n(.*?)^```/gms;
+my $page = join '', $t->read_file($t->root . '/docs/http-api.md') =~ /^```ts\n(.*?)^```/gms;
 qx{$node $tools/node_modules/openapi-typescript/bin/cli.js @{[ $t->root ]}/docs/openapi.yaml -o $dir/api.ts 2>&1};
 is $?, 0, 'types are made from docs/openapi.yaml';
 my $types = <<'END';
@@ -63,7 +57,7 @@ sub changed ($text, $from, $to) {
     return $text;
 }
 
-my $client = slurp($source);
+my $client = $t->read_file($source);
 my %file = (
     'page.ts' => [ 1, 'docs/http-api.md uses it as it is', $page ],
     'types.ts' => [ 1, 'strict TypeScript needs no "?."', $types ],

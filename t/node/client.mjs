@@ -10,7 +10,9 @@ const retries = mode === 'retries';
 const { PlatformClient, PlatformError } = await import(pathToFileURL(file));
 const credential = 'Demo-passw0rd!';
 const context = '/api/workspaces/current-context';
+const refresh = '/api/auth/refresh';
 const now = Date.now;
+const same = assert.deepEqual;
 
 // Waits are noted, and short.
 const wait = globalThis.setTimeout;
@@ -20,8 +22,8 @@ globalThis.setTimeout = (work, ms, ...rest) => {
   return wait(work, ms / 50, ...rest);
 };
 
-// A browser's cookie, and what a network may do to calls.  `on` gets each
-// request before it is sent, and each answer before the client sees it.
+// A browser's cookie, and what a network may do to calls: `before` gets each
+// request that is sent, `after` each answer that the client will see.
 class Net {
   cookie = '';
   calls = [];
@@ -36,7 +38,7 @@ class Net {
     this.calls.push(call);
     if (init.credentials === 'include' && this.cookie)
       call.headers.set('Cookie', this.cookie);
-    this.running += path === '/api/auth/refresh';
+    this.running += path === refresh;
     this.most = Math.max(this.most, this.running);
     try {
       await this.before(call);
@@ -46,12 +48,12 @@ class Net {
         this.cookie = /=;/.test(set) ? '' : set.replace(/;.*/, '');
       return await this.after(answer, call);
     } finally {
-      this.running -= path === '/api/auth/refresh';
+      this.running -= path === refresh;
     }
   };
 
   refreshes() {
-    return this.calls.filter((c) => c.path === '/api/auth/refresh').length;
+    return this.calls.filter((c) => c.path === refresh).length;
   }
 
   // The next `n` calls of the path lose something: the request, the answer, or
@@ -88,9 +90,12 @@ function store() {
   };
 }
 
-async function signedIn(account, options = {}) {
+const opened = (net, options = {}) =>
+  new PlatformClient({ base, fetch: net.fetch, ...options });
+
+async function signedIn(account, options) {
   const net = new Net();
-  const client = new PlatformClient({ base, fetch: net.fetch, ...options });
+  const client = opened(net, options);
   await client.login(`${account}@demo.test`, credential);
   return { net, client };
 }
@@ -105,18 +110,16 @@ async function fails(promise, code) {
 // Until it fails so: what the gateway is told takes a moment.
 async function eventually(attempt, code) {
   for (const end = now() + 30_000; now() < end;) {
-    const error = await attempt().then((status) => assert.equal(status, 200),
-      (e) => e);
-    if (error) {
-      assert.equal(error.code, code, error.stack);
-      return;
-    }
+    const error = await attempt().then((answer) => same(answer.status, 200), (e) => e);
+    if (error) return same(error.code, code);
   }
-  assert.fail(`not ${code} within half a minute`);
+  return assert.fail(`not ${code} within half a minute`);
 }
 
-async function reached(answer) {
-  assert.equal(answer.status, 200);
+// Each client's call arrives; with which headers the last one did.
+async function reach(...clients) {
+  let answer;
+  for (const client of clients) same((answer = await client.fetch(context)).status, 200);
   return (await answer.json()).headers;
 }
 
@@ -128,25 +131,19 @@ function later(seconds) {
 const checks = {
   async 'one branch: a call goes through, the cookie has the refresh token'() {
     const { net, client } = await signedIn('one');
-    assert.equal(client.ready, true);
-    const headers = await reached(await client.fetch(context));
-    assert.match(headers['X-Account-Id'], /0001$/);
+    same(client.ready, true);
+    assert.match((await reach(client))['X-Account-Id'], /0001$/);
     assert.match(net.cookie, /^platform_refresh_token=./);
-    assert.equal(net.refreshes(), 0);
-  },
-
-  async 'what the caller gives goes along'() {
-    const { client } = await signedIn('one');
-    const headers = await reached(await client.fetch(context,
-      { method: 'POST', body: 'x', headers: { 'X-Request-Id': 'mine' } }));
-    assert.equal(headers['X-Request-Id'], 'mine');
+    same(net.refreshes(), 0);
+    const answer = await client.fetch(context,
+      { method: 'POST', body: 'x', headers: { 'X-Request-Id': 'mine' } });
+    same((await answer.json()).headers['X-Request-Id'], 'mine');
   },
 
   async 'a wrong credential is told'() {
-    const client = new PlatformClient({ base, fetch: new Net().fetch });
-    const error = await fails(client.login('one@demo.test', 'x'),
+    const error = await fails(opened(new Net()).login('one@demo.test', 'x'),
       'AUTH_INVALID_CREDENTIALS');
-    assert.equal(error.status, 401);
+    same(error.status, 401);
     assert.match(error.requestId, /^[0-9a-f]{32}$/);
   },
 
@@ -154,16 +151,14 @@ const checks = {
     const { net, client } = await signedIn('one');
     await assert.rejects(client.fetch('http://127.0.0.1:1/x'), TypeError);
     await assert.rejects(client.fetch('//127.0.0.1:1/x'), TypeError);
-    assert.equal(net.calls.length, 1);
+    same(net.calls.length, 1);
   },
 
   async 'a refused token is replaced once, for all who wait'() {
     const { net, client } = await signedIn('one');
     net.spoil(5);
-    const answers = await Promise.all(
-      Array.from({ length: 5 }, () => client.fetch(context)));
-    for (const answer of answers) await reached(answer);
-    assert.equal(net.refreshes(), 1);
+    await Promise.all(Array.from({ length: 5 }, () => reach(client)));
+    same(net.refreshes(), 1);
   },
 
   async 'one that was replaced meanwhile is not replaced again'() {
@@ -171,63 +166,52 @@ const checks = {
     net.spoil(2);
     let second;
     net.after = async (answer, call) => {
-      if (call.path === context && !second) {
-        second = client.fetch(context);
-        await second;
-      }
+      if (call.path === context && !second) await (second = client.fetch(context));
       return answer;
     };
-    await reached(await client.fetch(context));
-    await reached(await second);
-    assert.equal(net.refreshes(), 1);
+    await reach(client);
+    same([(await second).status, net.refreshes()], [200, 1]);
   },
 
   async 'one that is refused again is the caller\'s'() {
     const { net, client } = await signedIn('one');
     net.spoil(99);
-    assert.equal((await client.fetch(context)).status, 401);
-    assert.equal(net.refreshes(), 1);
-    assert.equal(net.calls.length, 4);
+    same([(await client.fetch(context)).status, net.refreshes(), net.calls.length],
+      [401, 1, 4]);
   },
 
   async 'a token at its end is not even sent'() {
     const { net, client } = await signedIn('one');
     later(895);
-    await reached(await client.fetch(context));
-    assert.equal(net.refreshes(), 1);
-    await reached(await client.fetch(context));
-    assert.equal(net.refreshes(), 1);
+    await reach(client);
+    same(net.refreshes(), 1);
+    await reach(client);
+    same(net.refreshes(), 1);
   },
 
   async 'several branches: choose, and switch at any time'() {
     const { net, client } = await signedIn('several');
-    assert.equal(client.ready, false);
+    same(client.ready, false);
     await assert.rejects(client.fetch(context), /selected first/);
-    const [first, second] = client.branches.map((b) => b.branchId);
-    await client.selectBranch(first);
-    assert.equal((await reached(await client.fetch(context)))[
-      'X-Active-Branch-Id'], first);
-    later(1000);
-    await client.selectBranch(second);
-    assert.equal((await reached(await client.fetch(context)))[
-      'X-Active-Branch-Id'], second);
-    assert.match(net.calls.findLast(
-      (c) => c.path === '/api/auth/refresh').body, /includeAccountToken/);
+    for (const { branchId } of client.branches.slice(0, 2)) {
+      await client.selectBranch(branchId);
+      same((await reach(client))['X-Active-Branch-Id'], branchId);
+      later(1000);
+    }
+    assert.match(net.calls.findLast((c) => c.path === refresh).body, /includeAccountToken/);
     await fails(client.selectBranch('none'), 'AUTH_BRANCH_NOT_SELECTABLE');
   },
 
   async 'a new page goes on by the cookie'() {
     const { net } = await signedIn('one');
-    const page = new PlatformClient({ base, fetch: net.fetch });
-    assert.equal(await page.restore(), true);
-    await reached(await page.fetch(context));
-    const stranger = new PlatformClient({ base, fetch: new Net().fetch });
-    assert.equal(await stranger.restore(), false);
+    const page = opened(net);
+    same([await page.restore(), await opened(new Net()).restore()], [true, false]);
+    await reach(page);
   },
 
   async 'two tabs at once: both go on'() {
     const { net, client } = await signedIn('one');
-    const tab = new PlatformClient({ base, fetch: net.fetch });
+    const tab = opened(net);
     // Both are sent before either is answered.
     let arrived = 0;
     let open;
@@ -237,15 +221,13 @@ const checks = {
       await gate;
     };
     await Promise.all([client.refresh(), tab.refresh()]);
-    assert.equal(net.most, 2);
-    assert.equal(net.refreshes(), retries ? 2 : 3);
-    await reached(await client.fetch(context));
-    await reached(await tab.fetch(context));
+    same([net.most, net.refreshes()], [2, retries ? 2 : 3]);
+    await reach(client, tab);
   },
 
   async 'two tabs with Web Locks: one after the other'() {
     const { net, client } = await signedIn('one');
-    const tab = new PlatformClient({ base, fetch: net.fetch });
+    const tab = opened(net);
     let last = Promise.resolve();
     const names = new Set();
     const request = (name, work) => {
@@ -255,23 +237,20 @@ const checks = {
     Object.defineProperty(globalThis, 'navigator',
       { configurable: true, value: { locks: { request } } });
     await Promise.all([client.refresh(), tab.refresh()]);
-    assert.equal(net.most, 1);
-    assert.equal(net.refreshes(), 2);
-    assert.equal(names.size, 1);
+    same([net.most, net.refreshes(), names.size], [1, 2, 1]);
     // Also while one of them asks again.
-    net.lose('/api/auth/refresh', 'request');
+    net.lose(refresh, 'request');
     await Promise.all([client.refresh(), tab.refresh()]);
-    assert.equal(net.most, 1);
-    assert.equal(net.refreshes(), 5);
+    same([net.most, net.refreshes()], [1, 5]);
   },
 
   async 'a lost request, a lost body: asked again'() {
     for (const what of ['request', 'body']) {
       const { net, client } = await signedIn('one');
-      net.lose('/api/auth/refresh', what);
+      net.lose(refresh, what);
       await client.refresh();
-      assert.equal(net.refreshes(), 2);
-      await reached(await client.fetch(context));
+      same(net.refreshes(), 2);
+      await reach(client);
     }
   },
 
@@ -280,63 +259,58 @@ const checks = {
     const { net, client } = await signedIn('one', { store: mine });
     const used = mine.token;
     let lost;
-    net.lose('/api/auth/refresh', 'answer');
+    net.lose(refresh, 'answer');
     const { after } = net;
     net.after = async (answer, call) => {
-      if (call.path === '/api/auth/refresh' && !lost)
-        lost = (await answer.clone().json()).refreshToken;
+      if (call.path === refresh) lost ??= (await answer.clone().json()).refreshToken;
       return after(answer, call);
     };
     if (retries) {
       await client.refresh();
-      assert.equal(mine.token, lost);
-      assert.equal(mine.saved, 2);
-      assert.equal(net.refreshes(), 2);
+      same([mine.token, mine.saved, net.refreshes()], [lost, 2, 2]);
     } else {
       await fails(client.refresh(), 'AUTH_REFRESH_TOKEN_STALE');
-      assert.equal(mine.token, null);
-      assert.equal(client.ready, false);
+      same([mine.token, client.ready], [null, false]);
       await client.login('one@demo.test', credential);
     }
-    for (const call of net.calls.slice(1))
-      if (call.path === '/api/auth/refresh')
-        assert.equal(JSON.parse(call.body).refreshToken, used);
+    for (const call of net.calls.slice(1).filter((c) => c.path === refresh))
+      same(JSON.parse(call.body).refreshToken, used);
     await client.refresh();
-    await reached(await client.fetch(context));
+    await reach(client);
   },
 
   async 'seven lost answers in a row'() {
     if (!retries) return;
     const { net, client } = await signedIn('one');
-    net.lose('/api/auth/refresh', 'answer', 7);
+    net.lose(refresh, 'answer', 7);
     await client.refresh();
-    assert.equal(net.refreshes(), 8);
+    same(net.refreshes(), 8);
     await client.refresh();
-    await reached(await client.fetch(context));
+    await reach(client);
   },
 
   // A try then could come after the window, and count as a reuse.
   async '25 seconds later: gives up'() {
     const { net, client } = await signedIn('one');
-    net.lose('/api/auth/refresh', 'request', 8);
+    net.lose(refresh, 'request', 8);
     const { before } = net;
     net.before = (call) => {
       later(25);
       return before(call);
     };
     await assert.rejects(client.refresh(), /lost/);
-    assert.equal(net.refreshes(), 1);
+    same(net.refreshes(), 1);
   },
 
   // The cookie with it: the second one is sent the old one again.
   async 'a lost answer in a page, while another tab asks too'() {
     if (!retries) return;
     const { net, client } = await signedIn('one');
-    const tab = new PlatformClient({ base, fetch: net.fetch });
+    const tab = opened(net);
     const { cookie } = net;
     let n = 0;
     net.after = async (answer, call) => {
-      if (call.path !== '/api/auth/refresh' || n++ > 1) return answer;
+      if (call.path !== refresh || n++ > 1) return answer;
       net.cookie = cookie;
       throw new TypeError('lost');
     };
@@ -345,75 +319,67 @@ const checks = {
     assert.notEqual(net.cookie, cookie);
     await client.refresh();
     await tab.refresh();
-    await reached(await client.fetch(context));
-    await reached(await tab.fetch(context));
+    await reach(client, tab);
   },
 
   async 'no network: gives up, and forgets nothing'() {
     const { net, client } = await signedIn('one');
-    net.lose('/api/auth/refresh', 'request', 8);
+    net.lose(refresh, 'request', 8);
     await assert.rejects(client.refresh(), /lost/);
     await client.refresh();
-    await reached(await client.fetch(context));
+    await reach(client);
   },
 
   async 'a busy service is asked again, when it says'() {
     const { net, client } = await signedIn('one');
     let busy = 2;
-    net.after = async (answer, call) =>
-      call.path === '/api/auth/refresh' && busy-- > 0
-        ? Response.json({ code: 'AUTH_BUSY' },
-          { status: 503, headers: { 'Retry-After': '1' } }) : answer;
     net.before = async (call) => {
-      if (call.path === '/api/auth/refresh' && busy > 0)
-        call.headers.delete('Cookie');
+      if (call.path === refresh && busy > 0) call.headers.delete('Cookie');
     };
+    net.after = async (answer, call) => call.path === refresh && busy-- > 0
+      ? Response.json({ code: 'AUTH_BUSY' },
+        { status: 503, headers: { 'Retry-After': '1' } }) : answer;
     waited = [];
     await client.refresh();
-    assert.equal(net.refreshes(), 3);
+    same(net.refreshes(), 3);
     assert.ok(waited.filter((ms) => ms >= 1000).length >= 2, `${waited}`);
   },
 
   async 'a store: the token in the body, no cookie'() {
     const mine = store();
     const { net, client } = await signedIn('one', { store: mine });
-    assert.equal(net.cookie, '');
+    same(net.cookie, '');
     const first = mine.token;
     await client.refresh();
     assert.notEqual(mine.token, first);
-    assert.equal(mine.saved, 2);
-    const app = new PlatformClient({ base, fetch: net.fetch, store: mine });
-    assert.equal(await app.restore(), true);
+    same(mine.saved, 2);
+    const app = opened(net, { store: mine });
+    same(await app.restore(), true);
     await app.logout();
-    assert.equal(mine.token, null);
-    assert.equal(await app.restore(), false);
+    same([mine.token, await app.restore()], [null, false]);
   },
 
   async 'sessions: seen, and ended from another one'() {
     const { client } = await signedIn('several');
-    await client.selectBranch(client.branches[0].branchId);
     const { client: other, net } = await signedIn('several');
-    await other.selectBranch(other.branches[1].branchId);
-    await reached(await other.fetch(context));
+    const [here, there] = client.branches.map((b) => b.branchId);
+    await client.selectBranch(here);
+    await other.selectBranch(there);
+    await reach(other);
 
     const { sessions, more } = await client.sessions();
-    assert.equal(more, false);
-    assert.equal(sessions[0].current, true);
-    assert.equal(sessions[0].branchId, client.branches[0].branchId);
-    const mine = sessions.find((s) =>
-      s.branchId === other.branches[1].branchId);
-    assert.equal(mine.current, false);
+    same([more, sessions[0].current, sessions[0].branchId], [false, true, here]);
+    const mine = sessions.find((s) => s.branchId === there);
+    same(mine.current, false);
     assert.ok(Date.parse(mine.createdAt) <= Date.now() + 60_000);
 
     await client.endSession(mine);
-    await eventually(async () => (await other.fetch(context)).status,
-      'AUTH_SESSION_NOT_ACTIVE');
-    assert.equal(other.ready, false);
-    assert.equal(net.cookie, '');
-    await reached(await client.fetch(context));
+    await eventually(() => other.fetch(context), 'AUTH_SESSION_NOT_ACTIVE');
+    same([other.ready, net.cookie], [false, '']);
+    await reach(client);
     await fails(client.endSession(mine), 'RESOURCE_NOT_FOUND');
     await client.endSession(sessions[0]);
-    assert.equal(client.ready, false);
+    same(client.ready, false);
     await fails(client.sessions(), 'AUTH_REFRESH_TOKEN_MISSING');
   },
 
@@ -421,14 +387,11 @@ const checks = {
     const { client, net } = await signedIn('several');
     const { client: other } = await signedIn('several');
     assert.ok(await client.logoutOthers() >= 1);
-    assert.equal((await client.sessions()).sessions.length, 1);
+    same((await client.sessions()).sessions.length, 1);
     await fails(other.refresh(), 'AUTH_SESSION_NOT_ACTIVE');
-    assert.equal(await client.logoutOthers(), 0);
-    assert.equal(await client.logoutAll(), 1);
-    assert.equal(net.cookie, '');
+    same([await client.logoutOthers(), await client.logoutAll(), net.cookie], [0, 1, '']);
     await fails(client.logoutAll(), 'AUTH_REFRESH_TOKEN_MISSING');
-    assert.equal(net.calls.filter(
-      (c) => c.path === '/api/auth/logout-all').length, 1);
+    same(net.calls.filter((c) => c.path === '/api/auth/logout-all').length, 1);
   },
 
   async 'sessions: a token that is refused, or at its end, is replaced'() {
@@ -439,13 +402,13 @@ const checks = {
         call.headers.set('Authorization', 'Bearer x.y.z');
     };
     await client.sessions();
-    assert.equal(net.refreshes(), 1);
+    same(net.refreshes(), 1);
     later(895);
     await client.sessions();
-    assert.equal(net.refreshes(), 2);
+    same(net.refreshes(), 2);
     n = 2;
     await fails(client.sessions(), 'GATEWAY_TOKEN_INVALID');
-    assert.equal(net.refreshes(), 3);
+    same(net.refreshes(), 3);
   },
 
   async 'a new credential: others end, a wrong one ends nothing'() {
@@ -456,14 +419,14 @@ const checks = {
       'AUTH_INVALID_CREDENTIALS');
     await fails(client.changeCredential(credential, 'short'),
       'AUTH_CREDENTIAL_NOT_ALLOWED');
-    assert.equal(net.refreshes(), 0);
+    same(net.refreshes(), 0);
     try {
       assert.ok(await client.changeCredential(credential, next) >= 1);
       await fails(other.refresh(), 'AUTH_SESSION_NOT_ACTIVE');
       await fails(other.login('two-workspaces@demo.test', credential),
         'AUTH_INVALID_CREDENTIALS');
       await client.sessions();
-      assert.equal(net.refreshes(), 0);
+      same(net.refreshes(), 0);
     } finally {
       await client.changeCredential(next, credential);
     }
@@ -474,8 +437,8 @@ const checks = {
     const { cookie } = net;
     net.lose('/api/auth/logout', 'answer');
     await client.logout();
-    assert.equal(net.cookie, '');
-    assert.equal(client.ready, false);
+    same(net.cookie, '');
+    same(client.ready, false);
     net.cookie = cookie;
     await fails(client.refresh(), 'AUTH_SESSION_NOT_ACTIVE');
     await client.logout();

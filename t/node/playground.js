@@ -10,8 +10,14 @@ const { chromium } = require('playwright-core');
 
 const [program, origin, accessLog, shots] = process.argv.slice(2);
 const CONTEXT = '/api/workspaces/current-context';
+const REFRESH = '/api/auth/refresh';
+const CALL = '#call-form button';
 const NEWEST = '#log > :first-child';
 const SEVERAL = '00000000-0000-4000-8000-000300000003';
+
+// What the page shows of a call: status, code, decision.
+const VERIFIED = '200 - allow: verified';
+const ENDED = '401 GATEWAY_TOKEN_INVALID deny: session_revoked';
 
 // -- checks ----------------------------------------------------------------------
 
@@ -108,23 +114,41 @@ class Page {
 
   // The step of a control is open before it is used.
   async open(selector) {
-    const step = await this.page.$eval(selector, (e) => {
+    const [id, open] = await this.page.$eval(selector, (e) => {
       const box = e.closest('.step');
-      return box && !box.open ? box.id : '';
+      return box ? [box.id, box.open] : ['', true];
     });
-    if (step) {
-      await this.page.click(`#${step} > summary`);
+    if (!open) {
+      await this.page.click(`#${id} > summary`);
     }
+    return id;
   }
 
+  // The console has an error for each call that was refused, and no other.
   async click(selector) {
-    await this.open(selector);
-    return this.during(() => this.page.click(selector));
+    this.step = await this.open(selector);
+    const calls = await this.during(() => this.page.click(selector));
+    this.silent(selector, ...calls.flatMap(({ status, path }) =>
+      !status ? ['CORS', `no answer ${path}`]
+        : status >= 400 ? [`${status} ${path}`] : []));
+    return calls;
+  }
+
+  // Clicks; each call that was made is shown so.
+  async press(selector, name, ...want) {
+    const calls = await this.click(selector);
+    await this.shows(name, calls, ...want);
+    return calls;
   }
 
   async select(selector, option) {
     await this.open(selector);
     return this.page.selectOption(selector, option);
+  }
+
+  async login(account) {
+    await this.select('#demo', `${account}@demo.test`);
+    return this.click('#login-form button');
   }
 
   // Of the newest answer's table; a short id has the whole one in its title.
@@ -138,17 +162,29 @@ class Page {
     return this.page.getAttribute('#session-id button', 'title');
   }
 
-  // Of each card of the newest answer: where it went, how far, and why not on.
-  way() {
-    return this.page.$$eval(`${NEWEST} .call`, (boxes) => boxes.map((box) => ({
-      steps: [...box.querySelectorAll('.way li')].map((li) =>
-        `${li.dataset.at} ${li.className.replace(' end', '')}`),
-      notes: Object.fromEntries([...box.querySelectorAll('.way li')].map((li) =>
-        [li.dataset.at, li.querySelector('.note').textContent])),
-      reason: (box.querySelector('.reason code') || {}).textContent || '',
-      removed: [...box.querySelectorAll('.removed del')]
-        .map((d) => d.textContent),
-    })));
+  // Of each card of the newest answer: what it says, where the call went, how
+  // far, and why not on.
+  cards() {
+    return this.page.$$eval(`${NEWEST} .call`, (boxes) => boxes.map((box) => {
+      const part = (q) => (box.querySelector(q) || {}).textContent || '';
+      const way = [...box.querySelectorAll('.way li')];
+      return {
+        badge: part('.badge'),
+        code: part('.call-line code'),
+        time: part('.time'),
+        decision: part('details:last-of-type summary .quiet'),
+        ids: [...box.querySelectorAll('.facts dd')].map((d) =>
+          (d.querySelector('.id') || {}).title || d.textContent),
+        failed: part('.checks .failed'),
+        steps: way.map((li) =>
+          `${li.dataset.at} ${li.className.replace(' end', '')}`),
+        notes: Object.fromEntries(way.map((li) =>
+          [li.dataset.at, li.querySelector('.note').textContent])),
+        reason: part('.reason code'),
+        removed: [...box.querySelectorAll('.removed del')]
+          .map((d) => d.textContent),
+      };
+    }));
   }
 
   // Where the focus is: the nearest place with an id, and what has it.
@@ -168,50 +204,35 @@ class Page {
     return this.page.locator(selector).count();
   }
 
-  // The errors since the last time are those that refused calls leave.
   silent(name, ...expected) {
     is(this.errors.sort(), expected.sort(), `${name}: the console`);
     this.errors = [];
   }
 
-  // Of the cards of a step: status, code, decision; and each one's request id
-  // is what the network and the gateway's log had, with the same decision.
-  async cards(step, name, calls, want) {
-    is(await this.page.getAttribute(NEWEST, 'data-step'), step.slice(1),
+  // Each call gets its card; the card's request id is what the network and the
+  // gateway's log had, with the same decision.
+  async shows(name, calls, ...want) {
+    is(await this.page.getAttribute(NEWEST, 'data-step'), this.step,
       `${name}: the newest answer is of its step`);
-    const cards = await this.page.$$eval(`${NEWEST} .call`, (boxes) =>
-      boxes.map((box) => {
-        const part = (q) => (box.querySelector(q) || {}).textContent || '';
-        return {
-          badge: part('.badge'),
-          code: part('.call-line code'),
-          time: part('.time'),
-          decision: part('details:last-of-type summary .quiet'),
-          ids: [...box.querySelectorAll('.facts dd')].map((d) =>
-            (d.querySelector('.id') || {}).title || d.textContent),
-          failed: part('.checks .failed'),
-        };
-      }));
-    is(cards.map((c) => [c.badge, c.code, c.decision]), want,
+    const cards = await this.cards();
+    is(cards.map((c) => `${c.badge} ${c.code || '-'} ${c.decision}`), want,
       `${name}: what the page shows`);
     is(calls.map((c) => c.status ? String(c.status) : 'blocked'),
       cards.map((c) => c.badge), `${name}: what the network had`);
-    is((await this.way()).map((w) => w.reason), want.map(([, , decision]) =>
-      /^deny: (.*)/.test(decision) ? decision.slice(6) : ''),
-    `${name}: the reason on the way back`);
     for (const [i, card] of cards.entries()) {
-      like(card.time, /^\d+ ms$/, `${name}: how long it took`);
-      if (!calls[i] || !calls[i].status) {
-        continue;
+      const call = calls[i] || {};
+      call.card = card;
+      is([card.reason, /^\d+ ms$/.test(card.time)],
+        [(/^deny: (.*)/.exec(card.decision) || ['', ''])[1], true],
+        `${name}: the reason on the way back, and how long it took`);
+      if (call.status) {
+        const entry = await logged(card.ids[0]);
+        is([...card.ids, card.decision], [call.headers['x-request-id'],
+          call.headers['x-correlation-id'], `${entry.decision}: ${entry.reason}`],
+        `${name}: the ids, and the decision that the gateway's log has`);
+        is(entry.correlationId, card.ids[1], `${name}: and the correlation id`);
       }
-      is(card.ids, [calls[i].headers['x-request-id'],
-        calls[i].headers['x-correlation-id']], `${name}: the ids`);
-      const entry = await logged(card.ids[0]);
-      is(`${entry.decision}: ${entry.reason}`, card.decision,
-        `${name}: the gateway's log has that decision`);
-      is(entry.correlationId, card.ids[1], `${name}: and the correlation id`);
     }
-    return cards;
   }
 
   async refreshCookie() {
@@ -242,103 +263,91 @@ function sentToken(call) {
 
 // -- what must hold of any state of the page ------------------------------------------
 
-async function looks(p, name) {
-  is(await p.page.evaluate(() => document.documentElement.scrollWidth
-    - document.documentElement.clientWidth), 0, `${name}: nothing sticks out`);
+// One line a fault: what sticks out, overlaps, cannot be read (contrast 4.5 to
+// 1), has no label, is too small to touch.
+function faults() {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const { scrollWidth, clientWidth } = document.documentElement;
+  const bad = scrollWidth === clientWidth ? [] : ['something sticks out'];
 
-  is(await p.page.evaluate(() => {
-    // What is scrolled out of a list is not there.
-    const seen = (e) => {
-      const r = e.getBoundingClientRect();
-      const list = e.closest('#session-list') || e.closest('#beside');
-      const { top, bottom } = (list || e).getBoundingClientRect();
-      return { left: r.left, right: r.right, top: Math.max(r.top, top),
-        bottom: Math.min(r.bottom, bottom) };
-    };
-    const boxes = [...document.querySelectorAll('button, select, input, summary,'
-      + ' h2, h3, h4, p, table, pre, dl')]
-      .filter((e) => e.checkVisibility() && !e.closest('.unseen'))
-      .map((e) => [e, seen(e)]);
-    const bad = [];
-    for (const [a, r] of boxes) {
-      for (const [b, s] of boxes) {
-        if (a !== b && !a.contains(b) && !b.contains(a)
-          && !a.closest('aside') && !b.closest('aside')
-          && Math.min(r.right, s.right) - Math.max(r.left, s.left) > 1
-          && Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top) > 1) {
-          bad.push(`${a.tagName}#${a.id} over ${b.tagName}#${b.id}`);
-        }
+  // What is scrolled out of a list is not there.
+  const seen = (e) => {
+    const r = e.getBoundingClientRect();
+    const list = e.closest('#session-list') || e.closest('#beside');
+    const { top, bottom } = (list || e).getBoundingClientRect();
+    return { left: r.left, right: r.right, top: Math.max(r.top, top),
+      bottom: Math.min(r.bottom, bottom) };
+  };
+  const boxes = all('button, select, input, summary, h2, h3, h4, p, table, pre, dl')
+    .filter((e) => e.checkVisibility() && !e.closest('.unseen') && !e.closest('aside'))
+    .map((e) => [e, seen(e)]);
+  for (const [a, r] of boxes) {
+    for (const [b, s] of boxes) {
+      if (a !== b && !a.contains(b) && !b.contains(a)
+        && Math.min(r.right, s.right) - Math.max(r.left, s.left) > 1
+        && Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top) > 1) {
+        bad.push(`${a.tagName}#${a.id} over ${b.tagName}#${b.id}`);
       }
     }
-    return bad;
-  }), [], `${name}: nothing overlaps`);
+  }
 
-  is(await p.page.evaluate(() => {
-    const numbers = (color) => color.match(/[\d.]+/g).map(Number);
-    const light = (color) => {
-      const [r, g, b] = numbers(color).map((v) => v / 255)
-        .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    const behind = (e) => {
-      const color = getComputedStyle(e).backgroundColor;
-      const [, , , alpha = 1] = numbers(color);
-      return alpha === 1 || !e.parentElement ? color : behind(e.parentElement);
-    };
-    const bad = [];
-    for (const e of document.querySelectorAll('body *')) {
-      const own = [...e.childNodes].some((n) => n.nodeType === 3
-        && n.textContent.trim());
-      if (!own || !e.checkVisibility() || e.disabled || e.closest('option')) {
-        continue;
-      }
+  const numbers = (color) => color.match(/[\d.]+/g).map(Number);
+  const light = (color) => {
+    const [r, g, b] = numbers(color).map((v) => v / 255)
+      .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (e) => {
+    const color = getComputedStyle(e).backgroundColor;
+    const [, , , alpha = 1] = numbers(color);
+    return alpha === 1 || !e.parentElement ? color : behind(e.parentElement);
+  };
+  for (const e of all('body *')) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (own && e.checkVisibility() && !e.disabled && !e.closest('option')) {
       const [a, b] = [getComputedStyle(e).color, behind(e)].map(light)
         .sort((x, y) => y - x);
-      const ratio = (a + 0.05) / (b + 0.05);
-      if (ratio < 4.5) {
-        bad.push(`${e.tagName} "${e.textContent.slice(0, 20)}" ${ratio}`);
+      if ((a + 0.05) / (b + 0.05) < 4.5) {
+        bad.push(`${e.tagName} "${e.textContent.slice(0, 20)}" is hard to read`);
       }
     }
-    return bad;
-  }), [], `${name}: everything can be read (contrast 4.5 to 1)`);
+  }
 
-  is(await p.page.evaluate(() => [...document.querySelectorAll(
-    'input, select, button')]
+  const touch = matchMedia('(pointer: coarse)').matches;
+  return [...bad, ...all('input, select, button')
     .filter((e) => !(e.labels && e.labels.length) && !e.textContent.trim())
-    .map((e) => e.id)), [], `${name}: every field has a label`);
-
-  is(await p.page.evaluate(() => [...document.querySelectorAll(
-    'button, select, form input')]
+    .map((e) => `#${e.id} has no label`), ...all('button, select, form input')
     .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height
-      < (e.className.startsWith('id') && !matchMedia('(pointer: coarse)').matches
-        ? 24 : 44))
-    .map((e) => e.id)), [], `${name}: every control is large enough to touch`);
+      < (e.className.startsWith('id') && !touch ? 24 : 44))
+    .map((e) => `#${e.id} is too small to touch`)];
+}
+
+async function looks(p, name) {
+  is(await p.page.evaluate(faults), [], `${name}: all can be seen, read and touched`);
 }
 
 // -- the walk -------------------------------------------------------------------------
 
 async function loginByKeyboard(p) {
-  const order = [];
+  const press = (key) => p.page.keyboard.press(key);
+  const focused = (f) => p.page.evaluate(f);
   for (const want of ['A.skip', 'SUMMARY.', 'demo', 'account', 'credential', 'BUTTON.']) {
-    await p.page.keyboard.press('Tab');
-    order.push(await p.page.evaluate(() => {
+    await press('Tab');
+    is(await focused(() => {
       const e = document.activeElement;
       const style = getComputedStyle(e);
-      return (e.id || `${e.tagName}.${e.className}`)
-        + (style.outlineStyle === 'solid' && parseFloat(style.outlineWidth) >= 2
-          ? '' : ' without an outline');
-    }));
-    ok(want === order[order.length - 1], `keyboard: the focus is on ${want}`,
-      order.join(', '));
+      return [e.id || `${e.tagName}.${e.className}`,
+        style.outlineStyle === 'solid' && parseFloat(style.outlineWidth) >= 2];
+    }), [want, true], `keyboard: the focus is on ${want}, with an outline`);
     if (want === 'demo') {
       await p.page.keyboard.type('one');
       is(await p.page.inputValue('#account'), 'one@demo.test',
         'keyboard: a demo account is chosen');
     }
   }
-  const [call] = await p.during(() => p.page.keyboard.press('Enter'));
-  is(call.status, 200, 'keyboard: Enter logs in');
-  is(await p.focus(), 'call SUMMARY', 'keyboard: the focus is on the next step');
+  const [call] = await p.during(() => press('Enter'));
+  is([call.status, await p.focus()], [200, 'call SUMMARY'],
+    'keyboard: Enter logs in, and the focus is on the next step');
   like(await p.text('[role=status]'), /login: 200\..*branch token/,
     'keyboard: what came of it is said aloud');
   like(await p.text('#session-state'), /^Working in /, 'keyboard: in a branch');
@@ -346,25 +355,25 @@ async function loginByKeyboard(p) {
   // From there on: the step's own, the other steps, the session, the answers.
   const places = [];
   for (let i = 0; i < 40 && places[places.length - 1] !== 'log SUMMARY'; i += 1) {
-    await p.page.keyboard.press('Tab');
+    await press('Tab');
     places.push(await p.focus());
   }
   is(places, ['call SELECT', 'call BUTTON', 'refresh SUMMARY', 'cheat SUMMARY',
     'sessions SUMMARY', 'logout SUMMARY', 'beside DIV', 'session BUTTON',
     'session SUMMARY', 'session SUMMARY', 'log SUMMARY'],
   'keyboard: from the left to the right, in the order of the steps');
-  await p.page.keyboard.press('Enter');
+  await press('Enter');
   ok(!await p.page.$eval(NEWEST, (e) => e.open), 'keyboard: an answer folds');
-  await p.page.keyboard.press('Enter');
-  await p.page.keyboard.press('Tab');
-  const id = await p.page.evaluate(() => document.activeElement.title);
-  await p.page.keyboard.press('Enter');
-  is([await p.page.evaluate(() => document.activeElement.textContent),
-    await p.page.evaluate(() => navigator.clipboard.readText())], [id, id],
-  'keyboard: Enter shows a whole id and copies it');
-  is(id, call.headers['x-request-id'], 'keyboard: which is the request\'s');
-  await p.page.keyboard.press('Tab');
-  await p.page.keyboard.press('Enter');
+  await press('Enter');
+  await press('Tab');
+  const id = await focused(() => document.activeElement.title);
+  await press('Enter');
+  is([await focused(() => document.activeElement.textContent),
+    await focused(() => navigator.clipboard.readText()), id],
+  Array(3).fill(call.headers['x-request-id']),
+  'keyboard: Enter shows the whole id of the request, and copies it');
+  await press('Tab');
+  await press('Enter');
   ok(await p.page.$eval(`${NEWEST} .folds details`, (e) => e.open),
     'keyboard: the request opens');
 }
@@ -373,18 +382,15 @@ async function loginByKeyboard(p) {
 async function folding(p) {
   const opened = () => p.page.$$eval('.entry', (all) => all.map((e) => e.open));
   for (let i = 0; i < 14; i += 1) {
-    await p.click('#call-form button');
+    await p.click(CALL);
   }
   is(await opened(), [true, ...Array(11).fill(false)],
     'folding: the newest is open, and twelve are kept');
   await p.page.click('.entry:nth-child(2) > summary');
-  is((await opened()).slice(0, 3), [true, true, false],
-    'folding: an old one opens');
-  is(await p.page.$$eval('.step', (all) => all.filter((e) => e.open)
-    .map((e) => e.id)), ['call'], 'folding: one step is open');
-  is(await p.page.$$eval('.step', (all) => all.map((e) => e.querySelectorAll(
-    '.body button:not(.second, .id)').length)), Array(7).fill(1),
-  'folding: each step has one first button');
+  is((await opened()).slice(0, 3), [true, true, false], 'folding: an old one opens');
+  is(await p.page.$$eval('.step', (all) => [all.filter((e) => e.open).map((e) => e.id),
+    all.map((e) => e.querySelectorAll('.body button:not(.second, .id)').length)]),
+  [['call'], Array(7).fill(1)], 'folding: one step is open, each has one first button');
   ok(await p.page.evaluate(() => document.documentElement.scrollHeight) < 1200,
     'folding: the page does not grow');
 }
@@ -398,71 +404,58 @@ async function otherExplanations(p) {
       check('bearer', 'passed'), check('context', 'failed', { detail: 'x' })] };
   let answer = { json: said };
   await p.page.route('**/explain', (route) => route.fulfill(answer));
-  await p.click('#call-form button');
-  const [told] = await p.way();
-  is(told.steps, ['browser passed', 'ids passed', 'strip passed',
-    'route failed', 'token unreached', 'guard unreached', 'inject unreached',
-    'service unreached'], 'another explanation: it ends at its first fault');
-  is([told.notes.route, told.reason, told.removed], ['location',
-    'such_and_such', said.stripped], 'another explanation: for its reason');
+  await p.click(CALL);
+  const [told] = await p.cards();
+  is([told.steps, told.notes.route, told.reason, told.removed], [['browser passed',
+    'ids passed', 'strip passed', 'route failed', 'token unreached', 'guard unreached',
+    'inject unreached', 'service unreached'], 'location', said.reason, said.stripped],
+  'another explanation: it ends at its first fault, for its reason');
   answer = { status: 500, body: '' };
-  await p.click('#call-form button');
-  is((await p.way()).map((w) => w.steps), [[]], 'no explanation: no strip');
+  await p.during(() => p.page.click(CALL));
+  is((await p.cards()).map((c) => c.steps), [[]], 'no explanation: no strip');
   await p.page.unroute('**/explain');
   p.errors = [];
 }
 
 async function login(p) {
   await p.select('#demo', 'disabled@demo.test');
-  let calls = await p.click('#login-form button');
-  await p.cards('#login', 'a disabled account', calls,
-    [['401', 'AUTH_INVALID_CREDENTIALS', 'allow: public']]);
+  await p.press('#login-form button', 'a disabled account',
+    '401 AUTH_INVALID_CREDENTIALS allow: public');
   is(await p.refreshCookie(), undefined, 'a disabled account: no cookie');
-  p.silent('a disabled account', '401 /api/auth/login');
 
-  const before = entries().length;
   await p.select('#demo', 'several@demo.test');
-  calls = await p.click('#login-form button');
-  await p.cards('#login', 'login', calls,
-    [['200', 'AUTH_LOGIN_SUCCESS', 'allow: public']]);
-  is(calls[0].origin === origin, false, 'login: to another origin');
-  is(calls[0].sent.origin, origin, 'login: from this one');
-  is(JSON.parse(calls[0].body),
-    { account: 'several@demo.test', credential: 'Demo-passw0rd!' },
-    'login: account and credential');
+  const [{ json, ...call }] = await p.press('#login-form button', 'login',
+    '200 AUTH_LOGIN_SUCCESS allow: public');
+  is([call.origin === origin, call.sent.origin, JSON.parse(call.body)],
+    [false, origin, { account: 'several@demo.test', credential: 'Demo-passw0rd!' }],
+    'login: to another origin, from this one, account and credential');
   const cookie = await p.refreshCookie();
-  is([cookie.value, cookie.httpOnly, cookie.sameSite, cookie.path],
-    [calls[0].json.refreshToken, true, 'Lax', '/api/auth'],
-    'login: the browser has the cookie');
-  is(await p.page.evaluate(() => document.cookie), '',
-    'login: and no script can read it');
-  is(await p.text(`${NEWEST} pre`).then((t) => /passw0rd/.test(t)), false,
-    'login: the credential is not shown');
-  is(await p.text('#log').then((t) => [calls[0].json.refreshToken,
-    calls[0].json.accountAccessToken].some((w) => t.includes(w.slice(-40)))),
-  false, 'login: nor is any whole token');
+  is([cookie.value, cookie.httpOnly, cookie.sameSite, cookie.path,
+    await p.page.evaluate(() => document.cookie)],
+  [json.refreshToken, true, 'Lax', '/api/auth', ''],
+  'login: the browser has the cookie, and no script can read it');
+  const shown = await p.text('#log');
+  is(['passw0rd', json.refreshToken.slice(-40), json.accountAccessToken.slice(-40)]
+    .filter((secret) => shown.includes(secret)), [],
+  'login: neither the credential is shown nor any whole token');
   like(await p.text('#session-state'), /no branch chosen/, 'login: no branch');
-  ok(before > 0 && entries().some((e) => e.method === 'OPTIONS'
+  ok(entries().some((e) => e.method === 'OPTIONS'
     && e.path === '/api/auth/login' && e.reason === 'preflight'),
   'login: the gateway answered a preflight');
-  p.silent('login');
-  return calls[0].json;
+  return json;
 }
 
 async function chooseBranch(p, told) {
   is(await p.page.$$eval('#branches option', (os) => os.map((o) => o.label)),
     told.branches.map((b) => b.branchName), 'branch: the list');
   await p.select('#branches', { label: 'Harbour North' });
-  const calls = await p.click('#branch-form button');
-  await p.cards('#branch', 'branch', calls,
-    [['200', 'AUTH_SELECT_BRANCH_SUCCESS', 'allow: verified']]);
-  is(sentToken(calls[0]), told.accountAccessToken, 'branch: the account token');
-  is(JSON.parse(calls[0].body), { branchId: told.branches[1].branchId },
-    'branch: the chosen one');
-  is(await p.text('#session-state'), 'Working in Harbour North.',
-    'branch: the page says so');
-  p.silent('branch');
-  return { ...told, ...calls[0].json };
+  const [call] = await p.press('#branch-form button', 'branch',
+    '200 AUTH_SELECT_BRANCH_SUCCESS allow: verified');
+  is([sentToken(call), JSON.parse(call.body), await p.text('#session-state')],
+    [told.accountAccessToken, { branchId: told.branches[1].branchId },
+      'Working in Harbour North.'],
+    'branch: by the account token, the chosen one, and the page says so');
+  return { ...told, ...call.json };
 }
 
 async function decodeTokens(p, tokens) {
@@ -471,10 +464,8 @@ async function decodeTokens(p, tokens) {
     const box = `.token[data-kind=${kind}]`;
     await p.page.click(`${box} summary`);
     const shown = await p.text(`${box} pre`);
-    const [header, claims] = token.split('.').slice(0, 2)
-      .map((part) => JSON.parse(Buffer.from(part, 'base64url')));
-    ok(shown.includes(JSON.stringify(header, null, 2))
-      && shown.includes(JSON.stringify(claims, null, 2)),
+    ok(token.split('.').slice(0, 2).every((part) => shown.includes(JSON.stringify(
+      JSON.parse(Buffer.from(part, 'base64url')), null, 2))),
     `decode: the ${kind} token`, shown);
     like(await p.text(`${box} .left`), /^(\d+:\d\d|\d+ days) left$/,
       `decode: how long the ${kind} token lasts`);
@@ -482,93 +473,72 @@ async function decodeTokens(p, tokens) {
   }
 }
 
-const STEPS = ['browser', 'ids', 'strip', 'route', 'token', 'guard', 'inject',
-  'service'];
+const STEPS = ['browser', 'ids', 'strip', 'route', 'token', 'guard', 'inject', 'service'];
 
 async function callService(p, tokens) {
-  const ends = { account: ['guard', 'context'], refresh: ['token', 'typ'],
-    none: ['token', 'bearer'], access: ['service', 'entitlement-service'] };
-  const expected = {
-    account: ['403', 'GATEWAY_CONTEXT_FORBIDDEN', 'deny: context_forbidden'],
-    refresh: ['401', 'GATEWAY_TOKEN_INVALID', 'deny: token_typ'],
-    none: ['401', 'GATEWAY_TOKEN_MISSING', 'deny: token_missing'],
-    access: ['200', '', 'allow: verified'],
-  };
-  const token = { ...tokens, access: tokens.accessToken,
-    account: tokens.accountAccessToken, refresh: tokens.refreshToken };
-  is(await p.page.inputValue('#call-token'), 'access',
-    'call: the branch token is offered');
-  for (const [kind, want] of Object.entries(expected)) {
+  is(await p.page.inputValue('#call-token'), 'access', 'call: the branch token is offered');
+  let call;
+  for (const [kind, token, want, end, why] of [
+    ['account', tokens.accountAccessToken,
+      '403 GATEWAY_CONTEXT_FORBIDDEN deny: context_forbidden', 'guard', 'context'],
+    ['refresh', tokens.refreshToken,
+      '401 GATEWAY_TOKEN_INVALID deny: token_typ', 'token', 'typ'],
+    ['none', '', '401 GATEWAY_TOKEN_MISSING deny: token_missing', 'token', 'bearer'],
+    ['access', tokens.accessToken, VERIFIED, 'service', 'entitlement-service'],
+  ]) {
     await p.select('#call-token', kind);
-    const calls = await p.click('#call-form button');
-    await p.cards('#call', `call with ${kind}`, calls, [want]);
-    is(sentToken(calls[0]), token[kind] || '', `call with ${kind}: which went`);
-    const [told] = await p.way();
-    const at = STEPS.indexOf(ends[kind][0]);
-    is(told.steps, STEPS.map((step, i) => `${step} ${i < at ? 'passed'
-      : i > at ? 'unreached' : kind === 'access' ? 'passed' : 'failed'}`),
-    `call with ${kind}: how far it got`);
-    is(told.notes[ends[kind][0]], ends[kind][1], `call with ${kind}: and why`);
-    is(await p.count(`${NEWEST} table`), want[0] === '200' ? 1 : 0,
-      `call with ${kind}: headers arrived or not`);
-    p.silent(`call with ${kind}`,
-      ...want[0] === '200' ? [] : [`${want[0]} ${CONTEXT}`]);
-    if (want[0] === '200') {
-      const rows = await p.rows();
-      is(rows, Object.entries(calls[0].json.headers),
-        'call: the page shows the headers that arrived');
-      is([calls[0].json.headers['X-Account-Id'], calls[0].json.authorization],
-        [SEVERAL, false], 'call: who asks, and no token');
-    }
+    [call] = await p.press(CALL, `call with ${kind}`, want);
+    const { steps, notes } = call.card;
+    const at = STEPS.indexOf(end);
+    is([sentToken(call), steps, notes[end], await p.count(`${NEWEST} table`)],
+      [token, STEPS.map((step, i) => `${step} ${i < at || want === VERIFIED ? 'passed'
+        : i > at ? 'unreached' : 'failed'}`), why, want === VERIFIED ? 1 : 0],
+      `call with ${kind}: which went, how far it got, and why`);
   }
+  const { headers, authorization } = call.json;
+  is(await p.rows(), Object.entries(headers),
+    'call: the page shows the headers that arrived');
+  is([headers['X-Account-Id'], authorization], [SEVERAL, false],
+    'call: who asks, and no token');
 }
 
 async function refreshing(p, tokens) {
-  let calls = await p.click('#refresh-body');
-  await p.cards('#refresh', 'refresh by body', calls,
-    [['200', 'AUTH_REFRESH_SUCCESS', 'allow: public']]);
-  is(JSON.parse(calls[0].body), { refreshToken: tokens.refreshToken },
-    'refresh by body: the token');
-  is((await p.refreshCookie()).value, calls[0].json.refreshToken,
-    'refresh by body: the cookie has the new one');
+  const good = '200 AUTH_REFRESH_SUCCESS allow: public';
+  const how = ({ body, sent }) => [JSON.parse(body), sent.cookie];
+  let [call] = await p.press('#refresh-body', 'refresh by body', good);
+  is([JSON.parse(call.body), (await p.refreshCookie()).value],
+    [{ refreshToken: tokens.refreshToken }, call.json.refreshToken],
+    'refresh by body: the token, and the cookie has the new one');
 
   await p.context.clearCookies();
-  let last = calls[0].json.refreshToken;
-  calls = await p.click('#refresh-body');
-  is([calls[0].status, calls[0].sent.cookie, JSON.parse(calls[0].body)],
-    [200, undefined, { refreshToken: last }],
-    'refresh by body: works without a cookie');
+  let last = call.json.refreshToken;
+  [call] = await p.press('#refresh-body', 'refresh without a cookie', good);
+  is(how(call), [{ refreshToken: last }, undefined], 'refresh without a cookie: by body');
 
-  last = calls[0].json.refreshToken;
-  calls = await p.click('#refresh-cookie');
-  await p.cards('#refresh', 'refresh by cookie', calls,
-    [['200', 'AUTH_REFRESH_SUCCESS', 'allow: public']]);
-  is([calls[0].body, calls[0].sent.cookie], [null,
-    `platform_refresh_token=${last}`], 'refresh by cookie: by nothing else');
-  p.silent('refresh');
+  last = call.json.refreshToken;
+  [call] = await p.press('#refresh-cookie', 'refresh by cookie', good);
+  is(how(call), [null, `platform_refresh_token=${last}`],
+    'refresh by cookie: by nothing else');
 
   await p.page.reload();
-  is(await p.text('#session-state'), 'Not logged in.', 'reload: tokens are gone');
-  ok(await p.page.isDisabled('#refresh-body'), 'reload: no token for a body');
-  calls = await p.click('#refresh-cookie');
-  is(calls.map((c) => [c.status, c.sent.cookie]).pop(), [200,
-    `platform_refresh_token=${calls.length && last
-      && calls[calls.length - 1].sent.cookie.split('=')[1]}`],
-  'reload: the cookie brings the session back');
+  is([await p.text('#session-state'), await p.page.isDisabled('#refresh-body')],
+    ['Not logged in.', true], 'reload: tokens are gone');
+  last = call.json.refreshToken;
+  call = (await p.click('#refresh-cookie')).pop();
+  is([call.status, call.sent.cookie], [200, `platform_refresh_token=${last}`],
+    'reload: the cookie brings the session back');
   like(await p.text('#session-state'), /^Working in /, 'reload: in its branch');
 
   await p.open('#include-account');
   await p.page.check('#include-account');
-  calls = await p.click('#refresh-body');
-  ok(calls[0].json.accountAccessToken && JSON.parse(calls[0].body)
-    .includeAccountToken, 'refresh: with an account token');
+  [call] = await p.click('#refresh-body');
+  ok(call.json.accountAccessToken && JSON.parse(call.body).includeAccountToken,
+    'refresh: with an account token');
   await p.page.uncheck('#include-account');
   await p.select('#branches', { label: 'Harbour West' });
   await p.click('#branch-form button');
   is(await p.text('#session-state'), 'Working in Harbour West.',
     'refresh: and the branch can be switched');
-  p.silent('switching');
-  return { ...calls[0].json };
 }
 
 // A race is one only if both calls were on their way before one was answered.
@@ -589,62 +559,47 @@ async function racing(p) {
     Array(2).fill([null, calls[0].sent.cookie]), 'race: with one token');
   is(calls.map((c) => c.status).sort(), [200, 401], 'race: one wins');
   const won = calls.find((c) => c.status === 200);
-  await p.cards('#refresh', 'race', calls, calls.map((c) => c === won
-    ? ['200', 'AUTH_REFRESH_SUCCESS', 'allow: public']
-    : ['401', 'AUTH_REFRESH_TOKEN_STALE', 'allow: public']));
+  await p.shows('race', calls, ...calls.map((c) => c === won
+    ? '200 AUTH_REFRESH_SUCCESS allow: public'
+    : '401 AUTH_REFRESH_TOKEN_STALE allow: public'));
   like(await p.text(`${NEWEST} .verdict`),
-    won === calls[0] ? /the first call/ : /the second call/,
-    'race: the page says which');
-  p.silent('race', '401 /api/auth/refresh');
+    won === calls[0] ? /the first call/ : /the second call/, 'race: the page says which');
   const [after] = await p.click('#refresh-body');
   is([after.status, JSON.parse(after.body).refreshToken],
     [200, won.json.refreshToken], 'race: the session goes on');
 }
 
 async function cheating(p) {
-  let calls = await p.click('#spoof');
-  await p.cards('#cheat', 'spoof', calls, [['200', '',
-    'allow: verified']]);
-  const { sent } = calls[0];
-  is([sent['x-account-id'], sent['x-roles'], sent.x_workspace_id],
-    ['somebody-else', 'OWNER', 'another-workspace'], 'spoof: was sent');
-  const there = calls[0].json.headers;
-  const claims = JSON.parse(Buffer.from(sentToken(calls[0]).split('.')[1],
-    'base64url'));
-  is([there['X-Account-Id'], there['X-Roles'], there['X-Workspace-Id']],
-    [SEVERAL, claims.roles.join(','), claims.workspace_id],
-    'spoof: what the service got is the token\'s');
-  is(there['X-Correlation-Id'], sent['x-correlation-id'],
-    'spoof: an untrusted header arrived as it was sent');
-  is(await p.rows(), [
-    ['X-Account-Id', 'somebody-else', SEVERAL],
-    ['X-Roles', 'OWNER', there['X-Roles']],
-    ['X_Workspace_Id', 'another-workspace', there['X-Workspace-Id']],
-    ['X-Correlation-Id', sent['x-correlation-id'], sent['x-correlation-id']],
-  ], 'spoof: the page compares');
-  const [way] = await p.way();
-  is([way.removed, way.notes.strip, way.steps[0], way.notes.inject], [
-    ['X-Account-Id', 'X-Roles', 'X_Workspace_Id'], '3 removed',
-    'program passed', '11 headers'], 'spoof: the strip shows what was stripped');
-  p.silent('spoof');
+  let calls = await p.press('#spoof', 'spoof', VERIFIED);
+  const [{ sent, json: { headers: there }, card }] = calls;
+  const claims = JSON.parse(Buffer.from(sentToken(calls[0]).split('.')[1], 'base64url'));
+  const lies = [['X-Account-Id', 'somebody-else', SEVERAL],
+    ['X-Roles', 'OWNER', claims.roles.join(',')],
+    ['X_Workspace_Id', 'another-workspace', claims.workspace_id]];
+  const id = sent['x-correlation-id'];
+  is(lies.map(([name]) => sent[name.toLowerCase()]), lies.map(([, lie]) => lie),
+    'spoof: was sent');
+  is([...lies.map(([name]) => there[name.replaceAll('_', '-')]), there['X-Correlation-Id']],
+    [...lies.map(([, , truth]) => truth), id],
+    'spoof: the service got the token\'s, and an untrusted header as it was sent');
+  is(await p.rows(), [...lies, ['X-Correlation-Id', id, id]], 'spoof: the page compares');
+  is([card.removed, card.notes.strip, card.steps[0], card.notes.inject],
+    [lies.map(([name]) => name), '3 removed', 'program passed', '11 headers'],
+    'spoof: the strip shows what was stripped');
 
   const before = entries().length;
-  calls = await p.click('#spoof-browser');
-  await p.cards('#cheat', 'spoof in the browser', calls,
-    [['200', '', 'allow: verified'],
-      ['blocked', '', 'deny: preflight_header_forbidden']]);
+  calls = await p.press('#spoof-browser', 'spoof in the browser', VERIFIED,
+    'blocked - deny: preflight_header_forbidden');
   like(await p.text(`${NEWEST} .call + .call`),
     /the header X-Account-Id is not allowed.*Not sent\./,
     'spoof in the browser: the page says what was refused');
-  is((await p.way()).map((w) => [w.steps[3], w.notes.route, w.removed.length]),
+  is(calls.map(({ card: c }) => [c.steps[3], c.notes.route, c.removed.length]),
     [['route passed', '/api/workspaces/', 0], ['route failed', 'cors', 3]],
     'spoof in the browser: the preflight ends at the route');
-  await logged(calls[0].headers['x-request-id']);
   is(entries().slice(before).filter((e) => e.path === CONTEXT
     && e.reason !== 'preflight').map((e) => [e.method, e.reason]).sort(),
   [['GET', 'verified'], ['OPTIONS', 'preflight_header_forbidden']],
   'spoof in the browser: the gateway saw one call and a refused preflight');
-  p.silent('spoof in the browser', 'CORS', `no answer ${CONTEXT}`);
 
   for (const [page, decision, words] of [
     ['https://app.example.com', 'deny: origin_forbidden',
@@ -652,48 +607,43 @@ async function cheating(p) {
     [origin, 'allow: verified', /may call it, and read/]]) {
     await p.open('#origin');
     await p.page.fill('#origin', page);
-    is(await p.click('#origin-form button'), [], `${page}: nothing is sent`);
-    is(await p.text(`${NEWEST} details summary .quiet`), decision,
-      `${page}: what the gateway would do`);
+    is([await p.click('#origin-form button'),
+      await p.text(`${NEWEST} details summary .quiet`)], [[], decision],
+    `${page}: nothing is sent, and what the gateway would do`);
     like(await p.text(`${NEWEST} .what`), words, `${page}: in words`);
   }
-  p.silent('another page');
 
-  const reasons = { roles: 'token_signature', exp: 'token_signature',
-    none: 'token_alg', cut: 'token_signature' };
-  for (const [how, reason] of Object.entries(reasons)) {
+  for (const [how, reason] of Object.entries({ roles: 'token_signature',
+    exp: 'token_signature', none: 'token_alg', cut: 'token_signature' })) {
     await p.select('#tamper', how);
-    calls = await p.click('#tamper-form button');
-    const cards = await p.cards('#cheat', `tamper: ${how}`, calls,
-      [['200', '', 'allow: verified'],
-        ['401', 'GATEWAY_TOKEN_INVALID', `deny: ${reason}`]]);
+    calls = await p.press('#tamper-form button', `tamper: ${how}`, VERIFIED,
+      `401 GATEWAY_TOKEN_INVALID deny: ${reason}`);
     const [a, b] = calls.map(sentToken);
     ok(a !== b && a.split('.').length === 3, `tamper: ${how}: two tokens`);
-    ok(cards[1].failed, `tamper: ${how}: the check that failed is named`);
-    is((await p.way()).map((w) => w.steps.filter((step) =>
-      step.endsWith('failed'))), [[], ['token failed']],
-    `tamper: ${how}: one goes through, the copy ends at the token`);
-    p.silent(`tamper: ${how}`, `401 ${CONTEXT}`);
+    ok(calls[1].card.failed, `tamper: ${how}: the check that failed is named`);
+    is(calls.map((c) => c.card.steps.filter((step) => step.endsWith('failed'))),
+      [[], ['token failed']],
+      `tamper: ${how}: one goes through, the copy ends at the token`);
   }
 }
 
 // Calls until the call is refused, which is a moment after the session ended.
-async function refused(p, button) {
+async function refused(p, button, ...shown) {
   const statuses = [];
   let calls;
-  for (const end = Date.now() + 30000; Date.now() < end;) {
+  for (const end = Date.now() + 30000; Date.now() < end && statuses.at(-1) !== 401;) {
     calls = await p.click(button);
     statuses.push(calls[0].status);
-    if (calls[0].status === 401) {
-      break;
-    }
   }
   ok(statuses.pop() === 401 && statuses.every((s) => s === 200),
     'sessions: it is refused, and was not before', statuses);
+  if (shown.length) {
+    await p.shows('sessions: after', calls, ...shown);
+  }
   return calls;
 }
 
-async function sessionItems(p) {
+function sessionItems(p) {
   return p.page.$$eval('.session', (items) => items.map((item) => ({
     where: item.querySelector('strong').textContent,
     current: Boolean(item.querySelector('.badge')),
@@ -705,162 +655,124 @@ async function sessionItems(p) {
 
 // Two windows of one browser, and one of another, all of one account.
 async function sessions(browser) {
+  const success = (what) => `200 AUTH_${what}_SUCCESS allow: verified`;
   const one = await Page.open(browser, { userAgent: 'Mozilla/5.0 (X11; Linux'
     + ' x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0'
     + ' Safari/537.36', viewport: { width: 1280, height: 840 } });
   const two = await Page.open(browser, one.context);
-  const agent = 'Mozilla/5.0 (Android 16; Mobile; rv:145.0) Gecko/145.0'
-    + ' Firefox/145.0';
+  const agent = 'Mozilla/5.0 (Android 16; Mobile; rv:145.0) Gecko/145.0 Firefox/145.0';
   const far = await Page.open(browser, { userAgent: agent });
   ok(await one.page.isDisabled('#sessions-show'), 'sessions: log in first');
   const id = {};
   for (const [name, p, branch] of [['one', one, 'Harbour East'],
     ['two', two, 'Harbour West'], ['far', far, '']]) {
-    await p.select('#demo', 'several@demo.test');
-    await p.click('#login-form button');
+    await p.login('several');
     if (branch) {
       await p.select('#branches', { label: branch });
       await p.click('#branch-form button');
     }
     id[name] = await p.sessionId();
   }
-
-  let calls = await one.click('#sessions-show');
-  await one.cards('#sessions', 'sessions', calls,
-    [['200', 'AUTH_SESSIONS_SUCCESS', 'allow: verified']]);
-  const shown = (await sessionItems(one))
+  const listed = async () => (await sessionItems(one))
     .filter((s) => Object.values(id).includes(s.facts.Session));
+
+  let calls = await one.press('#sessions-show', 'sessions', success('SESSIONS'));
+  const shown = await listed();
   is(shown.map((s) => [s.facts.Session, s.where, s.current]), [
     [id.one, 'Harbour Cafes, Harbour East', true],
     [id.far, 'No branch chosen', false],
     [id.two, 'Harbour Cafes, Harbour West', false],
   ], 'sessions: the three, this window first, and where each is');
   const told = calls[0].json.sessions.find((s) => s.sessionId === id.far);
-  is(shown[1].facts, {
-    'Logged in': await one.page.evaluate((t) =>
-      new Date(t).toLocaleString('en-GB'), told.createdAt),
-    'Last used': await one.page.evaluate((t) =>
-      new Date(t).toLocaleString('en-GB'), told.usedAt),
-    Address: told.address, 'User-Agent': agent, Session: id.far,
-  }, 'sessions: since when, and from where');
+  const [created, used] = await one.page.evaluate((times) => times.map((t) =>
+    new Date(t).toLocaleString('en-GB')), [told.createdAt, told.usedAt]);
+  is(shown[1].facts, { 'Logged in': created, 'Last used': used, Address: told.address,
+    'User-Agent': agent, Session: id.far }, 'sessions: since when, and from where');
   await shot(one, 'playground-sessions', '#sessions');
-  one.silent('sessions');
 
   // One is ended from the other.
-  await two.cards('#call', 'sessions: before', await two.click(
-    '#call-form button'), [['200', '', 'allow: verified']]);
-  calls = await one.click(`[aria-label="End session ${id.two}"]`);
+  await two.press(CALL, 'sessions: before', VERIFIED);
+  calls = await one.press(`[aria-label="End session ${id.two}"]`, 'sessions: one is ended',
+    success('END_SESSION'), success('SESSIONS'));
   is(calls.map((c) => [c.method, c.path]), [
     ['DELETE', `/api/auth/sessions/${id.two}`], ['GET', '/api/auth/sessions']],
   'sessions: one is ended');
-  await one.cards('#sessions', 'sessions: one is ended', calls,
-    [['200', 'AUTH_END_SESSION_SUCCESS', 'allow: verified'],
-      ['200', 'AUTH_SESSIONS_SUCCESS', 'allow: verified']]);
-  is(await one.page.evaluate(() => document.activeElement.id), 'sessions-show',
-    'sessions: the focus stays in place');
-  is((await sessionItems(one)).map((s) => s.facts.Session)
-    .filter((s) => Object.values(id).includes(s)), [id.one, id.far],
-  'sessions: it is gone from the list');
-  calls = await refused(two, '#call-form button');
-  await two.cards('#call', 'sessions: after', calls,
-    [['401', 'GATEWAY_TOKEN_INVALID', 'deny: session_revoked']]);
+  is([await one.page.evaluate(() => document.activeElement.id),
+    (await listed()).map((s) => s.facts.Session)], ['sessions-show', [id.one, id.far]],
+  'sessions: it is gone from the list, and the focus stays in place');
+  calls = await refused(two, CALL, ENDED);
   like(await two.text(`${NEWEST} .call`),
     /the session of the token has ended session_revoked.* with \d+:\d\d left\./,
     'sessions: the page says why');
-  is((await two.way()).map((w) => [w.steps[5], w.notes.guard]),
-    [['guard failed', 'session']], 'sessions: it ends at the guard');
+  const [{ card }] = calls;
+  is([card.steps[5], card.notes.guard], ['guard failed', 'session'],
+    'sessions: it ends at the guard');
   like(await two.text('#session-state'), /^This session has ended/,
     'sessions: and so does the state');
   await shot(two, 'playground-ended');
-  two.silent('sessions: after', `401 ${CONTEXT}`);
-  calls = await one.click('#call-form button');
-  await one.cards('#call', 'sessions: the other window', calls,
-    [['200', '', 'allow: verified']]);
+  await one.press(CALL, 'sessions: the other window', VERIFIED);
 
   await two.page.click(`${NEWEST} .again`);
   await two.page.keyboard.press('Tab');
-  is(await two.page.evaluate(() =>
-    document.activeElement.closest('.step').id), 'login',
-  'sessions: the offer leads to the login');
+  is((await two.focus()).split(' ')[0], 'login', 'sessions: the offer leads to the login');
   await two.click('#login-form button');
   like(await two.text('#session-state'), /no branch chosen/,
     'sessions: which begins another one');
-  id.two = await two.sessionId();
   await two.click('#branch-form button');
 
   // All the others.
-  calls = await one.click('#logout-others');
-  await one.cards('#sessions', 'sessions: the others', calls,
-    [['200', 'AUTH_LOGOUT_OTHERS_SUCCESS', 'allow: verified'],
-      ['200', 'AUTH_SESSIONS_SUCCESS', 'allow: verified']]);
-  ok(calls[0].json.endedSessions >= 2
-    && (await one.text(`${NEWEST} .what`))
-      .startsWith(`${calls[0].json.endedSessions} sessions ended.`),
-  'sessions: how many that were');
+  const [{ json: { endedSessions: ended } }] = await one.press('#logout-others',
+    'sessions: the others', success('LOGOUT_OTHERS'), success('SESSIONS'));
+  ok(ended >= 2 && (await one.text(`${NEWEST} .what`)).startsWith(`${ended} sessions ended.`),
+    'sessions: how many that were');
   is((await sessionItems(one)).map((s) => s.facts.Session), [id.one],
     'sessions: one is left');
   await refused(far, '#branch-form button');
-  await refused(two, '#call-form button');
-  calls = await one.click('#call-form button');
-  is(calls.map((c) => c.status), [200], 'sessions: this window goes on');
-  one.silent('sessions: the others');
+  await refused(two, CALL);
+  await one.press(CALL, 'sessions: this window goes on', VERIFIED);
 
   // All.  The branch token is kept for a try.
-  calls = await one.click('#logout-all');
-  await one.cards('#sessions', 'sessions: all', calls,
-    [['200', 'AUTH_LOGOUT_ALL_SUCCESS', 'allow: verified']]);
+  await one.press('#logout-all', 'sessions: all', success('LOGOUT_ALL'));
   is([await one.text('#session-state'), await one.count('.session'),
-    await one.refreshCookie()], ['Not logged in.', 0, undefined],
-  'sessions: nothing is left of this one');
-  is(await one.page.inputValue('#call-token'), 'none',
-    'sessions: there is no token to send');
+    await one.refreshCookie(), await one.page.inputValue('#call-token')],
+  ['Not logged in.', 0, undefined, 'none'],
+  'sessions: nothing is left of this one, and there is no token to send');
   await one.select('#call-token', 'ended');
-  calls = await refused(one, '#call-form button');
-  await one.cards('#call', 'sessions: with the old token', calls,
-    [['401', 'GATEWAY_TOKEN_INVALID', 'deny: session_revoked']]);
+  await refused(one, CALL, ENDED);
   is(await one.text('#session-state'), 'Not logged in.',
     'sessions: which is no session of this window any more');
-  one.silent('sessions: all', `401 ${CONTEXT}`);
   await one.context.close();
   await far.context.close();
 }
 
 async function loggingOut(p) {
-  let calls = await p.click('#logout-button');
-  await p.cards('#logout', 'logout', calls,
-    [['200', 'AUTH_LOGOUT_SUCCESS', 'allow: public']]);
-  is(await p.refreshCookie(), undefined, 'logout: the cookie is gone');
-  is([await p.text('#session-state'), await p.count('.token')],
-    ['Not logged in.', 0], 'logout: so are the tokens');
-  p.silent('logout');
-  calls = await p.click('#refresh-cookie');
-  await p.cards('#refresh', 'after logout', calls,
-    [['401', 'AUTH_REFRESH_TOKEN_MISSING', 'allow: public']]);
-  p.silent('after logout', '401 /api/auth/refresh');
+  await p.press('#logout-button', 'logout', '200 AUTH_LOGOUT_SUCCESS allow: public');
+  is([await p.refreshCookie(), await p.text('#session-state'), await p.count('.token')],
+    [undefined, 'Not logged in.', 0], 'logout: the cookie is gone, and so are the tokens');
+  await p.press('#refresh-cookie', 'after logout',
+    '401 AUTH_REFRESH_TOKEN_MISSING allow: public');
 }
 
 // Everything that a page can show at once.
 async function everything(p, account) {
-  await p.select('#demo', account);
-  await p.click('#login-form button');
+  await p.login(account);
   await p.click('#branch-form button');
-  await p.click('#call-form button');
+  await p.click(CALL);
   await raced(p);
-  await p.click('#spoof-browser');
-  await p.click('#spoof');
-  await p.click('#origin-form button');
-  await p.click('#tamper-form button');
-  await p.click('#sessions-show');
+  for (const button of ['#spoof-browser', '#spoof', '#origin-form button',
+    '#tamper-form button', '#sessions-show']) {
+    await p.click(button);
+  }
 }
 
 async function shot(p, name, selector = 'body') {
-  await p.page.evaluate((q) => document.querySelector(q)
-    .scrollIntoView({ block: 'start' }), selector);
   // A page behind another one does not come to their end by itself.
-  await p.page.evaluate(() => document.getAnimations()
-    .forEach((a) => a.finish()));
+  await p.page.evaluate((q) => {
+    document.querySelector(q).scrollIntoView({ block: 'start' });
+    document.getAnimations().forEach((a) => a.finish());
+    document.activeElement.blur();
+  }, selector);
   await p.page.mouse.move(0, 0);
-  await p.page.evaluate(() => document.activeElement.blur());
   await p.page.screenshot({ path: `${shots}/${name}.png` });
   ok(fs.statSync(`${shots}/${name}.png`).size > 10000, `a picture: ${name}`);
 }
@@ -869,9 +781,7 @@ async function walk(browser) {
   const p = await Page.open(browser, { viewport: { width: 1280, height: 900 },
     permissions: ['clipboard-read', 'clipboard-write'] });
   await looks(p, 'empty');
-  p.silent('empty');
   await loginByKeyboard(p);
-  p.silent('keyboard');
   await p.click('#logout-button');
 
   const told = await login(p);
@@ -907,38 +817,33 @@ async function appearances(browser) {
   const phone = { viewport: { width: 360, height: 780 }, deviceScaleFactor: 2,
     isMobile: true, hasTouch: true };
   const backgrounds = [];
-  for (const [kind, colorScheme, options, account, picture, last] of [
-    ['desktop', 'light', desktop, 'several@demo.test', 'playground',
-      '#call-form button'],
-    ['desktop', 'dark', desktop, 'several@demo.test', 'playground-dark', '#spoof'],
-    ['phone', 'light', phone, 'two-hundred@demo.test', 'playground-phone',
-      '#call-form button'],
+  for (const [options, colorScheme, account, picture, last] of [
+    [desktop, 'light', 'several', 'playground', CALL],
+    [desktop, 'dark', 'several', 'playground-dark', '#spoof'],
+    [phone, 'light', 'two-hundred', 'playground-phone', CALL],
   ]) {
-    const name = `${kind}, ${colorScheme}`;
-    const motion = colorScheme === 'dark' ? 'reduce' : 'no-preference';
+    const small = options === phone;
+    const dark = colorScheme === 'dark';
     const p = await Page.open(browser, { ...options, colorScheme,
-      reducedMotion: motion });
+      reducedMotion: dark ? 'reduce' : 'no-preference' });
     backgrounds.push(await p.page.evaluate(() =>
       getComputedStyle(document.body).backgroundColor));
     await everything(p, account);
-    is(await p.page.$eval('.entry:first-child .way li', (e) =>
-      getComputedStyle(e).animationName), motion === 'reduce' ? 'none'
-      : 'arrive', `${name}: the strip moves unless that is unwanted`);
-    is(await p.page.evaluate(() => document.getElementById('happened')
-      .parentElement.id), kind === 'phone' ? 'steps' : 'beside',
-    `${name}: answers stand ${kind === 'phone' ? 'below their step'
-      : 'beside the steps'}`);
-    if (kind === 'phone') {
+    is(await p.page.evaluate(() => [getComputedStyle(document.querySelector(
+      '.entry:first-child .way li')).animationName,
+    document.getElementById('happened').parentElement.id]),
+    [dark ? 'none' : 'arrive', small ? 'steps' : 'beside'], `${picture}: the strip moves`
+      + ' unless that is unwanted, answers stand beside the steps or below their own');
+    if (small) {
       await p.select('#call-token', 'account');
     }
     await p.click(last);
-    await shot(p, picture, kind === 'phone' ? '#call' : 'body');
+    await shot(p, picture, small ? '#call' : 'body');
     await p.page.click('.token[data-kind=access] summary');
     await p.page.evaluate(() => document.querySelectorAll('details')
       .forEach((d) => { d.removeAttribute('name'); d.open = true; }));
-    await looks(p, `${name}, all open`);
-    p.silent(name, '401 /api/auth/refresh', `401 ${CONTEXT}`, 'CORS',
-      `no answer ${CONTEXT}`, ...kind === 'phone' ? [`403 ${CONTEXT}`] : []);
+    await looks(p, `${picture}, all open`);
+    p.silent(picture);
     await p.context.close();
   }
   ok(backgrounds[0] === backgrounds[2] && backgrounds[0] !== backgrounds[1],
@@ -950,12 +855,10 @@ async function appearances(browser) {
 async function clients(browser) {
   const one = await Page.open(browser);
   const two = await Page.open(browser, one.context);
-  const REFRESH = '/api/auth/refresh';
   // A body that nobody reads never comes to its end.
-  const run = (p, f, arg) => p.during(() => p.page.evaluate(f, arg), false);
-  const statuses = (calls, path) => calls
-    .filter((c) => c.path === path && c.method !== 'OPTIONS')
-    .map((c) => c.status);
+  const run = async (p, path, f, arg) => (await p.during(() => p.page.evaluate(f, arg),
+    false)).filter((c) => c.path === path && c.method !== 'OPTIONS');
+  const statuses = (calls) => calls.map((c) => c.status);
   const gateway = await one.text('#gateway-origin');
   for (const p of [one, two]) {
     await p.page.evaluate(async (base) => {
@@ -963,33 +866,31 @@ async function clients(browser) {
       window.client = new PlatformClient({ base });
     }, gateway);
   }
-  let calls = await run(one, () =>
+  let calls = await run(one, '/api/auth/login', () =>
     window.client.login('one@demo.test', 'Demo-passw0rd!'));
-  is([statuses(calls, '/api/auth/login'), (await one.refreshCookie()).httpOnly],
-    [[200], true], 'client: login, by the cookie');
-  calls = await run(two, async () => {
+  is([statuses(calls), (await one.refreshCookie()).httpOnly], [[200], true],
+    'client: login, by the cookie');
+  calls = await run(two, REFRESH, async () => {
     window.restored = await window.client.restore();
   });
-  is([await two.page.evaluate(() => window.restored), statuses(calls, REFRESH)],
+  is([await two.page.evaluate(() => window.restored), statuses(calls)],
     [true, [200]], 'client: a second tab goes on by the cookie');
 
   // Two that overlapped would send one token, and one of them lose it.
-  const refresh = (p) => run(p, () => window.client.refresh()
-    .then(() => window.client.refresh()));
-  const tabs = await Promise.all([refresh(one), refresh(two)]);
-  is(tabs.map((c) => statuses(c, REFRESH)), [[200, 200], [200, 200]],
+  const tabs = await Promise.all([one, two].map((p) => run(p, REFRESH, () =>
+    window.client.refresh().then(() => window.client.refresh()))));
+  is(tabs.map(statuses), [[200, 200], [200, 200]],
     'client: two tabs refresh at once, and neither is refused');
-  const spans = tabs.flat().filter((c) => c.path === REFRESH)
-    .map(({ timing: t }) => [t.startTime + t.requestStart,
-      t.startTime + t.responseStart]).sort((x, y) => x[0] - y[0]);
+  const spans = tabs.flat().map(({ timing: t }) => [t.startTime + t.requestStart,
+    t.startTime + t.responseStart]).sort((x, y) => x[0] - y[0]);
   ok(spans.every(([from], i) => i === 0 || from >= spans[i - 1][1]),
     'client: since they take turns', JSON.stringify(spans));
   for (const p of [one, two]) {
-    calls = await run(p, (path) => window.client.fetch(path), CONTEXT);
-    is(statuses(calls, CONTEXT), [200], 'client: each tab goes on');
+    calls = await run(p, CONTEXT, (path) => window.client.fetch(path), CONTEXT);
+    is(statuses(calls), [200], 'client: each tab goes on');
     p.silent('client: two tabs');
   }
-  await run(two, () => window.client.logout());
+  await run(two, '', () => window.client.logout());
   is(await one.refreshCookie(), undefined, 'client: logout');
   await one.context.close();
 }
@@ -998,10 +899,9 @@ async function main() {
   const browser = await chromium.launch({ executablePath: program,
     args: ['--no-sandbox', '--disable-dev-shm-usage'] });
   try {
-    await walk(browser);
-    await sessions(browser);
-    await clients(browser);
-    await appearances(browser);
+    for (const part of [walk, sessions, clients, appearances]) {
+      await part(browser);
+    }
   } finally {
     await browser.close();
   }

@@ -1,14 +1,48 @@
-# The benchmark of identity: its load generator uses the token it just got, a
-# round with an error is refused, and the figures are what they say.
+# The benchmarks: their figures are right, their verdicts honest, the load
+# generator uses the token it just got, and a round in which anything went wrong
+# is refused.
 
 use Platform::Test;
 
 use Bench::Cpu;
 use Bench::Figures;
+use Bench::Gateway::Round;
 use Bench::Identity::Scenario;
 use Bench::Wrk;
 
+my $t = Platform::Test->new(module => 0);
+
 # -- figures --------------------------------------------------------------------
+
+is_deeply [ median(5), median(9, 1, 5), median(1, 2, 3, 10), quantile(0.25, 1 .. 5),
+    quantile(0.9, 0, 10) ], [ 5, 5, 2.5, 2, 9 ], 'medians and quantiles';
+
+my @values = map { 1 + 0.01 * $_ } -10 .. 10;
+my ($low, $high) = interval(@values);
+ok $low < 1 && $high > 1, 'the interval begins below the median and ends above it';
+cmp_ok $high - $low, '<', 0.15, 'narrower than the values';
+is_deeply [ interval(@values) ], [ $low, $high ], 'the same every time';
+is_deeply [ interval((2) x 20) ], [ 2, 2 ], 'no spread, no width';
+
+sub said_of {
+    my %ratio;
+    @ratio{qw(low median high)} = @_;
+    return Bench::Figures::verdict(\%ratio, 1.10);
+}
+is said_of(1.00, 1.05, 1.10), 'pass', 'the whole interval within the goal';
+like said_of(1.00, 1.05, 1.21), qr/^the median passes, .* 10\.0 % off$/,
+    'only the median within it';
+is said_of(1.10, 1.21, 1.30), 'over by 10.0 %', 'over the goal';
+
+# Pairs in which the case costs what base and one verification cost.
+my @pairs = ({ case => [ { ns => 40 }, { ns => 44 } ],
+    base => [ { ns => 21 }, { ns => 23 } ], verify => 20 }) x 5;
+my $judge = \&Bench::Gateway::Round::judge;
+my $goal = $judge->([ 'case', 'base', 1, verify => 1 ], \@pairs);
+is $goal->{ratio}{median}, 1, 'a goal of base and a verification';
+like goal_table($goal), qr/^\| case .* \| pass +\|$/m, 'which passes';
+$goal = $judge->([ 'case', 'base', 1.5 ], \@pairs);
+like goal_table($goal), qr/\| over by 27\.3 % \|$/m, 'a goal by ratio';
 
 is_deeply summary(1 .. 5), { median => 3, low => 2, high => 4, n => 5 },
     'a summary';
@@ -33,6 +67,18 @@ like $text, qr/^\| 16 +\| 1200 \(1200 to 1200\) +\| 1\.20 .*\n\| 16, floor/m,
 like $text, qr/^\| a ratio, 16 .*\| over by 20\.0 % +\|\n\| another.*no goal/m,
     'a distance, and what is no goal';
 
+# -- what a log says --------------------------------------------------------------
+
+sub wrong { return Bench::Gateway::Round::wrong_in_log(@_) }
+
+my ($good, $bad, $cut) = map {qq({"status":$_,"bytes":1}\n)} 200, 502, 499;
+is wrong($good x 9, 200, 2, 9), undef, 'nothing wrong';
+is wrong($good x 9 . $cut x 2, 200, 2, 9), undef, 'cut off when wrk ended';
+like wrong($good x 9 . $cut x 3, 200, 2, 9), qr/3 requests were cut off/,
+    'more than its connections';
+like wrong($good x 9 . $bad, 200, 2, 9), qr/1 of 10 answers were not 200/, 'another status';
+like wrong($good x 8, 200, 2, 9), qr/only 8 answers/, 'too few lines';
+
 # -- processor time ---------------------------------------------------------------
 
 my $before = process_cpu_us($$);
@@ -40,7 +86,6 @@ my $x = 0;
 $x += $_ for 1 .. 1_000_000;
 my $used = process_cpu_us($$) - $before;
 cmp_ok $used, '>', 1000, 'computing takes processor time';
-my $t = Platform::Test->new(module => 0);
 my $idle = Platform::Test::Process->start(name => 'idle', dir => $t->dir,
     log => $t->dir . '/idle.log', cmd => [ 'sleep', 60 ], ok_status => ['any']);
 $t->track($idle);
@@ -78,7 +123,9 @@ sub load ($path, $seconds, $connections, %args) {
 }
 
 SKIP: {
-    skip 'needs wrk', 10 if !Bench::Wrk::program();
+    skip 'needs wrk, and a plain build', 13
+        if !Bench::Wrk::program() || Platform::Test::Env::asan()
+        || Platform::Test::Env::valgrind();
 
     my $words = $t->write_file('words', "a\nb\n");
     my $got = load('/chain', 5, 2, words => $words, chain => 1);
@@ -102,6 +149,41 @@ SKIP: {
     $got = load('/good', 3, 1, words => $words);
     is $got->{refused}, undef, 'control: without it there is none';
     cmp_ok $got->{requests}, '>', 3, 'and the words go round';
+
+    # A round against nginx.
+
+    my $nginx = $t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    log_format json '{"status":$status}';
+    access_log %%DIR%%/nginx.access.log json;
+    server {
+        listen 127.0.0.1:%%PORT_web%%;
+        location / { return 200 "good"; }
+        location /bad { return 502 "bad"; }
+    }
+}
+CONF
+    $t->start_nginx;
+    my ($pid) = $nginx->workers;
+    Bench::Gateway::Round::prepare();
+    my $round = sub ($path) {
+        return Bench::Gateway::Round::round({
+            pid => $pid, log => $nginx->{access}, status => 200,
+            url => 'http://127.0.0.1:' . $t->port('web') . $path,
+            method => 'GET',
+            headers => [], connections => 2 }, 1);
+    };
+    my $one = $round->('/');
+    ok !$one->{refused} && $one->{ns} > 100 && $one->{requests} > 10,
+        'control: a round counts' or diag explain $one;
+    like $round->('/bad')->{refused}, qr/answers were not 200/,
+        'a round with other answers is refused';
+    $t->nginx->stop;
+    like $round->('/')->{refused}, qr/wrk|connect/, 'and one that reaches nobody';
 }
 
 $t->done;

@@ -1,0 +1,92 @@
+# Commands and configurations of README and docs/ as they stand: README's tour
+# prints what README says, the first account of docs/operations.md logs in, and
+# nginx takes both minimal gateways.
+
+use JSON::PP;
+use Platform::Test;
+use Platform::Test::Page qw(fixed_ids steps);
+
+my $t = Platform::Test->new;
+my $s = $t->full_stack;
+my ($root, $dir) = ($t->root, $t->dir);
+
+# One shell runs all blocks, as a reader's would; a line parts their outputs.
+sub shell (@blocks) {
+    $t->write_file('page.sh', join "echo '=== next'\n", @blocks);
+    return split /^=== next\n/m, qx{sh $dir/page.sh 2>$dir/page.log}, -1;
+}
+
+# -- the tour
+
+my @steps = grep { $_->[1] ne '' } steps("$root/README.md", 'A tour');
+is scalar @steps, 3, 'the tour has its steps';
+my $gateway = 'http://127.0.0.1:' . $s->gateway;
+my @said = shell(map { $_->[0] =~ s{http://localhost:8080}{$gateway}gr } @steps);
+is fixed_ids($said[$_] // ''), fixed_ids($steps[$_][1]),
+    'step ' . ($_ + 1) . ' prints what the README says' for 0 .. $#steps;
+
+# -- the first account
+
+my ($program) = $t->read_file("$root/docs/operations.md") =~ /^```sh\n(identity\(\).*?)^```\n/ms;
+my ($make, $member, $login) = steps("$root/docs/operations.md", 'Make the first account');
+my $env = $t->identity_env;
+my $file = $t->write_file('platform.env', join '', map {"$_='$env->{$_}'\n"} sort keys %$env);
+my $binary = Platform::Test::Env::identity();
+$program =~ s{build/identity-fcgi/identity-fcgi}{$binary} or die 'no program';
+$program =~ s{run/platform[.]env}{$file} or die 'no environment';
+$login->[0] =~ s{http://localhost:8080}{$gateway} or die 'no login';
+my ($said, $answer) = shell("set -e\ncd $dir\n$program$make->[0]$member->[0]", $login->[0]);
+is $?, 0, 'its commands succeed' or diag $said, $t->read_file('page.log');
+my $table = $make->[1] . $member->[1];
+is fixed_ids(substr $said, -length $table), fixed_ids($table),
+    'the last one says what was granted, as on the page';
+my $json = eval { decode_json($answer) } // {};
+is $json->{code}, 'AUTH_LOGIN_SUCCESS', 'the account logs in' or diag $answer;
+is_deeply((jwt_decode($json->{accessToken}))[1]{roles},
+    [ 'BRANCH_MANAGER', 'CASHIER' ], 'in its branch, with its roles');
+is $s->login('ann@example.com', credential => 'another')->status, 401,
+    'by its credential alone';
+
+# Blocks are pasted whole: no command that asks stands before another one.
+for my $page ("$root/README.md", glob "$root/docs/*.md") {
+    is_deeply [ map {
+        /^(identity (?:account (?:add(?!.*--no-login)|set-credential)|token
+            inspect)[^<|\n]*)\n./mx ? $1 : ()
+    } map { $_->[0] } steps($page) ], [], $page =~ s{.*/}{}r . ': nothing after a prompt';
+}
+
+# -- whole configurations; what they leave to nginx is nginx's
+
+my $directives = $t->read_file("$root/docs/directives.md");
+my ($own, $minimal) = map { $_->[0] =~ /^## $_->[1]\n.*?^```nginx\n(.*?)^```\n/ms }
+    [ $t->read_file("$root/README.md"), 'In your own nginx' ],
+    [ $directives, 'A minimal gateway' ];
+
+sub key_location ($conf) {
+    my ($block) = $conf =~ /^\s*(location = \/_keys \{.*?^\s*\})$/ms;
+    return $block =~ s/^\s*(?:#.*)?\n?//mgr;
+}
+is key_location($own), key_location($minimal),
+    'the README\'s key location is that of the directives\' minimal gateway';
+
+SKIP: {
+    my $nginx = Platform::Test::Env::nginx();
+    my ($log) = qx{$nginx -V 2>&1} =~ m{--http-log-path='?(/[^' ]*)/};
+    skip "nginx's log directory $log is not ours", 2 if $log && !-w $log;
+
+    my $prefix = "$dir/readme";
+    mkdir $_ for $prefix, "$prefix/modules", "$prefix/logs";
+    symlink Platform::Test::Env::module(),
+        "$prefix/modules/ngx_http_platform_gateway_module.so";
+    my ($load) = $directives =~ /^```nginx\n(load_module [^\n]+\n)```\n/m;
+    my %conf = (readme => $own, directives => "${load}events { }\n$minimal");
+    for my $name (sort keys %conf) {
+        my ($ok, $out) = Platform::Test::Nginx->new(
+            dir => $dir, name => $name, prefix => $prefix,
+            conf => $t->write_file("$name.conf", $conf{$name}),
+            args => [ '-g', "pid $prefix/nginx.pid;" ])->test;
+        ok $ok, "nginx takes it: $name" or diag $out;
+    }
+}
+
+$t->done;
