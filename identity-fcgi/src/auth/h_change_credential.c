@@ -1,6 +1,6 @@
 /* POST /api/auth/change-credential */
 
-#include "auth/h_change_credential.h"
+#include "auth/handlers.h"
 
 #include "auth/attempt.h"
 #include "auth/password.h"

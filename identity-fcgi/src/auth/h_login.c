@@ -1,6 +1,6 @@
 /* POST /api/auth/login */
 
-#include "auth/h_login.h"
+#include "auth/handlers.h"
 
 #include "auth/attempt.h"
 #include "auth/hasher.h"

@@ -1,6 +1,6 @@
 /* POST /api/auth/refresh */
 
-#include "auth/h_refresh.h"
+#include "auth/handlers.h"
 
 #include "auth/session.h"
 #include "auth/token.h"

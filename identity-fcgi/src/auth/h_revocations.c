@@ -1,6 +1,6 @@
 /* GET /internal/revocations: what gateways refuse, for them to read on. */
 
-#include "auth/h_revocations.h"
+#include "auth/handlers.h"
 
 #include "store/store_revocations.h"
 

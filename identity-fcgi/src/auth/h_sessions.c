@@ -1,7 +1,7 @@
 /* GET /api/auth/sessions, DELETE /api/auth/sessions/{id}, POST
  * /api/auth/logout, logout-others, logout-all: one's own sessions. */
 
-#include "auth/h_sessions.h"
+#include "auth/handlers.h"
 
 #include "auth/session.h"
 #include "auth/token.h"

@@ -72,6 +72,10 @@ struct cmd_spec {
     bool list;    /* prints rows; in JSON an object on a line for each */
 };
 
+/* The rows of each file, without words behind the last one. */
+extern const struct cmd_spec cmd_accounts[], cmd_imports[], cmd_places[],
+    cmd_lookups[], cmd_services[], cmd_key_files[];
+
 /* -- a command that runs: the only one of its process -- */
 
 struct cmd {

@@ -7,7 +7,7 @@
  * marked afterwards, some at a time.
  */
 
-#include "cmd/cmd_account.h"
+#include "cmd/cmd.h"
 
 #include "auth/password.h"
 #include "auth/password_new.h"

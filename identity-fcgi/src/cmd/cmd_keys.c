@@ -1,7 +1,7 @@
 /* keys list, add, activate, retire, remove, revoke, rotate: the directory of
  * keys, whose files' names are all that is known of a change under way. */
 
-#include "cmd/cmd_keys.h"
+#include "cmd/cmd.h"
 
 #include "auth/keys_dir.h"
 #include "auth/token.h"

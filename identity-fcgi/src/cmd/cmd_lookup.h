@@ -5,8 +5,6 @@
 
 #include "cmd/cmd.h"
 
-extern const struct cmd_spec cmd_lookups[];
-
 /* Prints all that is held about the account (cmd_lookup.c). */
 bool cmd_lookup_person(struct cmd *c);
 

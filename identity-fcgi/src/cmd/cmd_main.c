@@ -3,13 +3,7 @@
 #include "cmd/cmd_main.h"
 
 #include "base/parse.h"
-#include "cmd/cmd_account.h"
-#include "cmd/cmd_import.h"
-#include "cmd/cmd_keys.h"
-#include "cmd/cmd_lookup.h"
 #include "cmd/cmd_out.h"
-#include "cmd/cmd_place.h"
-#include "cmd/cmd_service.h"
 
 #include <ctype.h>
 #include <openssl/crypto.h>

@@ -5,8 +5,6 @@
 
 #include "cmd/cmd.h"
 
-extern const struct cmd_spec cmd_services[];
-
 /* Migrates, and loads the local data if asked. */
 bool cmd_service_migrate(struct cmd *c, bool seed);
 

@@ -1,10 +1,16 @@
-/* GET /api/auth/sessions, and what ends sessions. */
+/* The handlers of auth/, each of the file that begins its name; route.c says
+ * at which method and path. */
 
-#ifndef H_SESSIONS_H_INCLUDED
-#define H_SESSIONS_H_INCLUDED
+#ifndef HANDLERS_H_INCLUDED
+#define HANDLERS_H_INCLUDED
 
 #include "auth/auth.h"
 
+handler_fn h_change_credential;
+handler_fn h_login;
+handler_fn h_refresh;
+handler_fn h_revocations;
+handler_fn h_select_branch;
 handler_fn h_sessions;               /* those of the account */
 handler_fn h_sessions_end;           /* one of them */
 handler_fn h_sessions_logout;        /* those that its tokens name */
