@@ -2,7 +2,7 @@
  * other, and of nobody who does not know the current one. */
 
 #include "auth/handlers.h"
-#include "auth/password_new.h"
+#include "auth/password.h"
 #include "handlers.h"
 
 #include <errno.h>

@@ -4,9 +4,8 @@
 
 #include "auth/attempt.h"
 #include "auth/password.h"
-#include "auth/password_new.h"
 #include "base/account_name.h"
-#include "store/store_own.h"
+#include "store/store.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 
 #include "auth/handlers.h"
 
-#include "store/store_revocations.h"
+#include "store/store.h"
 
 #include <inttypes.h>
 #include <stdio.h>

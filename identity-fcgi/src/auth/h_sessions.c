@@ -5,7 +5,7 @@
 
 #include "auth/session.h"
 #include "auth/token.h"
-#include "store/store_own.h"
+#include "store/store.h"
 #include "store/store_session.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Credentials: Argon2id (libsodium) and what was brought along, with bounded
- * concurrency. */
+ * concurrency; what may become one. */
 
 #ifndef PASSWORD_H_INCLUDED
 #define PASSWORD_H_INCLUDED
@@ -86,6 +86,21 @@ const char *password_parse(const char *text, struct stored *out)
 /* Computes; PASSWORD_BUSY: there was no memory. */
 enum password_result password_compare(const struct stored *s,
                                       pj_str_t credential)
+    __attribute__((warn_unused_result));
+
+/* -- what may become a credential, by the operator's settings -- */
+
+enum password_new {
+    PASSWORD_FITS,
+    PASSWORD_SHORT,
+    PASSWORD_FORBIDDEN, /* by the operator's list */
+    PASSWORD_UNREAD,    /* errno tells why that cannot be read */
+    PASSWORD_LATER      /* another thread reads it for the first time */
+};
+
+/* By credential_min and credential_forbidden of cfg. */
+enum password_new password_new_judge(const struct config *cfg,
+                                     pj_str_t credential)
     __attribute__((warn_unused_result));
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef SESSION_H_INCLUDED
 #define SESSION_H_INCLUDED
 
-#include "store/store_refresh.h"
+#include "store/store_session.h"
 
 #include <pj.h>
 

@@ -10,7 +10,6 @@
 #include "cmd/cmd.h"
 
 #include "auth/password.h"
-#include "auth/password_new.h"
 #include "cmd/cmd_lookup.h"
 #include "cmd/cmd_out.h"
 
