@@ -6,7 +6,7 @@
 #ifndef FAKE_STORE_H_INCLUDED
 #define FAKE_STORE_H_INCLUDED
 
-#include "base/account_name.h"
+#include "base/parse.h"
 #include "store/store.h"
 #include "store/store_session.h"
 

@@ -3,9 +3,7 @@
 #ifndef PARSE_H_INCLUDED
 #define PARSE_H_INCLUDED
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <pj.h>
 
 /* -- values: each tells whether text is of its form, and then fills *out -- */
 
@@ -40,6 +38,17 @@ bool parse_listen(const char *text);
 
 /* A comma-separated list of hosts, as libpq takes them, all this machine. */
 bool parse_loopback(const char *hosts);
+
+/* -- names of accounts -- */
+
+#define ACCOUNT_NAME_MAX 320 /* bytes */
+
+/* As login and the operator's commands compare them.  Trims spaces, tabs, CR
+ * and LF and folds A-Z; all other bytes stay.  mem has room for in.len bytes,
+ * and *out points into it.  NULL, or what such a name must do that this one
+ * does not. */
+const char *parse_account_name(pj_str_t in, unsigned char *mem, pj_str_t *out)
+    __attribute__((warn_unused_result));
 
 /* -- environment files -- */
 

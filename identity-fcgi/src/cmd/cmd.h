@@ -4,8 +4,8 @@
 #define CMD_H_INCLUDED
 
 #include "auth/keys.h"
-#include "base/account_name.h"
 #include "base/jsonw.h"
+#include "base/parse.h"
 #include "db/db_script.h"
 
 #define CMD_FAILED 1 /* exit status: it was tried */

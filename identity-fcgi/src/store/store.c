@@ -3,7 +3,6 @@
 
 #include "store/store.h"
 
-#include "base/account_name.h"
 #include "base/parse.h"
 #include "db/db_pool.h"
 #include "store/sql.h"
