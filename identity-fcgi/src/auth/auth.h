@@ -92,9 +92,10 @@ bool auth_failed(struct worker *w, const char *what);
  * account becomes an HMAC under a key that only holders of the signing key
  * have, and a UUID made of it; false without a signing key.
  */
-bool auth_attempt_identify(const struct keys *keys, pj_str_t account,
-                           pj_str_t remote_addr, struct attempt *out)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool auth_attempt_identify(const struct keys *keys,
+                                         pj_str_t account,
+                                         pj_str_t remote_addr,
+                                         struct attempt *out);
 
 /* A login, or the like, that is being tried. */
 struct auth_attempt {

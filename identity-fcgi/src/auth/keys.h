@@ -40,8 +40,8 @@ struct keys {
  * three parts of the signing key may be missing: the set then signs and
  * verifies nothing and /readyz says so.
  */
-struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK struct keys *keys_load(const struct config *cfg, char *err,
+                                     size_t err_cap);
 
 /* The current set, with a reference that keys_release() gives back. */
 struct keys *keys_acquire(void);
@@ -73,7 +73,6 @@ struct new_keys {
 
 /* Makes a 2048-bit RSA key; kid NULL: the RFC 7638 thumbprint.  The caller
  * wipes *out. */
-bool keys_generate(const char *kid, struct new_keys *out)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool keys_generate(const char *kid, struct new_keys *out);
 
 #endif

@@ -47,8 +47,8 @@ bool parse_loopback(const char *hosts);
  * and LF and folds A-Z; all other bytes stay.  mem has room for in.len bytes,
  * and *out points into it.  NULL, or what such a name must do that this one
  * does not. */
-const char *parse_account_name(pj_str_t in, unsigned char *mem, pj_str_t *out)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK const char *parse_account_name(pj_str_t in, unsigned char *mem,
+                                             pj_str_t *out);
 
 /* -- environment files -- */
 
@@ -67,8 +67,8 @@ struct parse_env {
  * of that name.  What systemd would read in another way (a value of several
  * lines, a bare backslash) or only warn of is refused: one line in err,
  * without any value, and *file is empty. */
-bool parse_env_read(struct parse_env *file, const char *path, char *err,
-                    size_t err_cap) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool parse_env_read(struct parse_env *file, const char *path,
+                                  char *err, size_t err_cap);
 
 /* The value of name, or NULL. */
 const char *parse_env_get(const struct parse_env *file, const char *name);

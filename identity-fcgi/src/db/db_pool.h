@@ -25,9 +25,9 @@ void db_pool_use(struct db_pool *pool, int *size, int *used, bool *refused);
 /* Runs a statement on some connection of the pool, waiting for one, connecting
  * and executing until deadline_ms of db_now_ms() at most.  meanwhile, if not
  * NULL, is run while the server works.  On DB_OK *rows is the caller's. */
-enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
-                           const struct db_params *params, int64_t deadline_ms,
-                           struct meanwhile *meanwhile, struct db_rows **rows)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK enum db_result
+db_pool_run(struct db_pool *pool, const struct db_statement *st,
+            const struct db_params *params, int64_t deadline_ms,
+            struct meanwhile *meanwhile, struct db_rows **rows);
 
 #endif

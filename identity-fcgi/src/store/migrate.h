@@ -13,8 +13,8 @@ int migrate_version(void);
  * the local seed if asked (a local database only).  On failure one line in err
  * and false.
  */
-bool migrate_run(const struct config *cfg, bool seed, char *err,
-                 size_t err_cap) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool migrate_run(const struct config *cfg, bool seed, char *err,
+                               size_t err_cap);
 
 /* The SQL of db/ inside the binary; db/embed.sh writes the definitions. */
 struct migrate_file {

@@ -9,8 +9,7 @@
 
 /* Makes the pool, of db_pool_size connections, and a handle; copies of that
  * serve other threads.  False when memory is short. */
-bool store_open(struct store *st, const struct config *cfg)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool store_open(struct store *st, const struct config *cfg);
 /* Ends the pool: once, when no thread uses it any more. */
 void store_close(struct store *st);
 

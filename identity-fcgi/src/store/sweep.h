@@ -53,7 +53,6 @@ void sweep_stop(struct sweeper *s);
  * Stops it, waits for the thread to end and frees s; false when it did not
  * within wait_ms (its database hangs): the process has to end by _exit() then.
  */
-bool sweep_join(struct sweeper *s, int wait_ms)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool sweep_join(struct sweeper *s, int wait_ms);
 
 #endif
