@@ -39,6 +39,7 @@ struct cmd_option {
     bool (*valid)(const char *value); /* or NULL */
     const char *accepted;             /* "--NAME is ACCEPTED" */
     const char *form;                 /* of parse_form(), or NULL */
+    const char *within;               /* the range of a duration, or NULL */
 };
 
 struct cmd_spec {

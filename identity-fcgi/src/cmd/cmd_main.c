@@ -243,9 +243,13 @@ static bool check_given(struct cmd *c)
     }
     for (size_t i = 0; i < c->given_count; i++) {
         const struct cmd_option *o = c->given[i].option;
+        const char *value = c->given[i].value;
+        int64_t ms;
 
-        if (!parse_form(c->given[i].value, o->form, SIZE_MAX) ||
-            (o->valid != NULL && !o->valid(c->given[i].value))) {
+        if (!parse_form(value, o->form, SIZE_MAX) ||
+            (o->within != NULL &&
+             !parse_within(value, o->within, true, &ms)) ||
+            (o->valid != NULL && !o->valid(value))) {
             return cmd_misused(c, "--%s is %s", o->name, o->accepted);
         }
     }

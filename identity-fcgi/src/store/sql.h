@@ -124,7 +124,7 @@ void sql_copy_account(const struct db_rows *rows, int hash, int clock,
                       struct account *out);
 
 /* A copy in the arena; NULL when that is spent. */
-const char *sql_keep(pj_arena_t *arena, const char *text);
+char *sql_keep(pj_arena_t *arena, const char *text);
 
 /* Copies a text column, cut to cap - 1 bytes. */
 void sql_copy_text(const struct db_rows *rows, size_t row, int col, char *out,
