@@ -1,7 +1,6 @@
 /* What handlers are given and have in common: callers, bodies, answers. */
 
-#ifndef AUTH_H_INCLUDED
-#define AUTH_H_INCLUDED
+#pragma once
 
 #include "auth/keys.h"
 #include "base/config.h"
@@ -162,5 +161,3 @@ void auth_revoked(struct worker *w, const struct session_refs *done,
 /* An audit line: own ended so many of its account's sessions. */
 void auth_audit_sessions(struct worker *w, const char *event,
                          const struct session *own, int64_t ended);
-
-#endif

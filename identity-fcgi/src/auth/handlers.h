@@ -1,8 +1,7 @@
 /* The handlers of auth/, each of the file that begins its name; route.c says
  * at which method and path. */
 
-#ifndef HANDLERS_H_INCLUDED
-#define HANDLERS_H_INCLUDED
+#pragma once
 
 #include "auth/auth.h"
 
@@ -16,5 +15,3 @@ handler_fn h_sessions_end;           /* one of them */
 handler_fn h_sessions_logout;        /* those that its tokens name */
 handler_fn h_sessions_logout_others; /* all but its own */
 handler_fn h_sessions_logout_all;
-
-#endif

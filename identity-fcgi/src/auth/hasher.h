@@ -1,7 +1,6 @@
 /* Threads of low priority for long computations. */
 
-#ifndef HASHER_H_INCLUDED
-#define HASHER_H_INCLUDED
+#pragma once
 
 #include <pj.h>
 
@@ -38,5 +37,3 @@ struct hasher_use hasher_use(enum hasher_lane lane);
 
 /* Ends all threads; nobody may be in hasher_run() any more. */
 void hasher_stop(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* The signing key, the additional public keys and the published key set. */
 
-#ifndef KEYS_H_INCLUDED
-#define KEYS_H_INCLUDED
+#pragma once
 
 #include "auth/keys_dir.h"
 #include "base/config.h"
@@ -74,5 +73,3 @@ struct new_keys {
 /* Makes a 2048-bit RSA key; kid NULL: the RFC 7638 thumbprint.  The caller
  * wipes *out. */
 PJ_MUST_CHECK bool keys_generate(const char *kid, struct new_keys *out);
-
-#endif

@@ -5,8 +5,7 @@
  * there, and behind it the public one.
  */
 
-#ifndef KEYS_DIR_H_INCLUDED
-#define KEYS_DIR_H_INCLUDED
+#pragma once
 
 #include <limits.h>
 #include <pj.h>
@@ -77,5 +76,3 @@ PJ_MUST_CHECK bool keys_dir_remove(struct keys_dir *d,
 /* Takes the private part out of the file, which keeps its name. */
 PJ_MUST_CHECK bool keys_dir_strip(struct keys_dir *d,
                                   const struct key_file *f);
-
-#endif

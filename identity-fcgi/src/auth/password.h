@@ -1,8 +1,7 @@
 /* Credentials: Argon2id (libsodium) and what was brought along, with bounded
  * concurrency; what may become one. */
 
-#ifndef PASSWORD_H_INCLUDED
-#define PASSWORD_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 
@@ -95,5 +94,3 @@ enum password_new {
 /* By credential_min and credential_forbidden of cfg. */
 PJ_MUST_CHECK enum password_new password_new_judge(const struct config *cfg,
                                                    pj_str_t credential);
-
-#endif

@@ -1,7 +1,6 @@
 /* Issues and verifies the four kinds of token. */
 
-#ifndef TOKEN_H_INCLUDED
-#define TOKEN_H_INCLUDED
+#pragma once
 
 #include "auth/keys.h"
 #include "base/buf.h"
@@ -45,5 +44,3 @@ PJ_MUST_CHECK pj_err_t token_verify(const struct config *cfg,
                                     pj_str_t token, int64_t now_s,
                                     enum token_check check,
                                     pj_claims_t *claims);
-
-#endif

@@ -1,7 +1,6 @@
 /* The program's settings, and the texts they are read from. */
 
-#ifndef CONFIG_H_INCLUDED
-#define CONFIG_H_INCLUDED
+#pragma once
 
 #include <pj.h>
 #include <stdio.h>
@@ -98,5 +97,3 @@ void config_free(struct config *cfg);
 
 /* Overwrites the variables that hold secrets in this process's environment. */
 void config_scrub_environment(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* JSON log lines on stderr, one event a line. */
 
-#ifndef LOG_H_INCLUDED
-#define LOG_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 
@@ -52,5 +51,3 @@ bool log_lost(void);
 /* A line without fields, message formatted. */
 void log_line(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

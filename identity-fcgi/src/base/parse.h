@@ -1,7 +1,6 @@
 /* The texts of settings: the forms of values, and environment files. */
 
-#ifndef PARSE_H_INCLUDED
-#define PARSE_H_INCLUDED
+#pragma once
 
 #include <pj.h>
 
@@ -75,5 +74,3 @@ const char *parse_env_get(const struct parse_env *file, const char *name);
 
 /* Wipes and frees. */
 void parse_env_free(struct parse_env *file);
-
-#endif

@@ -1,7 +1,6 @@
 /* UUIDs (RFC 9562): random ones, their text and their bytes. */
 
-#ifndef UUID_H_INCLUDED
-#define UUID_H_INCLUDED
+#pragma once
 
 #include <pj.h>
 
@@ -18,5 +17,3 @@ void uuid_write(char out[UUID_LEN + 1], const unsigned char bytes[UUID_BYTES]);
  * capital letters too.  False for any other text. */
 PJ_MUST_CHECK bool uuid_read(unsigned char bytes[UUID_BYTES], pj_str_t text);
 PJ_MUST_CHECK bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text);
-
-#endif

@@ -1,7 +1,6 @@
 /* The operator's commands: a row of a table, and the command that runs. */
 
-#ifndef CMD_H_INCLUDED
-#define CMD_H_INCLUDED
+#pragma once
 
 #include "auth/keys.h"
 #include "base/jsonw.h"
@@ -194,5 +193,3 @@ void cmd_set(struct cmd *c, const char *name, const char *text);
 void cmd_setn(struct cmd *c, const char *name, int64_t number);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

@@ -1,7 +1,6 @@
 /* A bounded pool of connections, for all threads of the process. */
 
-#ifndef DB_POOL_H_INCLUDED
-#define DB_POOL_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 #include "base/meanwhile.h"
@@ -29,5 +28,3 @@ PJ_MUST_CHECK enum db_result
 db_pool_run(struct db_pool *pool, const struct db_statement *st,
             const struct db_params *params, int64_t deadline_ms,
             struct meanwhile *meanwhile, struct db_rows **rows);
-
-#endif

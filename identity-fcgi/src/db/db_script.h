@@ -1,7 +1,6 @@
 /* Transactions of several statements, on a connection of their own. */
 
-#ifndef DB_SCRIPT_H_INCLUDED
-#define DB_SCRIPT_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 #include "db/db.h"
@@ -35,5 +34,3 @@ PJ_MUST_CHECK bool db_script_query(struct db_script *s, const char *sql,
 /* Whether the server is reached by a Unix socket or a loopback address. */
 bool db_script_is_local(const struct db_script *s);
 void db_script_close(struct db_script *s);
-
-#endif

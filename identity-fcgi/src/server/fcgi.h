@@ -1,7 +1,6 @@
 /* FastCGI: one request of a connection. */
 
-#ifndef FCGI_H_INCLUDED
-#define FCGI_H_INCLUDED
+#pragma once
 
 #include "base/buf.h"
 
@@ -57,5 +56,3 @@ PJ_MUST_CHECK enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd,
 PJ_MUST_CHECK enum fcgi_end fcgi_answer(struct fcgi_exchange *ex,
                                         int64_t deadline_us,
                                         const struct fcgi_reply *reply);
-
-#endif

@@ -1,7 +1,6 @@
 /* The listening socket. */
 
-#ifndef LISTENER_H_INCLUDED
-#define LISTENER_H_INCLUDED
+#pragma once
 
 #include <pj.h>
 #include <sys/types.h>
@@ -29,5 +28,3 @@ void listener_unlink(struct listener *l);
 
 /* That, and closes the descriptor. */
 void listener_close(struct listener *l);
-
-#endif

@@ -1,7 +1,6 @@
 /* One acceptor and its workers. */
 
-#ifndef SERVER_H_INCLUDED
-#define SERVER_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 #include "server/fcgi.h"
@@ -47,5 +46,3 @@ struct server_use {
 };
 
 struct server_use server_use(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* Brings a database to this binary's schema. */
 
-#ifndef MIGRATE_H_INCLUDED
-#define MIGRATE_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 
@@ -27,5 +26,3 @@ struct migrate_file {
 extern const struct migrate_file migrate_files[]; /* versions 1, 2, 3, ... */
 extern const size_t migrate_count;
 extern const struct migrate_file migrate_seed;
-
-#endif

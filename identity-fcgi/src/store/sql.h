@@ -1,7 +1,6 @@
 /* What the statements of the store have in common: texts, runs, rows. */
 
-#ifndef SQL_H_INCLUDED
-#define SQL_H_INCLUDED
+#pragma once
 
 #include "base/meanwhile.h"
 #include "db/db.h"
@@ -141,5 +140,3 @@ bool sql_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
 
 /* By workspace name, branch name and branch id, each by its bytes. */
 void sql_sort_branches(struct branch *items, size_t count);
-
-#endif

@@ -1,8 +1,7 @@
 /* The way to the database: its handle, accounts, failed logins, health, what
  * owners do to their sessions and credentials, revocations. */
 
-#ifndef STORE_H_INCLUDED
-#define STORE_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 #include "store/model.h"
@@ -96,5 +95,3 @@ enum store_result store_own_change(struct store *st, const char *account_id,
 enum store_result store_revocations(struct store *st, pj_arena_t *arena,
                                     const char *cursor,
                                     struct revocations *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* The life of a session: opened, read, bound to a branch, revoked, refreshed.
  */
 
-#ifndef STORE_SESSION_H_INCLUDED
-#define STORE_SESSION_H_INCLUDED
+#pragma once
 
 #include "base/meanwhile.h"
 #include "store/model.h"
@@ -119,5 +118,3 @@ enum store_result store_session_repeat(struct store *st,
 enum store_result store_session_remembered(struct store *st,
                                            const char *session_id,
                                            pj_str_t jti, int64_t within_s);
-
-#endif

@@ -1,7 +1,6 @@
 /* Deletes what ended long ago. */
 
-#ifndef SWEEP_H_INCLUDED
-#define SWEEP_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 
@@ -54,5 +53,3 @@ void sweep_stop(struct sweeper *s);
  * within wait_ms (its database hangs): the process has to end by _exit() then.
  */
 PJ_MUST_CHECK bool sweep_join(struct sweeper *s, int wait_ms);
-
-#endif
