@@ -65,7 +65,7 @@ sub symbols_of {
                 || $head =~ /(\w+)\s*(?:\([^()]*\)|\[\w*\])*\z/;
         } elsif ($head =~ /\A[^=]*?(\w+)\s*\(.*\)\z/s) {
             push @found, [defined $n ? 'function' : 'prototype', $1, $static];
-        } elsif ($head =~ /\A\w*_set_t\s+(\w+)\z/) {
+        } elsif ($head =~ /\A\w*_(?:set_t|fn)\s+(\w+)\z/) {
             push @found, ['prototype', $1];
         } elsif ($head =~ /\Aextern\b.*?(\w+)\s*(?:\[[^\]]*\])*\z/s) {
             push @found, ['data', $1];
@@ -77,7 +77,8 @@ sub symbols_of {
 }
 
 # What is wrong with the files of a half, { path => text }: circles over all
-# names, headers of several files, functions and types with a wrong name.
+# names, headers of a file that are of another one too (a header without a file
+# may be of several), functions and types with a wrong name.
 sub corridors {
     my ($text, $prefix) = @_;
     my (%home, %own, %uses, %types, @found);
@@ -88,7 +89,8 @@ sub corridors {
         for (@{ $symbols{$path} }) {
             my ($kind, $name, $static) = @$_;
             $own{ $header ? $node->($path) : $path }{$name} = 1
-                if !$header || $kind eq 'forward';
+                if !$header || $kind eq 'forward'
+                || ($kind eq 'prototype' && !$text->{ $node->($path) . '.c' });
             push @{ $types{$name} }, $path if $kind eq 'type';
             next if $static && !$header;
             $home{$name} //= $node->($path)
@@ -106,7 +108,8 @@ sub corridors {
         for (grep { $_->[0] eq 'prototype' } @{ $symbols{$path} }) {
             my $there = $home{ $_->[1] } // next;
             push @found, [$path, "declares $_->[1]() of $there.c"]
-                if $path =~ /\.h\z/ && $there ne $node->($path);
+                if $path =~ /\.h\z/ && $there ne $node->($path)
+                && $text->{ $node->($path) . '.c' };
         }
         my @names = $code =~ /^\s*#\s*include\s*"([^"]+)"/mg;
         my %to = map { $_ => 1 } grep { exists $symbols{"$_.h"} }
@@ -158,7 +161,8 @@ sub corridors_self_test {
         'm/x_a.c' => "#include \"x_a.h\"\nint x_a_last;\n"
             . "int x_a(struct x_b *b)\n{\n    /* X_B */ return x_a_last;\n}\n",
         'm/x_b.h' => "#define X_B 2\nstruct x_b {\n    int n;\n};\nvoid x_b_set(x_a_t a);\n",
-        'm/x_b.c' => "static int x_same(void)\n{\n    return X_A;\n}\n\nvoid\n"
+        'm/x_all.h' => "int x_a(void *b);\nx_fn x_b_set;\n",
+        'm/x_b.c' => "#include \"x_all.h\"\nstatic int x_same(void)\n{\n    return X_A;\n}\n\nvoid\n"
             . "x_b_set(x_a_t a)\n{\n    x_same(\"x_b_set\");\n    x_a(0);\n}\n");
     my %bad = (
         'a circle of 2 files: x_a x_b' => ['m/x_a.c', 'return x_a_last',

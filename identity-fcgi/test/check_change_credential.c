@@ -1,8 +1,8 @@
 /* Change of credential: what a new one has to be, and that it is asked of no
  * other, and of nobody who does not know the current one. */
 
-#include "auth/h_change_credential.h"
-#include "auth/password_new.h"
+#include "auth/handlers.h"
+#include "auth/password.h"
 #include "handlers.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* The arguments of commands, account names, parts of a sweep. */
 
-#include "base/account_name.h"
+#include "base/parse.h"
 #include "cmd/cmd_main.h"
 #include "store/sweep.h"
 #include "testing.h"
@@ -171,16 +171,17 @@ START_TEST (test_account_names_fold) {
     pj_str_t long_name = {text, sizeof(text)}, name;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *wrong = account_name_fold(str(names[i].given), mem, &name);
+        const char *wrong =
+            parse_account_name(str(names[i].given), mem, &name);
 
         ck_assert(is(name, names[i].folded));
         ck_assert_pstr_eq(wrong, names[i].wrong);
     }
     memset(text, 'a', sizeof(text));
-    ck_assert_str_eq(account_name_fold(long_name, mem, &name),
+    ck_assert_str_eq(parse_account_name(long_name, mem, &name),
                      "be 1 to 320 bytes");
     long_name.len--;
-    ck_assert_ptr_null(account_name_fold(long_name, mem, &name));
+    ck_assert_ptr_null(parse_account_name(long_name, mem, &name));
 }
 END_TEST
 

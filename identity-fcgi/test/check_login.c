@@ -1,6 +1,6 @@
 /* Login: order of checks, equal work, attempts, bodies. */
 
-#include "auth/h_login.h"
+#include "auth/handlers.h"
 #include "auth/hasher.h"
 #include "handlers.h"
 #include "memory_limit.h"

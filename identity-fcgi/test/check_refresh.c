@@ -1,6 +1,6 @@
 /* Refresh: order of checks, statements made, retries, the cookie. */
 
-#include "auth/h_refresh.h"
+#include "auth/handlers.h"
 #include "handlers.h"
 
 static void refresh_body(const char *token)

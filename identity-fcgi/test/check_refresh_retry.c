@@ -1,6 +1,6 @@
 /* Refresh: what becomes of a retry that the store has found. */
 
-#include "auth/h_refresh.h"
+#include "auth/handlers.h"
 #include "handlers.h"
 
 static void refresh_body(const char *token)

@@ -1,7 +1,6 @@
 /* Select-branch and logout: order of checks, statements made, the cookie. */
 
-#include "auth/h_select_branch.h"
-#include "auth/h_sessions.h"
+#include "auth/handlers.h"
 #include "handlers.h"
 
 /* -- select-branch -- */

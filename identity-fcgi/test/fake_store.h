@@ -6,11 +6,8 @@
 #ifndef FAKE_STORE_H_INCLUDED
 #define FAKE_STORE_H_INCLUDED
 
-#include "base/account_name.h"
+#include "base/parse.h"
 #include "store/store.h"
-#include "store/store_own.h"
-#include "store/store_refresh.h"
-#include "store/store_revocations.h"
 #include "store/store_session.h"
 
 #include <check.h>
@@ -233,10 +230,11 @@ static inline bool would_rotate(const struct session_view *v,
 }
 
 /* A read that rotates; results and views are those of reads. */
-enum store_result store_refresh(struct store *st, pj_arena_t *arena,
-                                const struct rotation *to, bool list,
-                                struct meanwhile *meanwhile,
-                                struct session_view *out, bool *rotated)
+enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
+                                        const struct rotation *to, bool list,
+                                        struct meanwhile *meanwhile,
+                                        struct session_view *out,
+                                        bool *rotated)
 {
     int turn = db.read.turn;
     enum store_result result = next(&db.read);
@@ -257,7 +255,7 @@ enum store_result store_refresh(struct store *st, pj_arena_t *arena,
     return result;
 }
 
-enum store_result store_refresh_rotate(struct store *st,
+enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
                                        const struct rotation *to,
                                        bool clear_scope)
@@ -275,7 +273,7 @@ enum store_result store_refresh_rotate(struct store *st,
     return next(&db.rotate);
 }
 
-enum store_result store_refresh_retry(struct store *st,
+enum store_result store_session_retry(struct store *st,
                                       const pj_claims_t *token,
                                       int64_t window_s, struct retry *out)
 {
@@ -290,7 +288,7 @@ enum store_result store_refresh_retry(struct store *st,
     return next(&db.retry);
 }
 
-enum store_result store_refresh_repeat(struct store *st,
+enum store_result store_session_repeat(struct store *st,
                                        const struct session *s,
                                        const char *jti, bool elsewhere,
                                        bool clear_scope)
@@ -304,7 +302,7 @@ enum store_result store_refresh_repeat(struct store *st,
     return next(&db.repeat);
 }
 
-enum store_result store_refresh_remembered(struct store *st,
+enum store_result store_session_remembered(struct store *st,
                                            const char *session_id,
                                            pj_str_t jti, int64_t within_s)
 {

@@ -1,7 +1,6 @@
 /* What handlers are given and have in common: callers, bodies, answers. */
 
-#ifndef AUTH_H_INCLUDED
-#define AUTH_H_INCLUDED
+#pragma once
 
 #include "auth/keys.h"
 #include "base/config.h"
@@ -84,6 +83,36 @@ bool auth_failed(struct worker *w, const char *what);
     "AUTH_SESSION_NOT_ACTIVE",                                                \
         "The session does not exist, has ended or was revoked."
 
+/* -- attempts at a credential: whose they are, and how many are allowed -- */
+
+/*
+ * Fills *out for a login as account (normalised) from remote_addr.  IPv6
+ * addresses count by their /64, IPv4 ones mapped into IPv6 as IPv4.  The
+ * account becomes an HMAC under a key that only holders of the signing key
+ * have, and a UUID made of it; false without a signing key.
+ */
+PJ_MUST_CHECK bool auth_attempt_identify(const struct keys *keys,
+                                         pj_str_t account,
+                                         pj_str_t remote_addr,
+                                         struct attempt *out);
+
+/* A login, or the like, that is being tried. */
+struct auth_attempt {
+    struct attempt attempt;
+    bool counted; /* as failed, until it is settled */
+};
+
+/* Counts it as failed; false with a refusal, and an audit line where there
+ * were too many. */
+bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
+                        const char *limited_event, struct auth_attempt *a);
+
+/* Takes the count back where the answer in w->res says that no attempt failed:
+ * after a success, or when the service or the database gave up, or something
+ * else was refused.  Best effort: a count that stays is one too many, and
+ * expires. */
+void auth_attempt_settle(struct worker *w, const struct auth_attempt *a);
+
 /* -- answers -- */
 
 struct auth_answer {
@@ -132,5 +161,3 @@ void auth_revoked(struct worker *w, const struct session_refs *done,
 /* An audit line: own ended so many of its account's sessions. */
 void auth_audit_sessions(struct worker *w, const char *event,
                          const struct session *own, int64_t ended);
-
-#endif

@@ -1,12 +1,10 @@
 /* POST /api/auth/change-credential */
 
-#include "auth/h_change_credential.h"
+#include "auth/handlers.h"
 
-#include "auth/attempt.h"
 #include "auth/password.h"
-#include "auth/password_new.h"
-#include "base/account_name.h"
-#include "store/store_own.h"
+#include "base/parse.h"
+#include "store/store.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -19,7 +17,7 @@ struct change {
     char name[ACCOUNT_NAME_MAX + 1];
     struct account account;
     char fresh[PASSWORD_PHC_MAX];
-    struct attempt_count attempt;
+    struct auth_attempt attempt;
     int64_t ended; /* sessions */
 };
 
@@ -180,10 +178,10 @@ void h_change_credential(struct worker *w)
         !read_account(w, &view.session, &c)) {
         return;
     }
-    if (attempt_begin(w, pj_str(c.name), "auth.credential.limited",
-                      &c.attempt)) {
+    if (auth_attempt_begin(w, pj_str(c.name), "auth.credential.limited",
+                           &c.attempt)) {
         change(w, &claims, &view, &c);
     }
-    attempt_settle(w, &c.attempt);
+    auth_attempt_settle(w, &c.attempt);
     OPENSSL_cleanse(c.fresh, sizeof(c.fresh));
 }

@@ -1,13 +1,12 @@
 /* POST /api/auth/login */
 
-#include "auth/h_login.h"
+#include "auth/handlers.h"
 
-#include "auth/attempt.h"
 #include "auth/hasher.h"
 #include "auth/password.h"
 #include "auth/session.h"
-#include "base/account_name.h"
 #include "base/log.h"
+#include "base/parse.h"
 #include "base/uuid.h"
 #include "store/store.h"
 #include "store/store_session.h"
@@ -21,7 +20,7 @@
 struct login {
     pj_str_t account_name; /* normalised */
     pj_str_t credential;
-    struct attempt_count attempt;
+    struct auth_attempt attempt;
     bool known; /* this account's row, not a stand-in */
     struct account account;
     char fresh[PASSWORD_PHC_MAX]; /* what is to be stored instead, or "" */
@@ -43,7 +42,7 @@ static bool read_body(struct worker *w, struct login *login)
     if (folded == NULL) {
         return auth_failed(w, "the request's memory is spent");
     }
-    wrong = account_name_fold(account, folded, &login->account_name);
+    wrong = parse_account_name(account, folded, &login->account_name);
     if (wrong != NULL) {
         return auth_invalid(w, "The member account must %s.", wrong);
     }
@@ -251,11 +250,11 @@ void h_login(struct worker *w)
 
     /* It counts as failed until it has succeeded. */
     if (read_body(w, &login) &&
-        attempt_begin(w, login.account_name, "auth.login.limited",
-                      &login.attempt)) {
+        auth_attempt_begin(w, login.account_name, "auth.login.limited",
+                           &login.attempt)) {
         log_in(w, &login);
     }
     OPENSSL_cleanse(login.fresh, sizeof(login.fresh));
-    attempt_settle(w, &login.attempt);
+    auth_attempt_settle(w, &login.attempt);
     count_outcome(w->res->code);
 }

@@ -1,6 +1,6 @@
 /* POST /api/auth/refresh */
 
-#include "auth/h_refresh.h"
+#include "auth/handlers.h"
 
 #include "auth/session.h"
 #include "auth/token.h"
@@ -142,7 +142,7 @@ static bool refuse_stale(const struct refresh *r)
         if (r->by == SESSION_RETRY_REUSE) {
             young = STORE_NONE;
         } else if (w->now_s > r->claims.iat + grace_s) {
-            young = store_refresh_remembered(&w->store, s->session_id,
+            young = store_session_remembered(&w->store, s->session_id,
                                              r->claims.jti, grace_s);
         }
     }
@@ -270,7 +270,7 @@ static void rotate_back(const struct refresh *r)
 
     memcpy(rotated.jti, r->jti, sizeof(rotated.jti));
     copy_id(jti, r->claims.jti);
-    if (store_refresh_rotate(&r->w->store, &rotated, &to, false) != STORE_OK) {
+    if (store_session_rotate(&r->w->store, &rotated, &to, false) != STORE_OK) {
         (void) refuse_in_doubt(r);
     }
 }
@@ -295,11 +295,11 @@ static enum store_result write_rest(struct refresh *r, bool lost)
     struct rotation to = rotation_of(r);
 
     if (r->result == RETRIED) {
-        return store_refresh_repeat(st, &r->view.session, r->retry.jti,
+        return store_session_repeat(st, &r->view.session, r->retry.jti,
                                     r->by == SESSION_RETRY_ELSEWHERE, lost);
     }
     to.remember = to.remember && r->result == READ;
-    return store_refresh_rotate(st, &r->view.session, &to, lost);
+    return store_session_rotate(st, &r->view.session, &to, lost);
 }
 
 /* Makes the answer, and then the session what the answer says. */
@@ -345,8 +345,8 @@ static enum store_result rotate_or_read(struct refresh *r, bool first)
 
     if (first && r->exp == w->now_s + w->cfg->refresh_ttl_s) {
         to.opened_at_s = lifetime_s > 0 ? r->exp - lifetime_s : 0;
-        result = store_refresh(&w->store, &w->arena, &to, list, &r->meanwhile,
-                               &r->view, &rotated);
+        result = store_session_refresh(&w->store, &w->arena, &to, list,
+                                       &r->meanwhile, &r->view, &rotated);
     } else {
         result = store_session_read(&w->store, &w->arena, r->claims.session_id,
                                     NULL, list, &r->meanwhile, &r->view);
@@ -383,7 +383,7 @@ static enum store_result find_retry(struct refresh *r)
     int64_t window_s = w->cfg->refresh_retry_window_s;
     enum store_result result =
         window_s > 0
-            ? store_refresh_retry(&w->store, &r->claims, window_s, &r->retry)
+            ? store_session_retry(&w->store, &r->claims, window_s, &r->retry)
             : STORE_NONE;
 
     if (result != STORE_OK) {

@@ -1,8 +1,8 @@
 /* GET /internal/revocations: what gateways refuse, for them to read on. */
 
-#include "auth/h_revocations.h"
+#include "auth/handlers.h"
 
-#include "store/store_revocations.h"
+#include "store/store.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* POST /api/auth/select-branch */
 
-#include "auth/h_select_branch.h"
+#include "auth/handlers.h"
 
 #include "store/store_session.h"
 

@@ -1,11 +1,11 @@
 /* GET /api/auth/sessions, DELETE /api/auth/sessions/{id}, POST
  * /api/auth/logout, logout-others, logout-all: one's own sessions. */
 
-#include "auth/h_sessions.h"
+#include "auth/handlers.h"
 
 #include "auth/session.h"
 #include "auth/token.h"
-#include "store/store_own.h"
+#include "store/store.h"
 #include "store/store_session.h"
 
 #include <string.h>

@@ -1,10 +1,8 @@
 /* Threads of low priority for long computations. */
 
-#ifndef HASHER_H_INCLUDED
-#define HASHER_H_INCLUDED
+#pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <pj.h>
 
 /* A login whose credential was right does not wait for others' hashes: each
  * kind of computation has threads of its own. */
@@ -16,8 +14,8 @@ enum hasher_lane { HASHER_HASH, HASHER_SIGN, HASHER_LANES };
  * more than places callers compute or wait at once.  Before serving; false
  * when they cannot be made.
  */
-bool hasher_start(enum hasher_lane lane, int threads, int places)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool hasher_start(enum hasher_lane lane, int threads,
+                                int places);
 
 /*
  * Has fn(arg) called by one of them and waits for its return.  Those who wait
@@ -26,8 +24,8 @@ bool hasher_start(enum hasher_lane lane, int threads, int places)
  * CLOCK_MONOTONIC; in the past, that means one which is free.  Where no
  * threads were started fn is called right here.
  */
-bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
-                void *arg) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool hasher_run(enum hasher_lane lane, int64_t until_ms,
+                              void (*fn)(void *arg), void *arg);
 
 struct hasher_use {
     int threads;
@@ -39,5 +37,3 @@ struct hasher_use hasher_use(enum hasher_lane lane);
 
 /* Ends all threads; nobody may be in hasher_run() any more. */
 void hasher_stop(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* The signing key, the additional public keys and the published key set. */
 
-#ifndef KEYS_H_INCLUDED
-#define KEYS_H_INCLUDED
+#pragma once
 
 #include "auth/keys_dir.h"
 #include "base/config.h"
@@ -40,8 +39,8 @@ struct keys {
  * three parts of the signing key may be missing: the set then signs and
  * verifies nothing and /readyz says so.
  */
-struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK struct keys *keys_load(const struct config *cfg, char *err,
+                                     size_t err_cap);
 
 /* The current set, with a reference that keys_release() gives back. */
 struct keys *keys_acquire(void);
@@ -73,7 +72,4 @@ struct new_keys {
 
 /* Makes a 2048-bit RSA key; kid NULL: the RFC 7638 thumbprint.  The caller
  * wipes *out. */
-bool keys_generate(const char *kid, struct new_keys *out)
-    __attribute__((warn_unused_result));
-
-#endif
+PJ_MUST_CHECK bool keys_generate(const char *kid, struct new_keys *out);

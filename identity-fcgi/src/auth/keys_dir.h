@@ -5,8 +5,7 @@
  * there, and behind it the public one.
  */
 
-#ifndef KEYS_DIR_H_INCLUDED
-#define KEYS_DIR_H_INCLUDED
+#pragma once
 
 #include <limits.h>
 #include <pj.h>
@@ -45,39 +44,35 @@ uint64_t keys_dir_stamp(const char *path);
 /* Opens and reads the directory; refuses one that others may write to, a name
  * not of that form, and a kid with two files.  keys_dir_close() in any case.
  * With lock it waits for other commands, and keeps them out until closed. */
-bool keys_dir_open(struct keys_dir *d, const char *path, bool lock)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool keys_dir_open(struct keys_dir *d, const char *path,
+                                 bool lock);
 void keys_dir_close(struct keys_dir *d);
 
 const char *keys_dir_state_name(enum key_state state);
 
 /* Parses the public part of a file and, unless private is NULL, the private
  * one. */
-bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
-                    pj_key_t **public, pj_key_t **private)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
+                                  pj_key_t **public, pj_key_t **private);
 
 /* Whether all files are good, so that processes follow; an empty directory is.
  */
-bool keys_dir_is_good(struct keys_dir *d) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool keys_dir_is_good(struct keys_dir *d);
 
 /* Whether the file is good, and has what is needed to sign. */
-bool keys_dir_may_sign(struct keys_dir *d, const struct key_file *f)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool keys_dir_may_sign(struct keys_dir *d,
+                                     const struct key_file *f);
 
 /* When one returns true, its change is on disk.  A new file's SINCE is now, or
  * later: it is always greater than after. */
-bool keys_dir_put(struct keys_dir *d, const char *kid, enum key_state state,
-                  int64_t after, pj_str_t text)
-    __attribute__((warn_unused_result));
-bool keys_dir_move(struct keys_dir *d, const struct key_file *f,
-                   enum key_state state, int64_t since)
-    __attribute__((warn_unused_result));
-bool keys_dir_remove(struct keys_dir *d, const struct key_file *f)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool keys_dir_put(struct keys_dir *d, const char *kid,
+                                enum key_state state, int64_t after,
+                                pj_str_t text);
+PJ_MUST_CHECK bool keys_dir_move(struct keys_dir *d, const struct key_file *f,
+                                 enum key_state state, int64_t since);
+PJ_MUST_CHECK bool keys_dir_remove(struct keys_dir *d,
+                                   const struct key_file *f);
 
 /* Takes the private part out of the file, which keeps its name. */
-bool keys_dir_strip(struct keys_dir *d, const struct key_file *f)
-    __attribute__((warn_unused_result));
-
-#endif
+PJ_MUST_CHECK bool keys_dir_strip(struct keys_dir *d,
+                                  const struct key_file *f);

@@ -1,8 +1,7 @@
 /* Credentials: Argon2id (libsodium) and what was brought along, with bounded
- * concurrency. */
+ * concurrency; what may become one. */
 
-#ifndef PASSWORD_H_INCLUDED
-#define PASSWORD_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 
@@ -18,16 +17,14 @@
  * Prepares libsodium and the dummy hash that unknown accounts are verified
  * against.  Once, before threads start.
  */
-bool password_setup(const struct config *cfg)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool password_setup(const struct config *cfg);
 
 /*
  * Starts threads for hashes and for the signatures of logins, after which a
  * computation waits for wait_ms at most; without them it is made in the
  * caller's thread.  False when they cannot be made.
  */
-bool password_start(const struct config *cfg, int64_t wait_ms)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool password_start(const struct config *cfg, int64_t wait_ms);
 
 enum password_result {
     PASSWORD_OK,
@@ -46,19 +43,17 @@ enum password_result {
  * CLOCK_MONOTONIC (0: none), is told PASSWORD_BUSY; so is one for which there
  * is no memory.
  */
-enum password_result password_verify(const char *text, pj_str_t credential,
-                                     int64_t deadline_ms,
-                                     char fresh[PASSWORD_PHC_MAX])
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK enum password_result
+password_verify(const char *text, pj_str_t credential, int64_t deadline_ms,
+                char fresh[PASSWORD_PHC_MAX]);
 
 /* A hash of what nobody knows; password_setup() made it. */
 const char *password_nobody(void);
 
 /* Hashes credential into out; false where password_verify() would say
  * PASSWORD_BUSY. */
-bool password_hash(pj_str_t credential, int64_t deadline_ms,
-                   char out[PASSWORD_PHC_MAX])
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool password_hash(pj_str_t credential, int64_t deadline_ms,
+                                 char out[PASSWORD_PHC_MAX]);
 
 /* -- what is stored, and what it takes -- */
 
@@ -80,12 +75,22 @@ struct stored {
 
 /* Keeps text.  NULL, or what is wrong with it: no known form, or one that
  * takes too long. */
-const char *password_parse(const char *text, struct stored *out)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK const char *password_parse(const char *text, struct stored *out);
 
 /* Computes; PASSWORD_BUSY: there was no memory. */
-enum password_result password_compare(const struct stored *s,
-                                      pj_str_t credential)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK enum password_result password_compare(const struct stored *s,
+                                                    pj_str_t credential);
 
-#endif
+/* -- what may become a credential, by the operator's settings -- */
+
+enum password_new {
+    PASSWORD_FITS,
+    PASSWORD_SHORT,
+    PASSWORD_FORBIDDEN, /* by the operator's list */
+    PASSWORD_UNREAD,    /* errno tells why that cannot be read */
+    PASSWORD_LATER      /* another thread reads it for the first time */
+};
+
+/* By credential_min and credential_forbidden of cfg. */
+PJ_MUST_CHECK enum password_new password_new_judge(const struct config *cfg,
+                                                   pj_str_t credential);

@@ -1,9 +1,8 @@
 /* Decisions about a session: pure functions of what was read. */
 
-#ifndef SESSION_H_INCLUDED
-#define SESSION_H_INCLUDED
+#pragma once
 
-#include "store/store_refresh.h"
+#include "store/store_session.h"
 
 #include <pj.h>
 
@@ -61,5 +60,3 @@ enum session_retry session_judge_retry(const struct retry *of,
 
 /* Whether s is the text of the UUID-sized string id. */
 bool session_id_is(const char *id, pj_str_t s);
-
-#endif

@@ -1,7 +1,6 @@
 /* Issues and verifies the four kinds of token. */
 
-#ifndef TOKEN_H_INCLUDED
-#define TOKEN_H_INCLUDED
+#pragma once
 
 #include "auth/keys.h"
 #include "base/buf.h"
@@ -24,9 +23,8 @@ struct token {
 };
 
 /* Appends a token signed by key; false on overflow or a failed signature. */
-bool token_issue(const struct config *cfg, const pj_key_t *key,
-                 const struct token *t, struct buf *out)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool token_issue(const struct config *cfg, const pj_key_t *key,
+                               const struct token *t, struct buf *out);
 
 /* What token_verify() is to overlook. */
 enum token_check {
@@ -40,9 +38,9 @@ enum token_check {
  * signer, or NULL, is the worker's copy of the signing key: it is faster than
  * the key that all share.
  */
-pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
-                      const pj_key_t *signer, pj_arena_t *arena,
-                      pj_str_t token, int64_t now_s, enum token_check check,
-                      pj_claims_t *claims) __attribute__((warn_unused_result));
-
-#endif
+PJ_MUST_CHECK pj_err_t token_verify(const struct config *cfg,
+                                    const struct keys *keys,
+                                    const pj_key_t *signer, pj_arena_t *arena,
+                                    pj_str_t token, int64_t now_s,
+                                    enum token_check check,
+                                    pj_claims_t *claims);

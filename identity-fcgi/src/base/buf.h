@@ -1,7 +1,6 @@
 /* A bounded byte buffer with a sticky overflow flag. */
 
-#ifndef BUF_H_INCLUDED
-#define BUF_H_INCLUDED
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ void buf_addc(struct buf *b, char c);
 void buf_addi(struct buf *b, int64_t v); /* in decimal */
 void buf_addf(struct buf *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -1,11 +1,8 @@
 /* The program's settings, and the texts they are read from. */
 
-#ifndef CONFIG_H_INCLUDED
-#define CONFIG_H_INCLUDED
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <pj.h>
 #include <stdio.h>
 
 enum same_site { SAME_SITE_STRICT, SAME_SITE_LAX, SAME_SITE_NONE };
@@ -79,19 +76,18 @@ struct config {
  * checks every rule but those of the keys (keys_load()).  On failure *cfg is
  * empty and err has one line that names the variable, what is wrong and what
  * is accepted, never a secret's value. */
-bool config_load(struct config *cfg, const char *env_file, char *err,
-                 size_t err_cap) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool config_load(struct config *cfg, const char *env_file,
+                               char *err, size_t err_cap);
 
 /* Why local data may not be put into the database that cfg names; NULL where
  * APP_ENV is local and every host is this machine. */
-const char *config_refuse_seed(const struct config *cfg)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK const char *config_refuse_seed(const struct config *cfg);
 
 /* Prints NAME=value for every setting, in the order of the table; a default
  * is marked, a secret shown as set or unset.  False with err when env_file
  * cannot be read. */
-bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool config_print(FILE *out, const char *env_file, char *err,
+                                size_t err_cap);
 
 /* Wipes the private key's text; the rest of *cfg stays. */
 void config_wipe_private_key(struct config *cfg);
@@ -101,5 +97,3 @@ void config_free(struct config *cfg);
 
 /* Overwrites the variables that hold secrets in this process's environment. */
 void config_scrub_environment(void);
-
-#endif

@@ -3,8 +3,7 @@
  * for a whole value, or for each word of a list; A_x is what an error says is
  * accepted.  Where there is no FORM_x, a value is one of A_x's words, in any
  * case.  tools/render reads strings and names alone. */
-#ifndef CONFIG_FORMS_H
-#define CONFIG_FORMS_H
+#pragma once
 
 /* Parts of others. */
 #define LABEL "[_0-9A-Za-z]([-_0-9A-Za-z]*[_0-9A-Za-z])?"
@@ -81,5 +80,3 @@
 
 #define A_BOOL "true, false, 1, 0, on, off"
 #define A_STALE "pass, refuse"
-
-#endif

@@ -1,7 +1,6 @@
 /* Request and response as the handlers see them. */
 
-#ifndef HTTP_H_INCLUDED
-#define HTTP_H_INCLUDED
+#pragma once
 
 #include "base/buf.h"
 #include "base/config.h"
@@ -99,5 +98,3 @@ bool http_is_json(pj_str_t content_type);
  * 13.1.1) or If-None-Match (weakly, section 13.1.2) names etag, which is
  * quoted and strong: "*", or a list that holds it. */
 bool http_etag_matches(pj_str_t value, const char *etag, bool strong);
-
-#endif

@@ -1,7 +1,6 @@
 /* Writes JSON into a struct buf, with commas and escapes where they belong. */
 
-#ifndef JSONW_H_INCLUDED
-#define JSONW_H_INCLUDED
+#pragma once
 
 #include "base/buf.h"
 
@@ -38,5 +37,3 @@ void jsonw_json(struct jsonw *w, const char *name, const char *json,
 #define jsonw_null(w, name) jsonw_json(w, name, "null", 4)
 #define jsonw_bool(w, name, v)                                                \
     jsonw_json(w, name, (v) ? "true" : "false", (v) ? 4 : 5)
-
-#endif

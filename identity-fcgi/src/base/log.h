@@ -1,7 +1,6 @@
 /* JSON log lines on stderr, one event a line. */
 
-#ifndef LOG_H_INCLUDED
-#define LOG_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 
@@ -39,7 +38,7 @@ void log_event(enum log_level level, const char *event, const char *message,
 /* Where audit lines go from now on, as PLATFORM_AUDIT_LOG says it; false with
  * errno.  Call before threads start, or never: then they go with the others.
  */
-bool log_audit_to(const char *where) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool log_audit_to(const char *where);
 
 /* Whether the last line that this thread wrote was lost. */
 bool log_lost(void);
@@ -52,5 +51,3 @@ bool log_lost(void);
 /* A line without fields, message formatted. */
 void log_line(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

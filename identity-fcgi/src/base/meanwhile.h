@@ -1,7 +1,6 @@
 /* Work to be done while an answer is on its way. */
 
-#ifndef MEANWHILE_H_INCLUDED
-#define MEANWHILE_H_INCLUDED
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ static inline void meanwhile_run(struct meanwhile *m)
         run(m->arg);
     }
 }
-
-#endif

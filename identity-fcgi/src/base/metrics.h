@@ -1,7 +1,6 @@
 /* Counters and histograms of the process, in Prometheus's text format. */
 
-#ifndef METRICS_H_INCLUDED
-#define METRICS_H_INCLUDED
+#pragma once
 
 #include "base/buf.h"
 
@@ -89,5 +88,3 @@ void metrics_request(size_t endpoint, int status, const char *code,
 void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
                     const struct metrics_gauge *gauges, size_t gauge_count,
                     const void *kid, size_t kid_len);
-
-#endif

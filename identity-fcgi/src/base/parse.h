@@ -1,11 +1,8 @@
 /* The texts of settings: the forms of values, and environment files. */
 
-#ifndef PARSE_H_INCLUDED
-#define PARSE_H_INCLUDED
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <pj.h>
 
 /* -- values: each tells whether text is of its form, and then fills *out -- */
 
@@ -41,6 +38,17 @@ bool parse_listen(const char *text);
 /* A comma-separated list of hosts, as libpq takes them, all this machine. */
 bool parse_loopback(const char *hosts);
 
+/* -- names of accounts -- */
+
+#define ACCOUNT_NAME_MAX 320 /* bytes */
+
+/* As login and the operator's commands compare them.  Trims spaces, tabs, CR
+ * and LF and folds A-Z; all other bytes stay.  mem has room for in.len bytes,
+ * and *out points into it.  NULL, or what such a name must do that this one
+ * does not. */
+PJ_MUST_CHECK const char *parse_account_name(pj_str_t in, unsigned char *mem,
+                                             pj_str_t *out);
+
 /* -- environment files -- */
 
 #define PARSE_ENV_MAX_BYTES (1024 * 1024)
@@ -58,13 +66,11 @@ struct parse_env {
  * of that name.  What systemd would read in another way (a value of several
  * lines, a bare backslash) or only warn of is refused: one line in err,
  * without any value, and *file is empty. */
-bool parse_env_read(struct parse_env *file, const char *path, char *err,
-                    size_t err_cap) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool parse_env_read(struct parse_env *file, const char *path,
+                                  char *err, size_t err_cap);
 
 /* The value of name, or NULL. */
 const char *parse_env_get(const struct parse_env *file, const char *name);
 
 /* Wipes and frees. */
 void parse_env_free(struct parse_env *file);
-
-#endif

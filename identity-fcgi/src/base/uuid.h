@@ -1,7 +1,6 @@
 /* UUIDs (RFC 9562): random ones, their text and their bytes. */
 
-#ifndef UUID_H_INCLUDED
-#define UUID_H_INCLUDED
+#pragma once
 
 #include <pj.h>
 
@@ -9,16 +8,12 @@
 #define UUID_LEN 36 /* of the text: lower case, with its four dashes */
 
 /* A random (version 4) UUID, NUL-terminated; false when no randomness. */
-bool uuid_generate(char out[UUID_LEN + 1]) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool uuid_generate(char out[UUID_LEN + 1]);
 
 /* The text of bytes, and a NUL. */
 void uuid_write(char out[UUID_LEN + 1], const unsigned char bytes[UUID_BYTES]);
 
 /* The bytes of a UUID exactly as uuid_write() writes it; uuid_parse() takes
  * capital letters too.  False for any other text. */
-bool uuid_read(unsigned char bytes[UUID_BYTES], pj_str_t text)
-    __attribute__((warn_unused_result));
-bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)
-    __attribute__((warn_unused_result));
-
-#endif
+PJ_MUST_CHECK bool uuid_read(unsigned char bytes[UUID_BYTES], pj_str_t text);
+PJ_MUST_CHECK bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text);

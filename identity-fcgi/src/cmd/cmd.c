@@ -59,7 +59,7 @@ bool cmd_fold(struct cmd *c, const char *text)
     pj_str_t name = pj_str(text);
 
     if (name.len > sizeof(c->secret) ||
-        account_name_fold(name, (unsigned char *) c->secret, &name) != NULL) {
+        parse_account_name(name, (unsigned char *) c->secret, &name) != NULL) {
         return cmd_misused(c,
                            "the name of an account is 1 to %d bytes without "
                            "control characters",

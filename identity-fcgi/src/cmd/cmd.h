@@ -1,11 +1,10 @@
 /* The operator's commands: a row of a table, and the command that runs. */
 
-#ifndef CMD_H_INCLUDED
-#define CMD_H_INCLUDED
+#pragma once
 
 #include "auth/keys.h"
-#include "base/account_name.h"
 #include "base/jsonw.h"
+#include "base/parse.h"
 #include "db/db_script.h"
 
 #define CMD_FAILED 1 /* exit status: it was tried */
@@ -39,6 +38,7 @@ struct cmd_option {
     bool (*valid)(const char *value); /* or NULL */
     const char *accepted;             /* "--NAME is ACCEPTED" */
     const char *form;                 /* of parse_form(), or NULL */
+    const char *within;               /* the range of a duration, or NULL */
 };
 
 struct cmd_spec {
@@ -71,6 +71,10 @@ struct cmd_spec {
                      not find a signing key */
     bool list;    /* prints rows; in JSON an object on a line for each */
 };
+
+/* The rows of each file, without words behind the last one. */
+extern const struct cmd_spec cmd_accounts[], cmd_imports[], cmd_places[],
+    cmd_lookups[], cmd_services[], cmd_key_files[];
 
 /* -- a command that runs: the only one of its process -- */
 
@@ -189,5 +193,3 @@ void cmd_set(struct cmd *c, const char *name, const char *text);
 void cmd_setn(struct cmd *c, const char *name, int64_t number);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

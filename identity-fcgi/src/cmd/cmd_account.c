@@ -7,10 +7,9 @@
  * marked afterwards, some at a time.
  */
 
-#include "cmd/cmd_account.h"
+#include "cmd/cmd.h"
 
 #include "auth/password.h"
-#include "auth/password_new.h"
 #include "cmd/cmd_lookup.h"
 #include "cmd/cmd_out.h"
 

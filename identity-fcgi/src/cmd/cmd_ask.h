@@ -1,7 +1,6 @@
 /* Asks gateways, and whoever else has a key set, for a key. */
 
-#ifndef CMD_ASK_H_INCLUDED
-#define CMD_ASK_H_INCLUDED
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ enum cmd_asked { ASKED_HAS, ASKED_LACKS, ASKED_FAILED };
  */
 enum cmd_asked cmd_ask(const char *url, const char *kid, int64_t since,
                        size_t keys, char *why, size_t why_cap);
-
-#endif

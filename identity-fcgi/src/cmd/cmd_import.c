@@ -5,7 +5,7 @@
  * its line says or not at all, so one that is there needs nothing more.
  */
 
-#include "cmd/cmd_import.h"
+#include "cmd/cmd.h"
 
 #include "auth/password.h"
 #include "cmd/cmd_out.h"

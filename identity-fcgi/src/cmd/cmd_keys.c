@@ -1,7 +1,7 @@
 /* keys list, add, activate, retire, remove, revoke, rotate: the directory of
  * keys, whose files' names are all that is known of a change under way. */
 
-#include "cmd/cmd_keys.h"
+#include "cmd/cmd.h"
 
 #include "auth/keys_dir.h"
 #include "auth/token.h"
@@ -20,6 +20,7 @@
 #define FOLLOW_S 6
 #define SOFT_AGE_S 600
 #define SYSTEM_TTL_S 3600
+#define NO_KEY "no key has this id; keys list shows them"
 
 enum step { ADD, ACTIVATE, RETIRE, REMOVE, REVOKE };
 
@@ -39,8 +40,12 @@ static bool early;        /* nor does it have to */
 
 /* -- the directory -- */
 
+/* A key that is no longer secret, or is not good, can always be revoked. */
 static bool open_bad(struct cmd *c)
 {
+    if (!cmd_load(c)) {
+        return false;
+    }
     if (c->cfg.jwt_key_dir == NULL) {
         return cmd_misused(c, "PLATFORM_JWT_KEY_DIR: is not set; accepted: "
                               "the directory of the keys");
@@ -61,14 +66,13 @@ static bool signs(void)
     return dir.count > 0 && dir.files[0].state == KEY_SIGNING;
 }
 
-static const struct key_file *find_kid(struct cmd *c, const char *kid)
+static const struct key_file *find_kid(const char *kid)
 {
     for (size_t i = 0; i < dir.count; i++) {
         if (strcmp(dir.files[i].kid, kid) == 0) {
             return &dir.files[i];
         }
     }
-    (void) cmd_fail(c, "no key has this id; keys list shows them");
     return NULL;
 }
 
@@ -241,18 +245,15 @@ static bool add(struct cmd *c)
 {
     const char *kid = cmd_get(c, "kid");
 
-    for (size_t i = 0; kid != NULL && i < dir.count; i++) {
-        if (strcmp(dir.files[i].kid, kid) == 0) {
-            return cmd_fail(c, "a key of this id exists already");
-        }
-    }
-    return take(c, ADD, NULL);
+    return kid != NULL && find_kid(kid) != NULL
+               ? cmd_fail(c, "a key of this id exists already")
+               : take(c, ADD, NULL);
 }
 
 /* A step that a row's command asks for, of the key given. */
 static bool change(struct cmd *c)
 {
-    const struct key_file *f = find_kid(c, c->operand);
+    const struct key_file *f = find_kid(c->operand);
     bool force = cmd_get(c, "force") != NULL;
     const char *verb = strchr(c->spec->words, ' ') + 1;
     enum step step = ACTIVATE, safe;
@@ -260,7 +261,7 @@ static bool change(struct cmd *c)
     int64_t due;
 
     if (f == NULL) {
-        return false;
+        return cmd_fail(c, NO_KEY);
     }
     while (strcmp(steps[step].name, verb) != 0) {
         step++;
@@ -321,11 +322,11 @@ static const char *sign_with_other(struct cmd *c, int64_t after)
 static bool end_key(struct cmd *c)
 {
     const char *revoked = c->operand;
-    const struct key_file *f = find_kid(c, revoked);
+    const struct key_file *f = find_kid(revoked);
     const char *kid;
 
     if (f == NULL) {
-        return false;
+        return cmd_fail(c, NO_KEY);
     }
     if (f->state == KEY_SIGNING && cmd_get(c, "dry-run") == NULL) {
         c->operand = NULL; /* the new key gets an id of its own */
@@ -444,29 +445,11 @@ static bool list(struct cmd *c)
     return true;
 }
 
-static bool begin(struct cmd *c)
-{
-    return cmd_load(c) && open_dir(c);
-}
-
-/* A key that is no longer secret, or is not good, can always be revoked. */
-static bool begin_bad(struct cmd *c)
-{
-    return cmd_load(c) && open_bad(c);
-}
-
 /* -- the table -- */
-
-static bool is_time(const char *text)
-{
-    int64_t ms;
-
-    return parse_duration(text, &ms);
-}
 
 /* clang-format off */
 #define A_TIME \
-    .valid = is_time, \
+    .within = "0 to 999999999d", \
     .accepted = "integer seconds or a number with s, m, h or d"
 #define DRY_RUN \
     {"dry-run", NULL, .help = "tell what would be done, and do nothing"}
@@ -484,34 +467,34 @@ static bool is_time(const char *text)
 const struct cmd_spec cmd_key_files[] = {
     {"keys list", NULL, "list the keys of PLATFORM_JWT_KEY_DIR",
      "Each with its state, its next step, and when that becomes safe.\n",
-     .check = begin, .print = list, .list = true,
+     .check = open_dir, .print = list, .list = true,
      .columns = {"kid", "state", "stateSince", "step", "dueAt"}},
     {"keys add", NULL, "make a key and publish it",
      "It is in the key set, but does not sign yet.\n",
      .options = {
          {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
           parse_kid, .accepted = PARSE_KID_ACCEPTED}, DRY_RUN},
-     .check = begin, .after = add, TOOK},
+     .check = open_dir, .after = add, TOOK},
     {"keys activate", "KID", "sign with a published key",
      "Refused until every gateway has it: as soon as all given by --ask say "
      "so,\nelse when the soft age has passed.\n",
      .options = {ASK, SOFT_AGE, FORCE, DRY_RUN},
-     .check = begin, .after = change, TOOK},
+     .check = open_dir, .after = change, TOOK},
     {"keys retire", "KID", "keep a key for refresh tokens alone",
      "It leaves the key set, and its private part is deleted.  Refused until "
      "the\nlast access token that it signed has expired.\n",
      .options = {SYSTEM_TTL, FORCE, DRY_RUN},
-     .check = begin, .after = change, TOOK},
+     .check = open_dir, .after = change, TOOK},
     {"keys remove", "KID", "delete a key",
      "Refused until the last refresh token that it signed has expired.\n",
      .options = {FORCE, DRY_RUN},
-     .check = begin, .after = change, TOOK},
+     .check = open_dir, .after = change, TOOK},
     {"keys revoke", "KID", "end a key that is no longer secret, at once",
      "If it signs, a new key signs from now on; one that is published "
      "already, if\nno new one can be written.  Whoever has tokens that it "
      "signed must log in\nagain.  Gateways drop it within their soft age.\n",
      .options = {DRY_RUN},
-     .check = begin_bad, .after = end_key, TOOK},
+     .check = open_bad, .after = end_key, TOOK},
     {"keys rotate", NULL, "replace the signing key, step by step",
      "Takes the steps that are safe now and tells when the next ones are: run "
      "it\nagain then, or by a timer with --every.  Without --every a new key "
@@ -520,7 +503,7 @@ const struct cmd_spec cmd_key_files[] = {
          {"every", "TIME", "when the signing key is that old", A_TIME},
          {"wait", "TIME", "wait for steps that fall due in this time", A_TIME},
          ASK, SOFT_AGE, SYSTEM_TTL, DRY_RUN},
-     .check = begin, .print = rotate, .list = true, TOOK},
+     .check = open_dir, .print = rotate, .list = true, TOOK},
     {.words = NULL},
 };
 /* clang-format on */

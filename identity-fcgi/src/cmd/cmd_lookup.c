@@ -7,7 +7,7 @@
 
 #include "cmd/cmd_lookup.h"
 
-#include "auth/attempt.h"
+#include "auth/auth.h"
 #include "cmd/cmd_out.h"
 
 #include <stdio.h>
@@ -172,7 +172,7 @@ static const struct cmd_spec parts[] = {
     {"sessions", .list = true, .sql = sessions_sql, .columns = {SESSIONS}}};
 
 /* Counts are kept under an HMAC of the name that only holders of the signing
- * key can compute (attempt_identify()). */
+ * key can compute (auth_attempt_identify()). */
 bool cmd_lookup_attempts(struct cmd *c)
 {
     const char *name = cmd_get(c, "account");
@@ -185,7 +185,7 @@ bool cmd_lookup_attempts(struct cmd *c)
     if (address != NULL) {
         where = pj_str(address);
     }
-    if (!attempt_identify(c->keys, who, where, &attempt)) {
+    if (!auth_attempt_identify(c->keys, who, where, &attempt)) {
         return cmd_fail(c, "the account's HMAC failed");
     }
     for (size_t i = 0; i < sizeof(attempt.account_hmac); i++) {

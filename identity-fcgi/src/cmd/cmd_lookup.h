@@ -1,11 +1,8 @@
 /* What only reads: show and list. */
 
-#ifndef CMD_LOOKUP_H_INCLUDED
-#define CMD_LOOKUP_H_INCLUDED
+#pragma once
 
 #include "cmd/cmd.h"
-
-extern const struct cmd_spec cmd_lookups[];
 
 /* Prints all that is held about the account (cmd_lookup.c). */
 bool cmd_lookup_person(struct cmd *c);
@@ -13,5 +10,3 @@ bool cmd_lookup_person(struct cmd *c);
 /* Sets what the account's failed logins are counted under: "hmac" and, of
  * --address, "prefix" (cmd_lookup.c). */
 bool cmd_lookup_attempts(struct cmd *c);
-
-#endif

@@ -3,13 +3,7 @@
 #include "cmd/cmd_main.h"
 
 #include "base/parse.h"
-#include "cmd/cmd_account.h"
-#include "cmd/cmd_import.h"
-#include "cmd/cmd_keys.h"
-#include "cmd/cmd_lookup.h"
 #include "cmd/cmd_out.h"
-#include "cmd/cmd_place.h"
-#include "cmd/cmd_service.h"
 
 #include <ctype.h>
 #include <openssl/crypto.h>
@@ -249,9 +243,13 @@ static bool check_given(struct cmd *c)
     }
     for (size_t i = 0; i < c->given_count; i++) {
         const struct cmd_option *o = c->given[i].option;
+        const char *value = c->given[i].value;
+        int64_t ms;
 
-        if (!parse_form(c->given[i].value, o->form, SIZE_MAX) ||
-            (o->valid != NULL && !o->valid(c->given[i].value))) {
+        if (!parse_form(value, o->form, SIZE_MAX) ||
+            (o->within != NULL &&
+             !parse_within(value, o->within, true, &ms)) ||
+            (o->valid != NULL && !o->valid(value))) {
             return cmd_misused(c, "--%s is %s", o->name, o->accepted);
         }
     }

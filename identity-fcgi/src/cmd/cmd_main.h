@@ -1,7 +1,6 @@
 /* The operator's commands: finding, helping, parsing, running. */
 
-#ifndef CMD_MAIN_H_INCLUDED
-#define CMD_MAIN_H_INCLUDED
+#pragma once
 
 #include "cmd/cmd.h"
 
@@ -24,5 +23,3 @@ int cmd_main_end(struct cmd *c);
  * wrong place.  --help leaves everything else unchecked.
  */
 bool cmd_main_parse(struct cmd *c, int argc, char *const *argv);
-
-#endif

@@ -1,7 +1,6 @@
 /* What commands print: results, as aligned lines or JSON; audit lines. */
 
-#ifndef CMD_OUT_H_INCLUDED
-#define CMD_OUT_H_INCLUDED
+#pragma once
 
 #include "cmd/cmd.h"
 
@@ -25,5 +24,3 @@ void cmd_out_line(struct cmd *c, const char *line);
 /* "" where there is none, or no year of four digits. */
 void cmd_out_time(const char *epoch_s, char out[], size_t cap);
 bool cmd_out_close(struct cmd *c);
-
-#endif

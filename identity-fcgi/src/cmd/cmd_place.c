@@ -1,7 +1,7 @@
 /* workspace and branch add, rename, activate, deactivate; member add, grant,
  * revoke */
 
-#include "cmd/cmd_place.h"
+#include "cmd/cmd.h"
 
 #include "cmd/cmd_out.h"
 

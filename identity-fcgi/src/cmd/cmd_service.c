@@ -265,13 +265,6 @@ static bool migrate(struct cmd *c)
 
 /* -- sweep -- */
 
-static bool is_keep(const char *text)
-{
-    int64_t keep_ms;
-
-    return parse_within(text, "0 to 3650d", true, &keep_ms);
-}
-
 static bool sweep(struct cmd *c)
 {
     const char *keep = cmd_get(c, "older-than");
@@ -340,8 +333,9 @@ const struct cmd_spec cmd_services[] = {
      "PLATFORM_SWEEP_INTERVAL.\n",
      .options = {
          {"older-than", "TIME",
-          "keep ended sessions for this long (default 7d)", 0,
-          is_keep, .accepted = "integer seconds or a number with s, m, h or d, "
+          "keep ended sessions for this long (default 7d)",
+          .within = "0 to 3650d",
+          .accepted = "integer seconds or a number with s, m, h or d, "
           "at most 3650d"}},
      .check = cmd_load, .after = sweep,
      .event = "sweep.done", .columns = {"sessions", "rotatedTokens", "attempts",

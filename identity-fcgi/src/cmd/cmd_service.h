@@ -1,13 +1,8 @@
 /* token system, inspect; keys generate; migrate, seed, sweep */
 
-#ifndef CMD_SERVICE_H_INCLUDED
-#define CMD_SERVICE_H_INCLUDED
+#pragma once
 
 #include "cmd/cmd.h"
 
-extern const struct cmd_spec cmd_services[];
-
 /* Migrates, and loads the local data if asked. */
 bool cmd_service_migrate(struct cmd *c, bool seed);
-
-#endif

@@ -1,8 +1,7 @@
 /* PostgreSQL's values: statements, their parameters, and the rows they give.
  */
 
-#ifndef DB_H_INCLUDED
-#define DB_H_INCLUDED
+#pragma once
 
 #include <pj.h>
 
@@ -93,5 +92,3 @@ int64_t db_now_ms(void);
 
 /* A bigint, and so a timestamptz, as it travels in binary. */
 void db_write_int64(unsigned char out[8], int64_t v);
-
-#endif

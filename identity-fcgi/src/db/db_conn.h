@@ -1,7 +1,6 @@
 /* Shared by the files that use libpq only. */
 
-#ifndef DB_CONN_H_INCLUDED
-#define DB_CONN_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 #include "base/meanwhile.h"
@@ -65,5 +64,3 @@ enum db_outcome db_conn_collect(PGconn *pg, int64_t deadline_ms,
 /* The message of a failure, in one line; res may be NULL. */
 void db_conn_error(const PGconn *pg, const PGresult *res,
                    struct db_error *error);
-
-#endif

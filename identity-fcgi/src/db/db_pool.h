@@ -1,7 +1,6 @@
 /* A bounded pool of connections, for all threads of the process. */
 
-#ifndef DB_POOL_H_INCLUDED
-#define DB_POOL_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 #include "base/meanwhile.h"
@@ -25,9 +24,7 @@ void db_pool_use(struct db_pool *pool, int *size, int *used, bool *refused);
 /* Runs a statement on some connection of the pool, waiting for one, connecting
  * and executing until deadline_ms of db_now_ms() at most.  meanwhile, if not
  * NULL, is run while the server works.  On DB_OK *rows is the caller's. */
-enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
-                           const struct db_params *params, int64_t deadline_ms,
-                           struct meanwhile *meanwhile, struct db_rows **rows)
-    __attribute__((warn_unused_result));
-
-#endif
+PJ_MUST_CHECK enum db_result
+db_pool_run(struct db_pool *pool, const struct db_statement *st,
+            const struct db_params *params, int64_t deadline_ms,
+            struct meanwhile *meanwhile, struct db_rows **rows);

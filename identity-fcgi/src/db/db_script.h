@@ -1,7 +1,6 @@
 /* Transactions of several statements, on a connection of their own. */
 
-#ifndef DB_SCRIPT_H_INCLUDED
-#define DB_SCRIPT_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 #include "db/db.h"
@@ -19,21 +18,19 @@ const struct db_error *db_script_error(const struct db_script *s);
 
 /* Begins a transaction: READ COMMITTED, and each statement may take the limit,
  * whatever the role's defaults. */
-bool db_script_begin(struct db_script *s) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool db_script_begin(struct db_script *s);
 
 /* Runs statements; the first value of the last row, if any, is copied to value
  * ("" without one).  Unlike the results of db_script_query(), which live until
  * the next statement, theirs hold no snapshot when it returns. */
-bool db_script_run(struct db_script *s, const char *sql, char *value,
-                   size_t value_cap) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool db_script_run(struct db_script *s, const char *sql,
+                                 char *value, size_t value_cap);
 
 /* Runs one statement with parameters.  On success *rows is the caller's, all
  * of it text, to be read by db_text() only. */
-bool db_script_query(struct db_script *s, const char *sql,
-                     const struct db_params *params, struct db_rows **rows)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool db_script_query(struct db_script *s, const char *sql,
+                                   const struct db_params *params,
+                                   struct db_rows **rows);
 /* Whether the server is reached by a Unix socket or a loopback address. */
 bool db_script_is_local(const struct db_script *s);
 void db_script_close(struct db_script *s);
-
-#endif

@@ -1,7 +1,6 @@
 /* FastCGI: one request of a connection. */
 
-#ifndef FCGI_H_INCLUDED
-#define FCGI_H_INCLUDED
+#pragma once
 
 #include "base/buf.h"
 
@@ -49,13 +48,11 @@ void fcgi_exchange_free(struct fcgi_exchange *ex);
  * drained after the answer.  FCGI_KEEP_CONN is ignored: a connection serves
  * one request.
  */
-enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
-                        struct fcgi_call *call)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd,
+                                      int64_t deadline_us,
+                                      struct fcgi_call *call);
 
 /* Answers the request just read, which is wiped; the reply stays. */
-enum fcgi_end fcgi_answer(struct fcgi_exchange *ex, int64_t deadline_us,
-                          const struct fcgi_reply *reply)
-    __attribute__((warn_unused_result));
-
-#endif
+PJ_MUST_CHECK enum fcgi_end fcgi_answer(struct fcgi_exchange *ex,
+                                        int64_t deadline_us,
+                                        const struct fcgi_reply *reply);

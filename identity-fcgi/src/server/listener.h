@@ -1,10 +1,8 @@
 /* The listening socket. */
 
-#ifndef LISTENER_H_INCLUDED
-#define LISTENER_H_INCLUDED
+#pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <pj.h>
 #include <sys/types.h>
 
 struct listener {
@@ -22,13 +20,11 @@ struct listener {
  * Unix socket gets mode 0660; one left behind by a process that is gone is
  * replaced, one that somebody listens on is not.  On failure one line in err.
  */
-bool listener_open(struct listener *l, const char *address, char *err,
-                   size_t err_cap) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool listener_open(struct listener *l, const char *address,
+                                 char *err, size_t err_cap);
 
 /* Removes the path, if it is still ours, so that no new client comes. */
 void listener_unlink(struct listener *l);
 
 /* That, and closes the descriptor. */
 void listener_close(struct listener *l);
-
-#endif

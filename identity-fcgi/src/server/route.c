@@ -3,12 +3,7 @@
 
 #include "server/route.h"
 
-#include "auth/h_change_credential.h"
-#include "auth/h_login.h"
-#include "auth/h_refresh.h"
-#include "auth/h_revocations.h"
-#include "auth/h_select_branch.h"
-#include "auth/h_sessions.h"
+#include "auth/handlers.h"
 #include "auth/hasher.h"
 #include "server/server.h"
 #include "store/migrate.h"

@@ -1,7 +1,6 @@
 /* What is served, at which path. */
 
-#ifndef ROUTE_H_INCLUDED
-#define ROUTE_H_INCLUDED
+#pragma once
 
 #include "auth/auth.h"
 
@@ -20,5 +19,3 @@ void route_handle(size_t route, struct worker *w);
 /* The path of a route, "other" for the last number: a label that no client can
  * choose. */
 const char *route_label(size_t route);
-
-#endif

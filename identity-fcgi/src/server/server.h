@@ -1,7 +1,6 @@
 /* One acceptor and its workers. */
 
-#ifndef SERVER_H_INCLUDED
-#define SERVER_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 #include "server/fcgi.h"
@@ -34,9 +33,9 @@ void server_block_signals(void);
  * second; then threads may still run and the process has to end by _exit().  A
  * second signal ends the process at once.
  */
-bool server_run(struct listener *listener, const struct config *cfg,
-                int max_connections, const struct server_service *service)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool server_run(struct listener *listener,
+                              const struct config *cfg, int max_connections,
+                              const struct server_service *service);
 
 /* The state of the server; zeros while none runs. */
 struct server_use {
@@ -47,5 +46,3 @@ struct server_use {
 };
 
 struct server_use server_use(void);
-
-#endif

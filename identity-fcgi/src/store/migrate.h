@@ -1,7 +1,6 @@
 /* Brings a database to this binary's schema. */
 
-#ifndef MIGRATE_H_INCLUDED
-#define MIGRATE_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 
@@ -13,8 +12,8 @@ int migrate_version(void);
  * the local seed if asked (a local database only).  On failure one line in err
  * and false.
  */
-bool migrate_run(const struct config *cfg, bool seed, char *err,
-                 size_t err_cap) __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool migrate_run(const struct config *cfg, bool seed, char *err,
+                               size_t err_cap);
 
 /* The SQL of db/ inside the binary; db/embed.sh writes the definitions. */
 struct migrate_file {
@@ -27,5 +26,3 @@ struct migrate_file {
 extern const struct migrate_file migrate_files[]; /* versions 1, 2, 3, ... */
 extern const size_t migrate_count;
 extern const struct migrate_file migrate_seed;
-
-#endif

@@ -1,7 +1,6 @@
 /* What the store reads and writes: the domain's structs, and outcomes. */
 
-#ifndef MODEL_H_INCLUDED
-#define MODEL_H_INCLUDED
+#pragma once
 
 #include <pj.h>
 
@@ -145,5 +144,3 @@ struct store {
     /* No access token that this request issues lives longer. */
     int64_t access_until_s;
 };
-
-#endif

@@ -86,20 +86,12 @@ void sql_copy_account(const struct db_rows *rows, int hash, int clock,
     sql_copy_clock(rows, clock, &out->clock);
 }
 
-static char *keep(pj_arena_t *arena, const void *data, size_t len)
+char *sql_keep(pj_arena_t *arena, const char *text)
 {
-    char *copy = pj_arena_alloc(arena, len + 1);
+    size_t size = strlen(text) + 1;
+    char *copy = pj_arena_alloc(arena, size);
 
-    if (copy != NULL) {
-        memcpy(copy, data, len);
-        copy[len] = '\0';
-    }
-    return copy;
-}
-
-const char *sql_keep(pj_arena_t *arena, const char *text)
-{
-    return keep(arena, text, strlen(text));
+    return copy != NULL ? memcpy(copy, text, size) : NULL;
 }
 
 /* -- the scope -- */
@@ -109,7 +101,7 @@ static bool copy_roles(pj_arena_t *arena, const struct db_rows *rows,
 {
     size_t len;
     const char *text = db_text(rows, row, SQL_COL_ROLES, &len);
-    char *rest = keep(arena, text, len);
+    char *rest = sql_keep(arena, text);
     const char **roles = pj_arena_alloc(arena, (len / 2 + 1) * sizeof(*roles));
 
     if (rest == NULL || roles == NULL) {
@@ -172,10 +164,9 @@ static bool read_branches(pj_arena_t *arena, const struct db_rows *rows,
             (within != NULL && strcmp(workspace, within) != 0)) {
             continue;
         }
-        b->branch_id = keep(arena, branch, STORE_UUID - 1);
+        b->branch_id = sql_keep(arena, branch);
         b->branch_name = db_text(rows, i, SQL_COL_BRANCH_NAME, NULL);
-        b->workspace_id =
-            within != NULL ? within : keep(arena, workspace, STORE_UUID - 1);
+        b->workspace_id = within != NULL ? within : sql_keep(arena, workspace);
         b->workspace_name = db_text(rows, i, SQL_COL_WORKSPACE_NAME, NULL);
         if (b->branch_id == NULL || b->workspace_id == NULL) {
             return false;
@@ -231,9 +222,8 @@ bool sql_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
     for (size_t i = 0; i < n; i++) {
         struct branch *b = &items[i];
 
-        b->branch_name = keep(arena, b->branch_name, strlen(b->branch_name));
-        b->workspace_name =
-            keep(arena, b->workspace_name, strlen(b->workspace_name));
+        b->branch_name = sql_keep(arena, b->branch_name);
+        b->workspace_name = sql_keep(arena, b->workspace_name);
         if (b->branch_name == NULL || b->workspace_name == NULL) {
             return false;
         }

@@ -1,7 +1,6 @@
 /* What the statements of the store have in common: texts, runs, rows. */
 
-#ifndef SQL_H_INCLUDED
-#define SQL_H_INCLUDED
+#pragma once
 
 #include "base/meanwhile.h"
 #include "db/db.h"
@@ -124,7 +123,7 @@ void sql_copy_account(const struct db_rows *rows, int hash, int clock,
                       struct account *out);
 
 /* A copy in the arena; NULL when that is spent. */
-const char *sql_keep(pj_arena_t *arena, const char *text);
+char *sql_keep(pj_arena_t *arena, const char *text);
 
 /* Copies a text column, cut to cap - 1 bytes. */
 void sql_copy_text(const struct db_rows *rows, size_t row, int col, char *out,
@@ -141,5 +140,3 @@ bool sql_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
 
 /* By workspace name, branch name and branch id, each by its bytes. */
 void sql_sort_branches(struct branch *items, size_t count);
-
-#endif

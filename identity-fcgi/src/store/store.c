@@ -1,10 +1,13 @@
-/* The store over PostgreSQL: its handle, accounts, attempts, health. */
+/* The store over PostgreSQL: its handle, accounts, attempts, health, what
+ * owners do to their sessions and credentials, revocations. */
 
 #include "store/store.h"
 
+#include "base/parse.h"
 #include "db/db_pool.h"
 #include "store/sql.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bool store_open(struct store *st, const struct config *cfg)
@@ -151,6 +154,297 @@ enum store_result store_ping(struct store *st, int *schema_version)
         q.result = db_bool(q.rows, 0, 1) ? STORE_OK : STORE_NONE;
     } else if (sql_run(&q, st, &migrated_sql, NULL) && db_bool(q.rows, 0, 0)) {
         q.result = STORE_UNAVAILABLE; /* else it was never migrated */
+    }
+    return sql_end(&q);
+}
+
+/* -- the list of one's own sessions -- */
+
+#define ALIVE SQL_NOT_LOCKED_OUT("s")
+
+/* The sessions $3 and $4 say to be alive, but $2, by the index of their age;
+ * one more than are shown.  Of the one that asks nothing is told that a
+ * refresh changes: who holds a stolen token could watch for the owner's. */
+static const struct db_statement sessions_own_sql = {
+    "sessions_own",
+    "SELECT session_id, to_char(s.created_at AT TIME ZONE 'UTC', iso),"
+    "       to_char(CASE WHEN current OR used_at IS NULL THEN s.created_at"
+    "               ELSE used_at END AT TIME ZONE 'UTC', iso),"
+    "       to_char(CASE WHEN current THEN $6 ELSE expires_at END"
+    "               AT TIME ZONE 'UTC', iso),"
+    "       CASE WHEN current OR used_at IS NULL THEN login_address"
+    "            ELSE used_address END,"
+    "       CASE WHEN current OR used_at IS NULL THEN login_agent"
+    "            ELSE used_agent END,"
+    "       s.workspace_id::text, workspace_name,"
+    "       s.active_branch_id::text, branch_name"
+    "  FROM (VALUES ('YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')) AS f (iso),"
+    "       ((SELECT *, true AS current FROM auth_sessions"
+    "          WHERE session_id = $2 AND account_id = $1)"
+    "        UNION ALL"
+    "        (SELECT *, false FROM auth_sessions s"
+    "          WHERE account_id = $1 AND status = 'ACTIVE'"
+    "            AND session_id <> $2 AND expires_at > $3"
+    "            AND created_at >= $4" ALIVE
+    "          ORDER BY created_at DESC LIMIT $5)) AS s"
+    "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
+    "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
+    " ORDER BY current DESC, s.created_at DESC, session_id",
+    false};
+
+static bool copy_own(pj_arena_t *arena, const struct db_rows *rows,
+                     struct own_sessions *out)
+{
+    size_t count = db_row_count(rows);
+
+    out->more = count > STORE_MAX_OWN + 1;
+    count -= out->more;
+    out->items = pj_arena_alloc(arena, (count + 1) * sizeof(*out->items));
+    for (; out->items != NULL && out->count < count; out->count++) {
+        size_t row = out->count;
+        struct own_session *s = &out->items[row];
+        const char **texts[] = {&s->created_at,
+                                &s->used_at,
+                                &s->expires_at,
+                                &s->address,
+                                &s->agent,
+                                &s->branch.workspace_id,
+                                &s->branch.workspace_name,
+                                &s->branch.branch_id,
+                                &s->branch.branch_name};
+
+        db_uuid(rows, row, 0, s->session_id);
+        for (int i = 0; i < 9; i++) {
+            *texts[i] = sql_keep(arena, db_text(rows, row, i + 1, NULL));
+            if (*texts[i] == NULL) {
+                return false;
+            }
+        }
+    }
+    return out->items != NULL;
+}
+
+enum store_result store_own_list(struct store *st, pj_arena_t *arena,
+                                 const struct session *current, int64_t now_s,
+                                 int64_t opened_at_s, int64_t expires_at_s,
+                                 struct own_sessions *out)
+{
+    struct sql_query q = {0};
+
+    memset(out, 0, sizeof(*out));
+    db_param_uuid(&q.p, pj_str(current->account_id));
+    db_param_uuid(&q.p, pj_str(current->session_id));
+    db_param_time_us(&q.p, now_s * 1000000);
+    db_param_time_us(&q.p, opened_at_s * 1000000);
+    db_param_int64(&q.p, STORE_MAX_OWN + 1);
+    db_param_time_us(&q.p, expires_at_s * 1000000);
+    if (sql_run(&q, st, &sessions_own_sql, NULL) &&
+        !copy_own(arena, q.rows, out)) {
+        q.result = STORE_UNAVAILABLE;
+    }
+    return sql_end(&q);
+}
+
+/* -- ending them -- */
+
+#define BATCH 1000
+
+/* Those of the account $1 but $2, in the order in which all do it who lock
+ * several and wait. */
+#define END(from)                                                             \
+    "UPDATE auth_sessions"                                                    \
+    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"     \
+    " WHERE session_id = ANY (ARRAY("                                         \
+    "   SELECT s.session_id FROM " from "auth_sessions s"                     \
+    "    WHERE s.account_id = $1 AND s.status = 'ACTIVE'"                     \
+    "      AND s.session_id IS DISTINCT FROM $2" ALIVE                        \
+    "    ORDER BY s.created_at LIMIT $3 FOR UPDATE OF s))"
+
+static const struct db_statement sessions_end_sql = {"sessions_end", END(""),
+                                                     true};
+
+enum store_result store_own_end(struct store *st, const char *account_id,
+                                const char *except, int64_t *ended)
+{
+    enum store_result result;
+    size_t n;
+
+    do {
+        struct sql_query q = {0};
+
+        db_param_uuid(&q.p, pj_str(account_id));
+        db_param_uuid_or_null(&q.p, except);
+        db_param_int64(&q.p, BATCH);
+        n = sql_run_safe(&q, st, &sessions_end_sql) ? db_affected(q.rows) : 0;
+        *ended += (int64_t) n;
+        result = sql_end(&q);
+    } while (n == BATCH);
+    return result;
+}
+
+/* -- the credential -- */
+
+static const struct db_statement account_read_sql = {
+    "account_read",
+    "SELECT account_id, account_type, status = 'ACTIVE', credential_hash,"
+    "       account_name, " SQL_CLOCK " FROM accounts a"
+    " WHERE account_id = $1",
+    false};
+
+enum store_result store_own_account(struct store *st, const char *account_id,
+                                    char *name, struct account *out)
+{
+    struct sql_query q = {0};
+
+    db_param_uuid(&q.p, pj_str(account_id));
+    if (sql_run_one(&q, st, &account_read_sql)) {
+        sql_copy_account(q.rows, 3, 5, out);
+        sql_copy_text(q.rows, 0, 4, name, ACCOUNT_NAME_MAX + 1);
+    }
+    return sql_end(&q);
+}
+
+#define IN_TIME SQL_BEFORE_FENCE("$6")
+#define END_OTHERS END("changed, ")
+
+static const struct db_statement credential_change_sql = {
+    "credential_change",
+    "WITH changed AS ("
+    "   UPDATE accounts SET credential_hash = $5, updated_at = now()"
+    "    WHERE account_id = $1 AND credential_hash = $4"
+    "      AND status = 'ACTIVE' AND EXISTS ("
+    "          SELECT FROM auth_sessions s WHERE s.session_id = $2"
+    "             AND s.status = 'ACTIVE'" ALIVE ")" IN_TIME "   RETURNING 1),"
+    " ended AS (" END_OTHERS "   RETURNING 1)"
+    " SELECT (SELECT count(*) FROM ended) FROM changed",
+    true};
+
+enum store_result store_own_change(struct store *st, const char *account_id,
+                                   const char *old_hash, const char *new_hash,
+                                   const char *except, int64_t *ended)
+{
+    struct sql_query q = {0};
+
+    db_param_uuid(&q.p, pj_str(account_id));
+    db_param_uuid(&q.p, pj_str(except));
+    db_param_int64(&q.p, BATCH);
+    db_param_text(&q.p, old_hash, strlen(old_hash));
+    db_param_text(&q.p, new_hash, strlen(new_hash));
+    db_param_fence(&q.p);
+    if (sql_run_one(&q, st, &credential_change_sql)) {
+        *ended += db_int64(q.rows, 0, 0);
+    }
+    return sql_end(&q);
+}
+
+/* -- revocations -- */
+
+/*
+ * Where gateways were is a snapshot: all of what it saw was given to them.  It
+ * is told as MARK.NEXT.OPEN: OPEN are transactions below NEXT that it did not
+ * see, none from NEXT on was seen.  (Rows may say numbers that are still to
+ * come: a dump of another server brings them.  Who begins is given those.)
+ * While what is new takes several pages, .XID.SEQ follows, the last row given;
+ * when there is none left the snapshot of the first page is where they are.
+ * Where the OPEN ones would not fit, NEXT is one of them, and rows may be
+ * given again.
+ */
+#define CURSOR_FORM                                                           \
+    "[0-9a-f-]{36}\\.[0-9]{1,18}\\.([0-9]{1,18}(_[0-9]{1,18})*)?"             \
+    "(\\.[0-9]{1,18}\\.[0-9]{1,18})?"
+
+/* A row for each revocation, or one without.  The snapshot is the one by which
+ * the rows are seen.  28 open ones fit a cursor. */
+static const struct db_statement revocations_sql = {
+    "revocations",
+    "SELECT clock_timestamp(),"
+    "       $1 = '' OR coalesce(mark::text = was_mark"
+    "           AND was_next <= pg_snapshot_xmax(snapshot), false),"
+    "       CASE WHEN at_xid IS NULL"
+    "            THEN concat_ws('.', mark, next, coalesce(open, ''))"
+    "            ELSE concat_ws('.', was_mark, was_next, was_open) END,"
+    "       r.xid || '.' || r.seq, r.session_id, r.account_id,"
+    "       r.issued_before, r.revoked_at, r.dies_at"
+    "  FROM (SELECT split_part($1, '.', 1) AS was_mark,"
+    "               nullif(split_part($1, '.', 2), '')::xid8 AS was_next,"
+    "               split_part($1, '.', 3) AS was_open,"
+    "               nullif(split_part($1, '.', 4), '')::xid8 AS at_xid,"
+    "               nullif(split_part($1, '.', 5), '')::bigint AS at_seq) AS c"
+    " CROSS JOIN (SELECT session_revocation_mark() AS mark,"
+    "                    pg_current_snapshot() AS snapshot) AS s"
+    " CROSS JOIN LATERAL ("
+    "       SELECT coalesce((SELECT x FROM pg_snapshot_xip(snapshot) AS x"
+    "                         ORDER BY x OFFSET 28 LIMIT 1),"
+    "                       pg_snapshot_xmax(snapshot)) AS next,"
+    "              CASE WHEN $1 = '' OR at_xid IS NOT NULL"
+    "                   THEN '9223372036854775807'"
+    "                   ELSE pg_snapshot_xmax(snapshot) END AS upto) AS n"
+    " CROSS JOIN LATERAL ("
+    "       SELECT string_agg(x::text, '_' ORDER BY x) AS open"
+    "         FROM pg_snapshot_xip(snapshot) AS x WHERE x < next) AS o"
+    "  LEFT JOIN LATERAL (SELECT * FROM ("
+    "       (SELECT * FROM session_revocations"
+    "         WHERE (xid, seq) > (coalesce(at_xid, was_next, '0'),"
+    "                             coalesce(at_seq, 0))"
+    "           AND xid < upto"
+    "         ORDER BY xid, seq LIMIT $2)"
+    "       UNION ALL"
+    "       (SELECT * FROM session_revocations"
+    "         WHERE at_xid IS NULL"
+    "           AND xid = ANY (string_to_array(was_open, '_')::xid8[])"
+    "         ORDER BY xid, seq LIMIT $2)) AS u"
+    "       ORDER BY xid, seq LIMIT $2) AS r ON true"
+    " ORDER BY r.xid, r.seq",
+    false};
+
+enum { NOW, KNOWN, BASE, AT, SESSION, ACCOUNT, BEFORE, REVOKED, DIES };
+
+static bool copy(pj_arena_t *arena, const struct db_rows *rows,
+                 struct revocations *out)
+{
+    size_t count = db_row_count(rows);
+    const char *last = "";
+
+    out->now_us = db_time_us(rows, 0, NOW);
+    out->more = count > STORE_MAX_LIST;
+    count = db_is_null(rows, 0, AT) ? 0 : count - out->more;
+    if (out->more) {
+        last = db_text(rows, count - 1, AT, NULL);
+    }
+    snprintf(out->cursor, sizeof(out->cursor), "%s%s%s",
+             db_text(rows, 0, BASE, NULL), out->more ? "." : "", last);
+    out->items = pj_arena_alloc(arena, (count + 1) * sizeof(*out->items));
+    for (; out->items != NULL && out->count < count; out->count++) {
+        size_t row = out->count;
+        struct revocation *r = &out->items[row];
+
+        db_uuid(rows, row, SESSION, r->session_id);
+        db_uuid(rows, row, ACCOUNT, r->account_id);
+        r->issued_before_s =
+            db_is_null(rows, row, BEFORE) ? 0 : db_int64(rows, row, BEFORE);
+        r->revoked_at_us = db_time_us(rows, row, REVOKED);
+        r->dies_at_us = db_time_us(rows, row, DIES);
+    }
+    return out->items != NULL;
+}
+
+enum store_result store_revocations(struct store *st, pj_arena_t *arena,
+                                    const char *cursor,
+                                    struct revocations *out)
+{
+    struct sql_query q = {0};
+
+    memset(out, 0, sizeof(*out));
+    if (cursor[0] != '\0' &&
+        !parse_form(cursor, CURSOR_FORM, STORE_CURSOR - 1)) {
+        return STORE_NONE;
+    }
+    db_param_text(&q.p, cursor, strlen(cursor));
+    db_param_int64(&q.p, STORE_MAX_LIST + 1);
+    if (sql_run(&q, st, &revocations_sql, NULL)) {
+        q.result = !db_bool(q.rows, 0, KNOWN)  ? STORE_NONE
+                   : !copy(arena, q.rows, out) ? STORE_UNAVAILABLE
+                                               : STORE_OK;
     }
     return sql_end(&q);
 }

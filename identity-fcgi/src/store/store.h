@@ -1,15 +1,14 @@
-/* The way to the database: its handle, accounts, failed logins, health. */
+/* The way to the database: its handle, accounts, failed logins, health, what
+ * owners do to their sessions and credentials, revocations. */
 
-#ifndef STORE_H_INCLUDED
-#define STORE_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 #include "store/model.h"
 
 /* Makes the pool, of db_pool_size connections, and a handle; copies of that
  * serve other threads.  False when memory is short. */
-bool store_open(struct store *st, const struct config *cfg)
-    __attribute__((warn_unused_result));
+PJ_MUST_CHECK bool store_open(struct store *st, const struct config *cfg);
 /* Ends the pool: once, when no thread uses it any more. */
 void store_close(struct store *st);
 
@@ -57,4 +56,42 @@ enum store_result store_attempt_settle(struct store *st,
  */
 enum store_result store_ping(struct store *st, int *schema_version);
 
-#endif
+/* -- one's own sessions and credential -- */
+
+/*
+ * The account's sessions that are alive at now_s, opened after opened_at_s:
+ * first the one called current, used when it was opened and said to expire at
+ * expires_at_s; then the STORE_MAX_OWN newest of the others.
+ */
+enum store_result store_own_list(struct store *st, pj_arena_t *arena,
+                                 const struct session *current, int64_t now_s,
+                                 int64_t opened_at_s, int64_t expires_at_s,
+                                 struct own_sessions *out);
+/* ACTIVE -> REVOKED for all sessions of the account but, unless that is NULL,
+ * the one called except; *ended is how many, also where it came only so far.
+ * Repeating it is safe. */
+enum store_result store_own_end(struct store *st, const char *account_id,
+                                const char *except, int64_t *ended);
+
+/* Finds an account by its id, as store_account_find() does; name has room for
+ * ACCOUNT_NAME_MAX bytes and a NUL. */
+enum store_result store_own_account(struct store *st, const char *account_id,
+                                    char *name, struct account *out);
+/* Replaces the credential where it is still old_hash, the account enabled and
+ * its session except alive, and at once ends all others.  STORE_NONE: one of
+ * these is not so. */
+enum store_result store_own_change(struct store *st, const char *account_id,
+                                   const char *old_hash, const char *new_hash,
+                                   const char *except, int64_t *ended);
+
+/* -- what gateways have to refuse -- */
+
+/*
+ * What became known to the database after cursor ("": from the beginning), at
+ * most STORE_MAX_LIST of it.  However late a transaction commits, none of its
+ * revocations is missed.  STORE_NONE: the cursor is of another database, or
+ * this one has crashed or lost its last transactions since.
+ */
+enum store_result store_revocations(struct store *st, pj_arena_t *arena,
+                                    const char *cursor,
+                                    struct revocations *out);

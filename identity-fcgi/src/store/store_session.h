@@ -1,12 +1,10 @@
-/* The life of a session: opened, read, bound to a branch, revoked. */
+/* The life of a session: opened, read, bound to a branch, revoked, refreshed.
+ */
 
-#ifndef STORE_SESSION_H_INCLUDED
-#define STORE_SESSION_H_INCLUDED
+#pragma once
 
 #include "base/meanwhile.h"
 #include "store/model.h"
-
-struct sql_query;
 
 /* The branches that a new session of the account, of which only the id is
  * known, can select; selectable if there is exactly one. */
@@ -51,17 +49,72 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
                                        size_t count,
                                        struct session_refs *done);
 
-/* -- for store_refresh.c -- */
+/* -- what a refresh asks, and has written -- */
+
+/* What a refresh writes to a session, and the conditions for it. */
+struct rotation {
+    const pj_claims_t *token; /* in hand */
+    const char *new_jti;
+    int64_t expires_at_s; /* of the new token, and of the session with it */
+    int64_t now_s;        /* its iat; the session is not over then */
+    int64_t opened_at_s;  /* an older session may not live until expires_at */
+    int64_t retry_window_s; /* how long another refresh with the old token
+                               gets this one again; 0: it does not */
+    bool remember;          /* the old jti, for store_session_remembered() */
+};
+
+/* A session's last rotation, while its token may be given again. */
+struct retry {
+    char jti[STORE_UUID]; /* of that token; its times: */
+    int64_t iat_s, expires_at_s;
+    int64_t rotated_at_us;        /* by the database's clock */
+    char address[64], agent[256]; /* of who rotated; "" where not kept */
+    /* A bit for each of the last eight rotations, this one's the lowest:
+     * whether it was retried from elsewhere. */
+    unsigned elsewhere;
+};
 
 /*
- * Fills out from the rows of a statement of SQL_SESSION_ROWS that was run, and
- * whose first parameter is the session's id.
+ * Reads as store_session_read() does and, in the same statement, replaces jti
+ * and expires_at if session_decide() of session.h would allow it and the
+ * scope, if any, is still selectable and unchanged.  STORE_OK says that the
+ * session was read, and *rotated that it was rotated after
+ * that moment.
  */
-void store_session_copy(struct sql_query *q, pj_arena_t *arena, bool list,
-                        struct session_view *out);
-
-/* Without a scope the list is of all workspaces, and a session in one has not
- * been shown the others: it is to be read once more. */
-bool store_session_again(const struct session_view *view);
-
-#endif
+enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
+                                        const struct rotation *to, bool list,
+                                        struct meanwhile *meanwhile,
+                                        struct session_view *out,
+                                        bool *rotated);
+/*
+ * The compare-and-swap of a refresh alone: replaces jti and expires_at, and
+ * clears the scope if clear_scope, if id, old->jti, ACTIVE and the scope
+ * columns of old still match.  STORE_NONE when no row matched.
+ */
+enum store_result store_session_rotate(struct store *st,
+                                       const struct session *old,
+                                       const struct rotation *to,
+                                       bool clear_scope);
+/*
+ * STORE_OK when token is the one that its session's last rotation replaced,
+ * less than window_s ago, and what replaced it is not used yet; *out is that
+ * rotation.  Else STORE_NONE.
+ */
+enum store_result store_session_retry(struct store *st,
+                                      const pj_claims_t *token,
+                                      int64_t window_s, struct retry *out);
+/*
+ * Notes that the token of that rotation, jti, is given again, and access
+ * tokens with it: to somebody elsewhere, if that is so.  Clears the scope if
+ * clear_scope.  STORE_NONE when the session no longer has that jti and the
+ * scope of s.  Repeating it is safe.
+ */
+enum store_result store_session_repeat(struct store *st,
+                                       const struct session *s,
+                                       const char *jti, bool elsewhere,
+                                       bool clear_scope);
+/* STORE_OK when jti was rotated out of the session at most within_s ago and
+ * remembered, else STORE_NONE. */
+enum store_result store_session_remembered(struct store *st,
+                                           const char *session_id,
+                                           pj_str_t jti, int64_t within_s);

@@ -1,7 +1,6 @@
 /* Deletes what ended long ago. */
 
-#ifndef SWEEP_H_INCLUDED
-#define SWEEP_H_INCLUDED
+#pragma once
 
 #include "base/config.h"
 
@@ -53,7 +52,4 @@ void sweep_stop(struct sweeper *s);
  * Stops it, waits for the thread to end and frees s; false when it did not
  * within wait_ms (its database hangs): the process has to end by _exit() then.
  */
-bool sweep_join(struct sweeper *s, int wait_ms)
-    __attribute__((warn_unused_result));
-
-#endif
+PJ_MUST_CHECK bool sweep_join(struct sweeper *s, int wait_ms);

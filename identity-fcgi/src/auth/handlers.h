@@ -1,14 +1,17 @@
-/* GET /api/auth/sessions, and what ends sessions. */
+/* The handlers of auth/, each of the file that begins its name; route.c says
+ * at which method and path. */
 
-#ifndef H_SESSIONS_H_INCLUDED
-#define H_SESSIONS_H_INCLUDED
+#pragma once
 
 #include "auth/auth.h"
 
+handler_fn h_change_credential;
+handler_fn h_login;
+handler_fn h_refresh;
+handler_fn h_revocations;
+handler_fn h_select_branch;
 handler_fn h_sessions;               /* those of the account */
 handler_fn h_sessions_end;           /* one of them */
 handler_fn h_sessions_logout;        /* those that its tokens name */
 handler_fn h_sessions_logout_others; /* all but its own */
 handler_fn h_sessions_logout_all;
-
-#endif
