@@ -180,7 +180,8 @@ my @always = (
     [ @select, 400, 'REQUEST_INVALID', json => {}, token => $over->{accountAccessToken} ],
 );
 my @late = ([ @refresh, json => { refreshToken => $over->{refreshToken} } ],
-    [ @select, json => { branchId => 'x' }, token => $over->{accountAccessToken} ]);
+    map { [ @$_, token => $over->{accountAccessToken} ] } [ @select, json => { branchId => 'x' } ],
+    [ GET => 'sessions' ], [ POST => 'logout-all' ]);
 refused('', @always, [ @login, 401, 'AUTH_INVALID_CREDENTIALS', @wrong ],
     [ @login, 400, 'REQUEST_INVALID', json => { account => 'one@demo.test' } ],
     [ @login, 429, 'AUTH_TOO_MANY_ATTEMPTS', @wrong ]);
