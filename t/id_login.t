@@ -17,39 +17,22 @@ my $port = client_of($t);
 my $CREDENTIAL = $Platform::Test::Client::CREDENTIAL;
 my $COOKIE = $Platform::Test::Client::COOKIE;
 
-# Makes one test of several: fields of a hash.
-sub has ($got, $want, $name) {
-    return is_deeply { map { $_ => $got->{$_} } keys %$want }, $want, $name;
-}
+sub members { return join ' ', sort keys %{ $_[0] } }
 
-sub members { return [ sort keys %{ $_[0] } ] }
-
-# -- one branch: scope at once
+# -- one branch: scope at once (claims in full: check_token)
 
 my $res = login('one');
-is_deeply [ $res->status, map { $res->header($_) } 'Content-Type', 'Cache-Control' ],
-    [ 200, 'application/json', 'no-store' ], 'one branch: JSON, not to be stored';
 my $json = $res->json;
-is_deeply members($json), [ sort qw(code message accessToken refreshToken tokenType
-    expiresIn nextAction) ], 'its members';
-has($json, { code => 'AUTH_LOGIN_SUCCESS', tokenType => 'Bearer', expiresIn => 600,
-    nextAction => { type => 'load_current_context' } }, 'what they say');
-my ($header, $access) = jwt_decode($json->{accessToken});
-is_deeply members($header), [qw(alg kid typ)], 'token header';
-is_deeply members($access), [ sort qw(iss sub iat exp jti account_id session_id
-    account_type typ token_type token_scope workspace_id tenant_id member_id
-    active_branch_id branch_ids roles) ], 'claims of a branch token';
-has($access, { typ => 'access', token_type => 'workspace', token_scope => 'BRANCH',
-    account_type => 'CUSTOMER', sub => $access->{account_id},
-    exp => $access->{iat} + 600, branch_ids => [ $access->{active_branch_id} ],
-    roles => [qw(BRANCH_MANAGER CASHIER)] }, 'what they say');
-my $uuid = qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-is scalar(grep { $access->{$_} !~ $uuid } qw(sub jti account_id session_id
-    workspace_id tenant_id member_id active_branch_id)), 0, 'its identifiers are UUIDs';
-my $refresh = claims($json);
-is_deeply members($refresh), [ sort qw(iss sub iat exp jti account_id session_id
-    token_type) ], 'claims of a refresh token';
-has($refresh, { token_type => 'refresh', exp => $refresh->{iat} + 7200 }, 'what they say');
+is_deeply [ $res->status, (map { $res->header($_) } 'Content-Type', 'Cache-Control'),
+    members($json), @$json{qw(code tokenType expiresIn)}, $json->{nextAction}{type} ],
+    [ 200, 'application/json', 'no-store',
+        'accessToken code expiresIn message nextAction refreshToken tokenType',
+        'AUTH_LOGIN_SUCCESS', 'Bearer', 600, 'load_current_context' ], 'one branch: the answer';
+my ($access, $refresh) = map { claims($_) } $json->{accessToken}, $json;
+is_deeply [ @$access{qw(token_scope account_type sub branch_ids roles)} ],
+    [ 'BRANCH', 'CUSTOMER', $access->{account_id}, [ $access->{active_branch_id} ],
+        [qw(BRANCH_MANAGER CASHIER)] ], 'its token';
+is_deeply [ map { $_->{exp} - $_->{iat} } $access, $refresh ], [ 600, 7200 ], 'how long they live';
 is $res->cookie_line($COOKIE), "$COOKIE=$json->{refreshToken}; Path=/api/auth; "
     . 'Max-Age=7200; HttpOnly; SameSite=Lax', 'the cookie';
 is row($json, qw(account_id workspace_id member_id active_branch_id jti status),
@@ -59,27 +42,22 @@ is row($json, qw(account_id workspace_id member_id active_branch_id jti status),
 
 # -- several branches, two workspaces, none: a choice
 
-$res = login('several');
-is_deeply members($res->json), [ sort qw(code message accountAccessToken refreshToken
-    tokenType expiresIn branches nextAction) ], 'several branches: its members';
-my $account = claims($res->json->{accountAccessToken});
-is_deeply members($account), [ sort qw(iss sub iat exp jti account_id session_id
-    account_type typ token_type token_scope) ], 'claims of an account token';
-has($account, { typ => 'access', token_type => 'account', token_scope => 'ACCOUNT' }, 'its kind');
-is row($res->json, 'num_nulls(workspace_id, member_id, active_branch_id)'), 3,
+$json = logged_in('several');
+is_deeply [ members($json), members($json->{branches}[0]) ],
+    [ 'accountAccessToken branches code expiresIn message nextAction refreshToken tokenType',
+        'branchId branchName workspaceId workspaceName' ], 'several branches: its members';
+is claims($json->{accountAccessToken})->{token_scope}, 'ACCOUNT', 'its token';
+is row($json, 'num_nulls(workspace_id, member_id, active_branch_id)'), 3,
     'a session without scope';
-is_deeply members($res->json->{branches}[0]),
-    [qw(branchId branchName workspaceId workspaceName)], 'members of a branch';
 my %choices = (
     several => [ map {"Harbour Cafes/Harbour $_"} qw(East North West) ],
     'two-workspaces' => [ 'North Works/North Hall', 'South Works/South Hall' ],
     none => [],
 );
 for my $who (sort keys %choices) {
-    $res = login($who);
-    is $res->json->{nextAction}{type}, 'select_branch', "$who: its next action";
-    is_deeply [ map {"$_->{workspaceName}/$_->{branchName}"}
-            @{ $res->json->{branches} } ], $choices{$who}, "$who: its branches";
+    my $json = logged_in($who);
+    is_deeply [ $json->{nextAction}{type}, map {"$_->{workspaceName}/$_->{branchName}"}
+        @{ $json->{branches} } ], [ 'select_branch', @{ $choices{$who} } ], "$who: its branches";
 }
 is scalar @{ logged_in('two-hundred')->{branches} }, 200, 'two hundred branches';
 
@@ -121,13 +99,11 @@ my $weak = $hash_of->('several');
 like $weak, qr/\$m=19456,t=2,p=1\$/, 'from this';
 restart($identity, AUTH_ARGON2_ITERATIONS => 3);
 
-sub bytes_of ($who) {
-    return http_request_bytes(POST => '/api/auth/login', json => {
-        account => "$who\@demo.test", credential => $CREDENTIAL });
+sub begun ($who) {
+    return sent(login => { account => "$who\@demo.test", credential => $CREDENTIAL });
 }
 
-my %rehashed = map { ($_ ? $_->status : 'none') => 1 }
-    http_parallel([ map { [ $port, bytes_of('several') ] } 1 .. 4 ]);
+my %rehashed = map { ($_->read_response->status => 1) } map { begun('several') } 1 .. 4;
 delete $rehashed{503};    # a slow machine's
 is_deeply \%rehashed, { 200 => 1 }, 'four logins that rehash';
 my $anew = $hash_of->('several');
@@ -156,33 +132,30 @@ for my $case (
     my $sessions = sub { $pg->sql("select count(*) from auth_sessions where status = 'ACTIVE'") };
     my $before = $sessions->();
     my $operator = $pg->begin("update accounts set $set $where");
-    my $c = Platform::Test::Http->new(port => $port);
-    $c->send(bytes_of('one'));
+    my $c = begun('one');
     ok $pg->waiting(1), "$name: the login waits";
     ok $pg->end($operator, 'commit'), "$name: it is committed";
-    $res = $c->read_response;
-    is $res->status, $status, "$name: $status";
-    is $sessions->(), $before + ($status == 200), "$name: a session is opened?";
+    is_deeply [ $c->read_response->status, $sessions->() ],
+        [ $status, $before + ($status == 200) ], "$name: is a session opened?";
 }
 
 unlike $identity->log_text, qr/passw0rd|eyJ/, 'no secret in the log';
 
-# -- which refusal comes first: one step at a time, what is mended falls away
+# -- which refusal comes first: one step at a time, what is mended falls away; with a
+#    database and without (the order at each endpoint: its unit program)
 
 restart($identity, AUTH_MAX_FAILURES => 1);
+my ($alive, $over) = map { logged_in($_) } qw(two-hundred several);
+is logout($over)->status, 200, 'a session that is over';
 my @large = (body => 'x' x 20_000);
 my @text = ('Content-Type' => 'text/plain');
-my @is_json = ('Content-Type' => 'application/json');
 my @evil = (Origin => 'https://evil.test');
-my %live = map { $_ => logged_in($_) } qw(several two-hundred);
-my $over = $live{several};
-is logout($over)->status, 200, 'a session that is over';
 my @login = (POST => 'login');
 my @refresh = (POST => 'refresh');
 my @select = (POST => 'select-branch');
 my @wrong = (json => { account => 'one@demo.test', credential => 'wrong' });
 my @two = (cookie => "$COOKIE=a; $COOKIE=b");
-my @cookie = (cookie => "$COOKIE=a");
+my %b = (json => { refreshToken => 'b' }, cookie => "$COOKIE=a");
 
 sub refused ($when, @cases) {
     for my $case (@cases) {
@@ -192,41 +165,32 @@ sub refused ($when, @cases) {
     }
 }
 
-# With a database and without.
 my @always = (
     [ PUT => 'nowhere', 404, 'RESOURCE_NOT_FOUND', @large, headers => \@text ],
-    (map { [ GET => $_, 405, 'METHOD_NOT_ALLOWED', @large, headers => \@text ] }
-        qw(login refresh select-branch logout)),
-    (map { [ POST => $_, 413, 'REQUEST_TOO_LARGE', @large, headers => [ @text, @evil ],
-        @two ] } qw(login refresh select-branch logout)),
-    (map { my $path = $_;
-        [ POST => $path, 415, 'MEDIA_TYPE_UNSUPPORTED', body => '{', @cookie,
-            headers => [ @text, @evil ] ],
-        [ POST => $path, 400, 'REQUEST_INVALID', body => '{', @cookie,
-            headers => [ @is_json, @evil ] ],
-        [ POST => $path, 400, 'REQUEST_INVALID', json => [] ] }
-        qw(login refresh logout)),
-    [ @refresh, 403, 'AUTH_ORIGIN_NOT_ALLOWED', json => { refreshToken => 'b' },
-        @cookie, headers => \@evil ],
-    [ @refresh, 400, 'AUTH_REFRESH_TOKEN_CONFLICT', json => { refreshToken => 'b' }, @cookie ],
-    [ @refresh, 401, 'AUTH_REFRESH_TOKEN_INVALID', json => { refreshToken => 'a' },
-        cookie => "$COOKIE=a; $COOKIE=a" ],
+    [ GET => 'refresh', 405, 'METHOD_NOT_ALLOWED', @large, headers => \@text ],
+    [ @refresh, 413, 'REQUEST_TOO_LARGE', @large, headers => [ @text, @evil ], @two ],
+    [ @refresh, 415, 'MEDIA_TYPE_UNSUPPORTED', body => '{', headers => [ @text, @evil ], @two ],
+    [ @refresh, 400, 'REQUEST_INVALID', body => '{', @two,
+        headers => [ 'Content-Type' => 'application/json', @evil ] ],
+    [ @refresh, 403, 'AUTH_ORIGIN_NOT_ALLOWED', %b, headers => \@evil ],
+    [ @refresh, 400, 'AUTH_REFRESH_TOKEN_CONFLICT', %b ],
+    [ @refresh, 401, 'AUTH_REFRESH_TOKEN_INVALID', %b, cookie => "$COOKIE=b; $COOKIE=b" ],
     # Who may not ask is told nothing of the body.
     [ @select, 401, 'AUTH_ACCOUNT_TOKEN_REQUIRED', body => '{', headers => \@text ],
     [ @select, 400, 'REQUEST_INVALID', json => {}, token => $over->{accountAccessToken} ],
 );
 my @late = ([ @refresh, json => { refreshToken => $over->{refreshToken} } ],
-    [ @select, json => { branchId => 'x' }, token => $over->{accountAccessToken} ]);
+    map { [ @$_, token => $over->{accountAccessToken} ] } [ @select, json => { branchId => 'x' } ],
+    [ GET => 'sessions' ], [ POST => 'logout-all' ]);
 refused('', @always, [ @login, 401, 'AUTH_INVALID_CREDENTIALS', @wrong ],
     [ @login, 400, 'REQUEST_INVALID', json => { account => 'one@demo.test' } ],
     [ @login, 429, 'AUTH_TOO_MANY_ATTEMPTS', @wrong ]);
-is http($port, PUT => '/api/auth/login')->header('Allow'), 'POST', 'which says what is';
 $pg->stop('INT');
 refused('no database: ', @always, map { [ @$_[ 0, 1 ], 503, 'DATABASE_UNAVAILABLE',
     @$_[ 2 .. $#$_ ] ] } @late, [ @login, @wrong ]);
 $pg->start;
 ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'with one again';
 refused('', map { [ @$_[ 0, 1 ], 401, 'AUTH_SESSION_NOT_ACTIVE', @$_[ 2 .. $#$_ ] ] } @late);
-is refresh($live{'two-hundred'})->status, 200, 'one that lives is refreshed';
+is refresh($alive)->status, 200, 'one that lives is refreshed';
 
 $t->done;

@@ -4,44 +4,37 @@
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
-use Platform::Test::Http;
 use POSIX qw(floor);
 use Time::HiRes ();
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => {
-    session_preload_libraries        => 'auto_explain',
-    'auto_explain.log_min_duration'  => 0,
-    'auto_explain.log_analyze'       => 'on',
-    'auto_explain.log_timing'        => 'off',
-    max_prepared_transactions        => 100,
-    autovacuum                       => 'off',
+    session_preload_libraries => 'auto_explain', 'auto_explain.log_min_duration' => 0,
+    'auto_explain.log_analyze' => 'on', 'auto_explain.log_timing' => 'off',
+    max_prepared_transactions => 100, autovacuum => 'off',
 });
-my $identity = $t->identity_face(PLATFORM_AUTH_MAX_FAILURES => 0);
+$t->identity_face(PLATFORM_AUTH_MAX_FAILURES => 0);
 my $port = client_of($t);
 my $c = Platform::Test::Commands->new(test => $t);
 my $PATH = '/internal/revocations';
-my $uuid = qr/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/;
 
-sub account_id {
-    return $pg->sql("select account_id from accounts where account_name = '$_[0]\@demo.test'");
+sub account_id ($name) {
+    return $pg->sql("select account_id from accounts where account_name = '$name\@demo.test'");
 }
 
 # All pages from a cursor on: the entries, and the last cursor.
 sub feed ($cursor = undef) {
-    my @all;
-    while (1) {
+    my (@all, $page);
+    do {
         my $res = http_get($port, $PATH . (defined $cursor ? "?after=$cursor" : ''));
         $res->status == 200 or die 'the feed: ' . $res->body;
-        my $page = $res->json;
-        my $count = @{ $page->{revocations} };
-        $page->{cursor} =~ /\A[A-Za-z0-9._:,-]{1,512}\z/
-            && ($page->{more} ? $count == 1000 : $count <= 1000)
-            or fail "a page of $count, $page->{cursor}";
-        push @all, @{ $page->{revocations} };
+        $page = $res->json;
+        my @new = @{ $page->{revocations} };
         $cursor = $page->{cursor};
-        last if !$page->{more};
-    }
+        $cursor =~ /\A[A-Za-z0-9._:,-]{1,512}\z/ && ($page->{more} ? @new == 1000 : @new <= 1000)
+            or fail 'a page of ' . @new . ", $cursor";
+        push @all, @new;
+    } while ($page->{more});
     return ($cursor, @all);
 }
 
@@ -49,26 +42,24 @@ my $cursor;
 
 # What is new since the last call, by what it is about.
 sub news {
-    my @all;
-    ($cursor, @all) = feed($cursor);
+    ($cursor, my @all) = feed($cursor);
     return [ sort map { $_->{id} // "subject $_->{subject}" } @all ];
 }
 
 # One test: so much is new, and is told once.
 sub is_told ($want, $name) {
-    my $got = news();
-    return is_deeply [ $got, news() ], [ [ sort @$want ], [] ], $name;
+    return is_deeply [ news(), news() ], [ [ sort @$want ], [] ], $name;
 }
 
 # A session, and SQL that ends some.
-sub open_session ($account = undef, $count = undef, $columns = undef, $values = undef) {
-    return split /\n/, $pg->sql('insert into auth_sessions (session_id, account_id,
-            jti, expires_at, created_at, access_until' . ($columns // '') . ')
-        select gen_random_uuid(), account_id, gen_random_uuid(), '
-        . ($values // "now() + interval '1 day', now(), now() + interval '15 min'")
-        . " from accounts, generate_series(1, @{[ $count // 1 ]}) as n
-        where account_name = '@{[ $account // 'none' ]}\@demo.test'
-        returning session_id");
+sub open_session ($account = 'none', $count = 1, $columns = '',
+    $values = "now() + interval '1 day', now(), now() + interval '15 min'")
+{
+    return split /\n/, $pg->sql("insert into auth_sessions (session_id, account_id, jti,
+            expires_at, created_at, access_until$columns)
+        select gen_random_uuid(), account_id, gen_random_uuid(), $values
+        from accounts, generate_series(1, $count) as n
+        where account_name = '$account\@demo.test' returning session_id");
 }
 
 sub ends (@ids) {
@@ -85,24 +76,21 @@ is_deeply news(), [], 'nothing, when one is opened or refreshed';
 my $before = Time::HiRes::time();
 logout($one);
 my $res = http_get($port, "$PATH?after=$cursor");
-is $res->header('Content-Type'), 'application/json', 'the type';
-is $res->header('Cache-Control'), 'no-store', 'not to be stored';
 my $page = $res->json;
-is_deeply [ sort keys %$page ], [ sort qw(cursor issuer more now revocations) ], 'the members';
+my ($entry) = @{ $page->{revocations} };
+is_deeply [ (map { $res->header($_) } qw(Content-Type Cache-Control)), sort keys %$page ],
+    [ qw(application/json no-store), sort qw(cursor issuer more now revocations) ], 'a page';
 is $page->{issuer}, claims($one->{accessToken})->{iss}, 'whose it is';
 like $res->body, qr/"issuer".*"revocations"/, 'said before the list';
-my ($entry) = @{ $page->{revocations} };
-is_deeply [ sort keys %$entry ], [ sort qw(id revoked_at dies_at) ], 'of a session';
-is $entry->{id}, session_of($one), 'its id';
-cmp_ok $entry->{revoked_at}, '>=', $before - 0.001, 'when it ended';
-cmp_ok $entry->{revoked_at}, '<=', $page->{now}, 'by the same clock as now';
+is_deeply [ $entry->{id}, sort keys %$entry ],
+    [ session_of($one), sort qw(id revoked_at dies_at) ], 'an entry of a session';
+ok $entry->{revoked_at} >= $before - 0.001 && $entry->{revoked_at} <= $page->{now},
+    'when it ended, by the same clock as now' or diag explain $page;
 my $lenient = $entry->{dies_at} - claims($one->{accessToken})->{exp} - 300;
 ok $lenient >= 0 && $lenient <= 2, 'it outlives the token, at the most lenient of '
     . 'gateways, and not for long' or diag $lenient;
 is_told([ session_of($one) ], 'a logout');
-is_deeply [ map { $_->{id} } (feed())[1] ], [ session_of($one) ],
-    'from the beginning: all there is';
-is http_get($port, "$PATH?after=")->status, 200, 'so with an empty cursor';
+is_deeply [ map { $_->{id} } (feed(''))[1] ], [ session_of($one) ], 'from the beginning: all';
 
 # Until when its tokens live is kept at a login, a refresh and a selection.
 {
@@ -118,11 +106,10 @@ is http_get($port, "$PATH?after=")->status, 200, 'so with an empty cursor';
             $s = refresh($s)->json } ],
         )
     {
-        my ($name, $do) = @$step;
-        my $got = $do->();
+        my $got = $step->[1]->();
         is row($s, 'extract(epoch from access_until)::bigint'),
             claims($got->{accessToken} // $got->{accountAccessToken})->{exp},
-            "$name: until when its token lives";
+            "$step->[0]: until when its token lives";
         alter($s, "access_until = now() - interval '2 hours'");
     }
     $pg->sql(sprintf $set, 'ACTIVE');
@@ -130,19 +117,16 @@ is http_get($port, "$PATH?after=")->status, 200, 'so with an empty cursor';
     is_deeply news(), [], 'no token of it is alive';
 
     # A version of before 0010 does not say until when: as long as any may live.
-    my ($old) = open_session();
-    $pg->sql("update auth_sessions set access_until = null where session_id = '$old';"
-        . ends($old));
+    $pg->sql(ends(open_session('none', 1, '', "now() + interval '1 day', now(), null")));
     ($cursor, my @entries) = feed($cursor);
-    is_deeply [ map { $_->{id} } @entries ], [$old], 'one of an older version';
-    cmp_ok $entries[0]{dies_at}, '>=', time + 86_400 + 290, 'for a day';
+    is_deeply [ map { $_->{dies_at} >= time + 86_400 + 290 } @entries ], [1], 'for a day';
 
     # By a clock that may be an hour behind the database's.
     for my $case ([ 64, 1 ], [ 66, 0 ]) {
         my ($ago, $told) = @$case;
-        my ($id) = open_session();
-        $pg->sql("update auth_sessions set access_until = now()
-            - interval '$ago min' where session_id = '$id';" . ends($id));
+        my ($id) = open_session('none', 1, '',
+            "now() + interval '1 day', now(), now() - interval '$ago min'");
+        $pg->sql(ends($id));
         is_told([ ($id) x $told ], "its tokens died $ago min ago");
         $pg->sql("delete from session_revocations where session_id = '$id'");
     }
@@ -152,7 +136,7 @@ is http_get($port, "$PATH?after=")->status, 200, 'so with an empty cursor';
 
 my $account = account_id('several');
 my $of_several = "where account_id = '$account'";
-my @gone = ('00000000-0000-4000-9000-000000000001', 'gone');
+my $gone = uuid();
 for my $case (
     [ 'SQL by hand: an update' => sub { $pg->sql(ends(session_of($_[0]))) } ],
     [ 'SQL by hand: a deletion' => sub { $pg->sql("delete from auth_sessions
@@ -169,14 +153,12 @@ for my $case (
     my ($name, $how) = @$case;
     my $s = logged_in('several');
     $how->($s);
-    is_told([ session_of($s) ], $name);
-    $pg->sql("delete from auth_sessions where session_id = '" . session_of($s) . "'");
+    is_told([ my $id = session_of($s) ], $name);
+    $pg->sql("delete from auth_sessions where session_id = '$id'");
     is_deeply news(), [], "$name: what has ended is deleted";
 }
 for my $case (
     [ 'revoke-sessions' => [qw(account revoke-sessions several@demo.test)] ],
-    [ 'set-credential' => [ { stdin => "$Platform::Test::Client::CREDENTIAL\n" },
-        qw(account set-credential several@demo.test) ] ],
     [ disable => [qw(account disable several@demo.test)], entries => 2 ],
     [ enable => [qw(account enable several@demo.test)], entries => 0 ],
     [ 'SQL: locked out' => "update accounts set sessions_valid_after = now() $of_several" ],
@@ -188,8 +170,8 @@ for my $case (
         account => 'two-workspaces', entries => 2 ],
     [ truncate => 'truncate auth_sessions cascade' ],
     [ 'SQL: an account deleted' => "insert into accounts (account_id, account_name,
-        credential_hash) values ('$gone[0]', '$gone[1]', '\$argon2id\$x');
-        delete from accounts where account_name = '$gone[1]'", id => $gone[0] ],
+        credential_hash) values ('$gone', 'gone', '\$argon2id\$x');
+        delete from accounts where account_name = 'gone'", id => $gone ],
     )
 {
     my ($name, $how, %o) = @$case;
@@ -202,19 +184,7 @@ for my $case (
     my $id = $o{id} // account_id($who);
     ref $how ? $c->done(@$how) : $pg->sql($how);
     is_told([ ("subject $id") x ($o{entries} // 1) ], "$name: the account");
-}
-restart($identity, AUTH_MAX_SESSIONS => 1, AUTH_REFRESH_REUSE => 'revoke');
-$one = logged_in('one');
-my $two = logged_in('one');
-is_told([ session_of($one) ], 'one too many');
-my $old = jwt_token('refresh', jwt_key('identity'), %{ claims($two) }, iat => time - 100);
-refresh($two);
-$pg->sql("update rotated_tokens set rotated_at = now() - interval '61 s'");
-is refresh($old)->status, 401, 'a reuse';
-is_told([ session_of($two) ], 'which ends the session');
-restart($identity, AUTH_MAX_SESSIONS => undef, AUTH_REFRESH_REUSE => undef);
-
-# A role that may do no more than end a session tells it too.
+}# A role that may do no more than end a session tells it too.
 $pg->sql("create role hand login; grant select, update on auth_sessions to hand;
     grant usage on schema public to hand", user => 'postgres');
 my ($id) = open_session();
@@ -227,8 +197,7 @@ ok !eval { $pg->sql('delete from session_revocations', user => 'hand'); 1 },
 
 # The last entry about an account.
 sub entry_of ($id) {
-    my @all;
-    ($cursor, @all) = feed($cursor);
+    ($cursor, my @all) = feed($cursor);
     return (grep { ($_->{subject} // '') eq $id } @all)[-1];
 }
 
@@ -239,54 +208,40 @@ sub next_second {
 }
 
 $id = account_id('one');
-for my $round (1, 2) {
-    news();
-    next_second();
-    my $old = logged_in('one');
-    $pg->sql("update accounts set sessions_valid_after = clock_timestamp()
-        where account_id = '$id'");
-    my $new = logged_in('one');
-    my $locked_out = $pg->sql("select extract(epoch from sessions_valid_after)
-        from accounts where account_id = '$id'");
-    my $entry = entry_of($id);
-    is_deeply [ sort keys %$entry ],
-        [ sort qw(subject issued_before revoked_at dies_at) ], 'its members';
-    is $entry->{issued_before}, floor($locked_out) + 1, 'the second after the lockout';
-    cmp_ok claims($old->{accessToken})->{iat}, '<', $entry->{issued_before},
-        'a token of before is refused';
-    cmp_ok claims($_->{accessToken})->{iat}, '>=', $entry->{issued_before},
-        'a token of after is not, nor that of a refresh' for $new, refresh($new)->json;
-    cmp_ok $entry->{dies_at}, '>=', $locked_out + 86400 + 300,
-        'for as long as any token may live';
-}
+news();
+next_second();
+my $old = logged_in('one');
+$pg->sql("update accounts set sessions_valid_after = clock_timestamp() where account_id = '$id'");
+my $new = logged_in('one');
+my $locked_out = $pg->sql("select extract(epoch from sessions_valid_after)
+    from accounts where account_id = '$id'");
+$entry = entry_of($id);
+is_deeply [ $entry->{issued_before}, sort keys %$entry ], [ floor($locked_out) + 1,
+    sort qw(subject issued_before revoked_at dies_at) ], 'the second after the lockout';
+cmp_ok claims($old->{accessToken})->{iat}, '<', $entry->{issued_before},
+    'a token of before is refused';
+cmp_ok claims($_->{accessToken})->{iat}, '>=', $entry->{issued_before},
+    'a token of after is not, nor that of a refresh' for $new, refresh($new)->json;
+cmp_ok $entry->{dies_at}, '>=', $locked_out + 86400 + 300, 'for as long as any token may live';
 
-# A system token is judged by the same entries: by its subject alone.
-sub system_token ($account) {
-    my $claims = claims($c->done(qw(token system --ttl 5m --account), $account)->{token});
-    cmp_ok $claims->{exp}, '>', time + 200, 'a system token: it lives';
-    return $claims->{iat};
-}
-for my $case ([ robot => 'the clocks agree' ],
-    [ late => 'the database is an hour behind' ])
-{
-    my ($account, $name) = @$case;
-    my $id = $c->done(qw(account add --type SYSTEM --no-login), $account)->{accountId};
-    $pg->sql(join "\n", 'create schema skewed;', (map {"create function skewed.$_()
-            returns timestamptz language sql volatile
-            as \$\$ select pg_catalog.$_() - interval '1 hour' \$\$;"}
-        qw(now clock_timestamp)),
-        'alter role platform set search_path = skewed, pg_catalog, public')
-        if $account eq 'late';
-    news();
-    next_second();
-    my $before = system_token($account);
-    $c->done(qw(account revoke-sessions), $account);
-    my $after = system_token($account);
-    my $entry = entry_of($id);
-    cmp_ok $before, '<', $entry->{issued_before}, "$name: one of before is refused";
-    cmp_ok $after, '>=', $entry->{issued_before}, "$name: one of after is not";
-}
-my $robot = $c->done(qw(account show robot))->{accountId};
+# A system token is judged by the same entries: by its subject alone; here while the
+# database's clock is behind by an hour.
+sub system_token { return claims($c->done(qw(token system --ttl 5m --account late))->{token}) }
+my ($robot, $late) = map { $c->done(qw(account add --type SYSTEM --no-login), $_)->{accountId}
+    } qw(robot late);
+$c->done(qw(account revoke-sessions robot));
+$pg->sql(join "\n", 'create schema skewed;', (map {"create function skewed.$_() returns
+        timestamptz language sql volatile
+        as \$\$ select pg_catalog.$_() - interval '1 hour' \$\$;"} qw(now clock_timestamp)),
+    'alter role platform set search_path = skewed, pg_catalog, public');
+news();
+next_second();
+$old = system_token();
+$c->done(qw(account revoke-sessions late));
+$new = system_token();
+my $before_it = entry_of($late)->{issued_before};
+ok $old->{exp} > time + 200 && $old->{iat} < $before_it, 'a system token of before is refused';
+cmp_ok $new->{iat}, '>=', $before_it, 'one of after is not';
 $c->done(qw(account revoke-sessions robot));
 is_told(["subject $robot"], 'a lockout is told where the clock was set back since the last one');
 $pg->sql('alter role platform reset search_path; drop schema skewed cascade');
@@ -303,24 +258,16 @@ my $base = time - 10;
 my $opened = sub { "insert into auth_sessions (session_id, account_id, jti, created_at,
     expires_at) values ('$_[0]', '$twice', gen_random_uuid(),
     to_timestamp($base + $_[1]), to_timestamp($base + 86400));" };
-my $locked_out = sub { "update accounts set sessions_valid_after
+my $lock_out = sub { "update accounts set sessions_valid_after
     = to_timestamp($base + $_[0]) where account_id = '$twice';" };
 $pg->sql("insert into accounts (account_id, account_name, credential_hash)
     values ('$twice', 'twice', '\$argon2id\$x');" . $opened->($of_twice[0], -0.4)
-    . $locked_out->(0.1) . $opened->($of_twice[1], 0.2));
+    . $lock_out->(0.1) . $opened->($of_twice[1], 0.2));
 is_told(["subject $twice"], 'a lockout');
-$pg->sql($locked_out->(0.3));
+$pg->sql($lock_out->(0.3));
 is_told([ $of_twice[1], "subject $twice" ], 'another one within its second');
-$pg->sql($opened->($of_twice[2], 0.4) . $locked_out->(1.1));
+$pg->sql($opened->($of_twice[2], 0.4) . $lock_out->(1.1));
 is_told(["subject $twice"], 'and one after that');
-
-# No setting lets one live for longer than that.
-for my $case ([ '86401s' => 1 ], [ '1d' => 0 ]) {
-    my ($status, undef, $err) = $t->run_identity(['--check'],
-        PLATFORM_JWT_ACCESS_TOKEN_TTL => $case->[0]);
-    is_deeply [ $status ? 1 : 0, scalar(() = $err =~ /ACCESS_TOKEN_TTL/g) ],
-        [ ($case->[1]) x 2 ], "access tokens that live for $case->[0]: refused?";
-}
 
 # A login that a lockout overtakes begins again: its token is not of before.
 # Nor is one given out by a selection that a lockout overtakes.
@@ -328,24 +275,22 @@ my $overtakes = "update accounts set sessions_valid_after = clock_timestamp() $o
 for my $case ([ login => 200 ], [ 'select-branch' => 401 ]) {
     my ($name, $status) = @$case;
     my $s = logged_in('several');
-    my $bytes = http_request_bytes(POST => "/api/auth/$name", $name eq 'login'
-        ? (json => { account => 'several@demo.test',
-            credential => $Platform::Test::Client::CREDENTIAL })
-        : (token => $s->{accountAccessToken}, json => {
-            branchId => $s->{branches}[0]{branchId} }));
+    my @request = $name eq 'login' ? { account => 'several@demo.test',
+            credential => $Platform::Test::Client::CREDENTIAL }
+        : ({ branchId => $s->{branches}[0]{branchId} }, token => $s->{accountAccessToken});
     for my $end (qw(rollback commit)) {
         my $holder = $pg->begin($overtakes);
-        my $client = Platform::Test::Http->new(port => $port);
-        $client->send($bytes);
+        my $client = sent($name => @request);
         ok $pg->waiting(1), "$name: waits for a lockout";
         next_second();    # its token is of an earlier one
         $pg->more($holder, $overtakes);
         ok $pg->end($holder, $end), "$name: $end";
         my $res = $client->read_response;
         is $res->status, $end eq 'commit' ? $status : 200, "$name: $end: its answer";
-        next if $res->status != 200 || $end eq 'rollback';
+        next if $end eq 'rollback' || $status != 200;
         cmp_ok claims($res->json->{accountAccessToken})->{iat}, '>=',
             entry_of($account)->{issued_before}, "$name: the token is of after";
+        is refresh($res->json)->status, 200, "$name: and its session lives";
     }
 }
 
@@ -353,10 +298,9 @@ for my $case ([ login => 200 ], [ 'select-branch' => 401 ]) {
 
 my @s = sort map { open_session() } 1 .. 7;
 news();
-my $other = $pg->begin("insert into accounts (account_name, credential_hash)
-    values ('slow', '\$argon2id\$x')");
-my $first = $pg->begin(ends($s[0]));
-my $second = $pg->begin(ends($s[1]));
+my $slow = "insert into accounts (account_name, credential_hash) values ('slow', '\$argon2id\$x')";
+my $other = $pg->begin($slow);
+my ($first, $second) = map { $pg->begin(ends($_)) } @s[ 0, 1 ];
 $pg->sql(ends($s[2]));
 is_told([ $s[2] ], 'two that go on: the third is told');
 $pg->end($second, 'commit');
@@ -366,8 +310,7 @@ $pg->sql(ends($s[3]));
 is_told([ $s[3] ], 'another');
 $pg->end($first, 'commit');
 is_told([ $s[0] ], 'the first, last');
-my (undef, @again) = feed($reader);
-is_deeply [ sort map { $_->{id} } @again ], [ sort @s[ 0, 3 ] ],
+is_deeply [ sort map { ref $_ ? $_->{id} : () } feed($reader) ], [ sort @s[ 0, 3 ] ],
     'another reader, from where it was';
 my $undone = $pg->begin(ends($s[4]));
 is_deeply news(), [], 'one that goes on';
@@ -403,12 +346,10 @@ for my $count (2500, 1000, 1001) {
     my $res = http_get($port, "$PATH?after=$cursor")->json;
     is_deeply [ scalar @{ $res->{revocations} }, $res->{more} ? 1 : 0 ],
         [ 1000, $count > 1000 ? 1 : 0 ], "$count: a page, and more?";
-    my %seen = map { $_->{id} => 1 } @{ $res->{revocations} };
     # It commits between two pages, and before where the reader is.
     $pg->end($late, 'commit');
     ($cursor, my @rest) = feed($res->{cursor});
-    $seen{ $_->{id} }++ for @rest;
-    $seen{$_}++ for @{ news() };
+    my %seen = map { $_ => 1 } @{ news() }, map { $_->{id} } @{ $res->{revocations} }, @rest;
     delete $seen{$id} or fail 'the late one was missed';
     is scalar keys %seen, $count, "$count: all of them";
     is_deeply news(), [], 'and no more';
@@ -434,7 +375,7 @@ sub refused ($query, $name = undef) {
     return is_problem(http_get($port, "$PATH?$query"), 400, 'REQUEST_INVALID', $name // $query);
 }
 
-my ($mark, $next) = $cursor =~ /\A($uuid)\.([0-9]+)\.\z/ or die "the cursor: $cursor\n";
+my ($mark, $next) = $cursor =~ /\A([0-9a-f-]{36})\.([0-9]+)\.\z/ or die "the cursor: $cursor\n";
 is http_get($port, "$PATH?after=$mark.$next.")->status, 200, 'control';
 refused($_) for 'before=x', "x=1&after=$cursor", map {"after=$_"} 'x', $mark,
     "$mark.", "$mark.$next", "$mark.$next.1_", "$mark.$next..5", "$mark.$next..5.x",
@@ -442,35 +383,13 @@ refused($_) for 'before=x', "x=1&after=$cursor", map {"after=$_"} 'x', $mark,
     "$cursor.1.1.1", "$mark.$next." . join('_', (1) x 300), "$cursor%00", "$cursor&x=1";
 refused('after=' . uuid() . ".$next.", "another database's");
 refused("after=$mark." . ($next + 1000) . '.', 'one of the future');
-is_problem(http_post($port, $PATH, body => ''), 405, 'METHOD_NOT_ALLOWED', 'it is only read');
-
-# -- a sweep
-
-open_session('none', 600, ', used_at', "now() - interval '8 days',
-    now() - interval '90 days', case when n % 2 = 0 then null
-        else now() - interval '38 days' end, now() - interval '38 days'");
-my $entries = sub { $pg->sql('select count(*) from session_revocations') };
-my $count = $entries->();
-is $c->done('sweep')->{sessions}, 600, 'expired sessions are swept';
-is $entries->(), $count, 'which tells nobody';
-my $of_sessions = $pg->sql('select count(*) from session_revocations
-    where session_id is not null');
-for my $case ([ '59 min' => 0 ], [ '61 min' => $of_sessions ]) {
-    my ($ago, $gone) = @$case;
-    $pg->sql("update session_revocations set dies_at = now() - interval '$ago'
-        where session_id is not null");
-    is $c->done('sweep')->{revocations}, $gone,
-        "dead for $ago, by clocks that disagree: entries are swept?";
-}
-is $entries->(), $count - $of_sessions, 'and others stay';
 
 # -- an account with very many sessions is one entry
 
 open_session('none', 5000, ', used_at', "now() + interval '1 day',
     now() - interval '1 hour', now() + interval '15 min', now()");
 news();
-my $done = $c->done(qw(account revoke-sessions none@demo.test));
-is $done->{revokedSessions}, 5000, 'five thousand sessions';
+is $c->done(qw(account revoke-sessions none@demo.test))->{revokedSessions}, 5000, 'all end';
 is_told([ 'subject ' . account_id('none') ], 'one entry');
 
 # A refresh that did not see the lockout: its session has an entry of its own.
@@ -487,16 +406,13 @@ is_told([ $late[0] ], 'refreshed after the lockout');
 $pg->sql("insert into session_revocations (session_id, dies_at)
     select gen_random_uuid(), now() + interval '1 day' from generate_series(1, 20000)");
 $pg->sql('analyze session_revocations');
-my $held = $pg->begin("insert into accounts (account_name, credential_hash)
-    values ('slow', '\$argon2id\$x')");
+my $held = $pg->begin($slow);
 ($cursor) = feed();
 for my $n (1 .. 8) {    # past the plans made for one call each
-    my $log = -s $pg->{log};
+    my $log = length $t->read_file("$pg->{name}.log");
     my $news = news();
-    open my $fh, '<', $pg->{log} or die;
-    seek $fh, $log, 0;
     my ($plan) = grep { /Query Text: SELECT clock_timestamp/ }
-        split /^.*duration: /m, do { local $/; <$fh> };
+        split /^.*duration: /m, substr $t->read_file("$pg->{name}.log"), $log;
     my @scans = $plan =~ /^\s*->\s*(.*session_revocations .*)$/mg;
     is_deeply [ scalar @$news, scalar @scans, (grep {
         !/\AIndex Scan using session_revocations_pkey.*actual rows=0 loops=1/ } @scans),
@@ -528,7 +444,7 @@ is_problem(http_get($port, "$PATH?after=$cursor"), 503, 'DATABASE_UNAVAILABLE', 
 $pg->start;
 ok eventually(sub { http_get($port, $PATH)->status == 200 }), 'it is back';
 refused("after=$cursor", 'a cursor from before the restart');
-(undef, @whole) = feed();
+($cursor, @whole) = feed();
 is scalar(grep { ($_->{id} // '') eq $id } @whole), 1, 'what ended before is told';
 
 $t->done;

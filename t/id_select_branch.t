@@ -5,12 +5,11 @@
 
 use Platform::Test;
 use Platform::Test::Client;
-use Platform::Test::Http;
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(PLATFORM_AUTH_MAX_FAILURES => 0);
 my $pg = $t->postgres;
-my $port = client_of($t);
+client_of($t);
 my $key = jwt_key('identity');
 my ($east, $north, $west) = map { branch($_) } 31, 32, 33;
 my ($closed, $office, $elsewhere) = map { branch($_) } 34, 35, 1;
@@ -18,13 +17,11 @@ my ($closed, $office, $elsewhere) = map { branch($_) } 34, 35, 1;
 my $several = logged_in('several');
 my $account = $several->{accountAccessToken};
 my $res = select_branch($several, $north);
-is_deeply [ $res->status, $res->header('Cache-Control'), cookies($res),
-    $res->json->{code}, $res->json->{nextAction}{type} ],
-    [ 200, 'no-store', 0, 'AUTH_SELECT_BRANCH_SUCCESS', 'load_current_context' ],
-    'a selectable branch; no cookie is touched';
-is_deeply [ sort keys %{ $res->json } ],
-    [ sort qw(code message accessToken tokenType expiresIn nextAction) ],
-    'its members';
+is_deeply [ $res->status, $res->header('Cache-Control'), cookies($res), $res->code,
+    $res->json->{nextAction}{type}, sort keys %{ $res->json } ],
+    [ 200, 'no-store', 0, 'AUTH_SELECT_BRANCH_SUCCESS', 'load_current_context',
+        sort qw(code message accessToken tokenType expiresIn nextAction) ],
+    'a selectable branch: its members; no cookie is touched';
 my $branch_token = $res->json->{accessToken};
 my $claims = claims($branch_token);
 is_deeply [ @$claims{qw(active_branch_id session_id branch_ids)} ],
@@ -34,19 +31,17 @@ is row($several, qw(active_branch_id member_id workspace_id jti)),
     join('|', $north, @$claims{qw(member_id workspace_id)}, claims($several)->{jti}),
     'the session has the scope; its refresh token is not rotated';
 is select_branch($several, uc $west)->status, 200, 'another one, in capitals';
-is row($several, 'active_branch_id'), $west, 'the last selection wins';
 
 # -- one answer for everything that cannot be selected
 
 my %refused = (
     inactive => $closed, 'not granted' => $office, elsewhere => $elsewhere,
-    unknown => uuid(), empty => '', 'no UUID' => 'north', long => 'x' x 9000,
-    'nearly one' => substr($north, 0, 35), braces => "{$north}",
+    unknown => uuid(), empty => '', long => 'x' x 9000, braces => "{$north}",
     injection => "$north' or '1'='1", unicode => "\x{10ffff}",
 );
 is_problem(select_branch($several, $refused{$_}), 403, 'AUTH_BRANCH_NOT_SELECTABLE', $_)
     for sort keys %refused;
-is row($several, 'active_branch_id'), $west, 'none of which changed anything';
+is row($several, 'active_branch_id'), $west, 'the last selection wins, and no refusal';
 
 # A session without scope may select in any workspace, one with scope only in its
 # own: also if it had none yet when it was read.
@@ -63,52 +58,45 @@ for my $case ([ commit => 403, branch(41) ], [ rollback => 200, branch(51) ]) {
         b.workspace_id, member_id = b.member_id, active_branch_id = b.branch_id
         from selectable_branches b where s.session_id = '@{[ session_of($s) ]}'
         and b.account_id = s.account_id and b.branch_id = '@{[ branch(41) ]}'");
-    my $second = Platform::Test::Http->new(port => $port);
-    $second->send(http_request_bytes(POST => '/api/auth/select-branch',
-        token => $s->{accountAccessToken}, json => { branchId => branch(51) }));
+    my $second = sent('select-branch', { branchId => branch(51) },
+        token => $s->{accountAccessToken});
     ok $pg->waiting(1), 'a selection waits for another';
     ok $pg->end($first, $how), "the first one, $how";
-    is $second->read_response->status, $status, "then the second: $status";
-    is row($s, 'active_branch_id'), $left, 'what it selects';
+    is_deeply [ $second->read_response->status, row($s, 'active_branch_id') ],
+        [ $status, $left ], "then the second: $status";
 }
 
 # -- which token, and which session
 
 my $own = claims($account);
 my $made = sub { jwt_token('account', $key, %$own, @_) };
-my $unscoped = logged_in('several');
+my ($unscoped, $expired) = map { logged_in('several') } 1, 2;
 logout($unscoped);
-my $now = time;
+alter($expired, "created_at = now() - interval '1 hour',
+    expires_at = date_trunc('second', clock_timestamp())");
+my @REQUIRED = (401, 'AUTH_ACCOUNT_TOKEN_REQUIRED');
+my @OVER = (401, 'AUTH_SESSION_NOT_ACTIVE');
 my %tokens = (
-    'no token'        => [ REQUIRED => undef ],
-    'a branch token'  => [ REQUIRED => $branch_token ],
-    'a refresh token' => [ REQUIRED => $several->{refreshToken} ],
-    'a tampered one'  => [ REQUIRED => jwt_tamper($account, 2, 0) ],
-    'an expired one'  => [ REQUIRED => $made->(exp => $now - 31) ],
-    'a foreign one'   => [ REQUIRED => jwt_token('account', jwt_key('other'), %$own) ],
-    'another issuer'  => [ REQUIRED => $made->(iss => 'http://x') ],
-    'a system token'  => [ REQUIRED => jwt_token('system', $key,
-        session_id => $own->{session_id}, iss => $own->{iss}) ],
-    'of no session'   => [ OVER => $made->(session_id => uuid()) ],
-    "of another account's" => [ OVER => $made->(account_id => uuid(3), sub => uuid(3)) ],
-    'after logout'    => [ OVER => $unscoped->{accountAccessToken} ],
-    'within the leeway' => [ GOOD => $made->(exp => $now - 15) ],
+    'no token'        => [ undef, @REQUIRED ],
+    'a branch token'  => [ $branch_token, @REQUIRED ],
+    'an expired one'  => [ $made->(exp => time - 31), @REQUIRED ],
+    'a foreign one'   => [ jwt_token('account', jwt_key('other'), %$own), @REQUIRED ],
+    'a system token'  => [ jwt_token('system', $key, session_id => $own->{session_id},
+        iss => $own->{iss}), @REQUIRED ],
+    'of no session'   => [ $made->(session_id => uuid()), @OVER ],
+    "of another account's" => [ $made->(account_id => uuid(3), sub => uuid(3)), @OVER ],
+    'after logout'    => [ $unscoped->{accountAccessToken}, @OVER ],
+    'of an expired session' => [ $expired->{accountAccessToken}, @OVER ],
 );
 for my $name (sort keys %tokens) {
-    my ($what, $token) = @{ $tokens{$name} };
-    $res = select_branch($token, $north);
-    is $res->status, 200, $name if $what eq 'GOOD';
-    is_problem($res, 401, $what eq 'OVER' ? 'AUTH_SESSION_NOT_ACTIVE'
-        : 'AUTH_ACCOUNT_TOKEN_REQUIRED', $name) if $what ne 'GOOD';
+    my ($token, @want) = @{ $tokens{$name} };
+    is_problem($res = select_branch($token, $north), @want, $name);
     is $res->header('WWW-Authenticate'), 'Bearer realm="platform"'
-        . (defined $token ? ', error="invalid_token"' : ''), "$name: the challenge"
-        if $what eq 'REQUIRED';
+        . (defined $token ? ', error="invalid_token"' : ''), "$name: the challenge";
 }
-is call('select-branch', { branchId => $north },
-    headers => [ Authorization => "bearer $account" ])->status, 200,
-    'the scheme in small letters';
-is_problem(call('select-branch', $_, token => $account), 400, 'REQUEST_INVALID',
-    'no string') for {}, { branchId => undef }, { branchId => 7 }, { branchId => [$north] };
+is select_branch($made->(exp => time - 15), $north)->status, 200, 'within the leeway';
+is_problem(call('select-branch', { branchId => [$north] }, token => $account), 400,
+    'REQUEST_INVALID', 'no string');
 
 # -- what is taken away and given back, and what is left to choose from
 
@@ -199,19 +187,17 @@ is select_branch($answer, $others[0])->status, 200, 'in any workspace';
 
 my $nothing = refreshed(logged_in('none'));
 is_deeply $nothing->{branches}, [], 'no branches: an empty list';
-is_problem(select_branch($nothing, $_), 403, 'AUTH_BRANCH_NOT_SELECTABLE',
-    "no branches: select-branch of $_")
-    for $north, '00000000-0000-0000-0000-000000000000';
-my ($one, $two_more) = map { logged_in('several') } 1, 2;
-for my $status (qw(DISABLED ACTIVE)) {
+is_problem(select_branch($nothing, $north), 403, 'AUTH_BRANCH_NOT_SELECTABLE',
+    'no branches: select-branch');
+my ($one, $other_one) = map { logged_in('several') } 1, 2;
+for my $case ([ DISABLED => 401 ], [ ACTIVE => 200 ]) {
+    my ($status, $answer) = @$case;
     $pg->sql("update accounts set status = '$status' where account_name = 'several\@demo.test'");
-    my $gone = $status eq 'DISABLED';
-    is login('several')->status, $gone ? 401 : 200, "$status: login";
-    is select_branch($two_more, $north)->status, $gone ? 401 : 200, "$status: select-branch";
-    is_problem(refresh($one), 401, 'AUTH_SESSION_NOT_ACTIVE',
-        "$status: a session that a refresh was refused is over");
+    is_deeply [ map { $_->status } login('several'), select_branch($other_one, $north),
+        refresh($one) ], [ $answer, $answer, 401 ],
+        "$status: login, select-branch, and a refresh, which ends its session for good";
 }
-is refresh($two_more)->status, 200, 'one that was not asked for goes on';
+is refresh($other_one)->status, 200, 'one that was not asked for goes on';
 
 unlike $identity->log_text, qr/eyJ/, 'no token in the log';
 

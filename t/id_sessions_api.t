@@ -11,7 +11,6 @@ use POSIX qw(strftime);
 my $t = Platform::Test->new;
 my $s = $t->full_stack(env => {
     PLATFORM_AUTH_MAX_FAILURES    => 0,
-    PLATFORM_CORS_ALLOWED_ORIGINS => 'https://app.example.com',
     PLATFORM_TRUSTED_PROXIES      => '127.0.0.2',
 });
 my ($gateway, $face, $pg) = ($s->gateway, $s->face, $s->postgres);
@@ -59,26 +58,24 @@ sub is_audited ($line, $do) {
 my $stranger = opened('one');
 my @own = map { opened('several', "agent $_") } 1 .. 3;
 my $res = ask($own[1], GET => 'sessions');
-is_deeply [ $res->status, $res->header('Cache-Control'), $res->code,
-    $res->json->{more} ], [ 200, 'no-store', 'AUTH_SESSIONS_SUCCESS',
-    JSON::PP::false() ], 'an account token: 200, not to be stored';
-is_deeply [ sort keys %{ $res->json } ], [ sort qw(code message sessions more) ], 'its members';
+is_deeply [ $res->status, $res->header('Cache-Control'), $res->code, $res->json->{more},
+    sort keys %{ $res->json } ], [ 200, 'no-store', 'AUTH_SESSIONS_SUCCESS',
+    JSON::PP::false(), sort qw(code message sessions more) ], 'an account token: the answer';
 my @list = @{ $res->json->{sessions} };
 is_deeply [ map {"$_->{sessionId} $_->{current}"} @list ], [ session_of($own[1]) . ' 1',
     map { session_of($_) . ' 0' } @own[ 2, 0 ] ], 'the own one first, then the newest';
-is_deeply [ sort keys %{ $list[0] } ],
-    [ sort qw(sessionId current createdAt usedAt expiresAt address agent
-        workspaceId workspaceName branchId branchName) ], 'members of each';
-is_deeply [ @{ $list[0] }{qw(address agent workspaceId branchName usedAt)} ],
-    [ '127.0.0.1', 'agent 2', undef, undef, $list[0]{createdAt} ], 'by whom, and not used';
-like $list[0]{$_}, qr/\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\z/, "$_: a time"
-    for qw(createdAt expiresAt);
+my %first = %{ $list[0] };
+like delete $first{$_}, qr/\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\z/, "$_: a time"
+    for qw(createdAt usedAt expiresAt);
+is_deeply \%first, { sessionId => session_of($own[1]), current => JSON::PP::true(),
+    address => '127.0.0.1', agent => 'agent 2',
+    map { $_ => undef } qw(workspaceId workspaceName branchId branchName) }, 'its members';
+is $list[0]{usedAt}, $list[0]{createdAt}, 'not used';
 my $branch = $own[0]{branches}[0];
 $own[0]{accessToken} = select_branch($own[0], $branch->{branchId})->json->{accessToken};
 my ($first) = sessions($own[0]);
-is_deeply { map { $_ => $first->{$_} } keys %$branch }, $branch,
-    'a branch token: in which branch';
-ok $first->{current}, 'it is the current one';
+is_deeply { map { $_ => $first->{$_} } 'current', keys %$branch },
+    { %$branch, current => JSON::PP::true() }, 'a branch token: in which branch';
 is_deeply listed($stranger), [ session_of($stranger) ], 'nobody else sees it';
 is_deeply listed($own[0], port => $face), listed($own[0]), 'at identity itself';
 
@@ -102,42 +99,40 @@ my $own = claims($own[1]{accountAccessToken});
 my $made = sub { jwt_token('account', $key, %$own, @_) };
 my $disabled = opened('none');
 $pg->sql("update accounts set status = 'DISABLED' where account_name = 'none\@demo.test'");
-my %REQUIRED = (
-    'no token'        => undef, 'a refresh token' => $own[1]{refreshToken},
-    'an expired one'  => $made->(exp => time - 31),
-    'a system token'  => jwt_token('system', $key, map { $_ => $own->{$_} } qw(iss
-        session_id account_id sub)),
-);
-my %NOT_ACTIVE = (
-    'a disabled account' => $disabled->{accountAccessToken},
-    'no such session'    => $made->(session_id => uuid()),
-    "another account's"  => $made->(session_id => session_of($stranger)),
+my @REQUIRED = (401, 'AUTH_ACCESS_TOKEN_REQUIRED');
+my @NOT_ACTIVE = (401, 'AUTH_SESSION_NOT_ACTIVE');
+my $system = jwt_token('system', $key, map { $_ => $own->{$_} } qw(iss session_id account_id sub));
+my %refused = (
+    'no token'           => [ undef, @REQUIRED ],
+    'a refresh token'    => [ $own[1]{refreshToken}, @REQUIRED ],
+    'an expired one'     => [ $made->(exp => time - 31), @REQUIRED ],
+    'a system token'     => [ $system, @REQUIRED ],
+    'a disabled account' => [ $disabled->{accountAccessToken}, @NOT_ACTIVE ],
+    'no such session'    => [ $made->(session_id => uuid()), @NOT_ACTIVE ],
+    "another account's"  => [ $made->(session_id => session_of($stranger)), @NOT_ACTIVE ],
 );
 my @calls = ([ GET => 'sessions' ], [ DELETE => 'sessions/' . session_of($own[2]) ],
     [ POST => 'logout-others' ], [ POST => 'logout-all' ]);
 for my $call (@calls) {
-    for my $name (sort keys %REQUIRED) {
-        $res = ask(undef, @$call, token => $REQUIRED{$name}, port => $face);
-        is_problem($res, 401, 'AUTH_ACCESS_TOKEN_REQUIRED', "@$call: $name");
+    for my $name (sort keys %refused) {
+        my ($token, @want) = @{ $refused{$name} };
+        is_problem($res = ask(undef, @$call, token => $token, port => $face), @want,
+            "@$call: $name");
         like $res->header('WWW-Authenticate'), qr/\ABearer realm="platform"/, 'a challenge';
     }
-    is_problem(ask(undef, @$call, token => $NOT_ACTIVE{$_}, port => $face), 401,
-        'AUTH_SESSION_NOT_ACTIVE', "@$call: $_") for sort keys %NOT_ACTIVE;
     # A cookie is sent by the browser, whoever made the page.
     is_problem(ask(undef, @$call, token => undef, port => $face,
-        cookie => "$COOKIE=$own[1]{refreshToken}"), 401,
-        'AUTH_ACCESS_TOKEN_REQUIRED', "@$call: the cookie alone");
-    is_problem(ask(undef, @$call, token => undef), 401,
-        'GATEWAY_TOKEN_MISSING', "@$call: at the gateway");
-    is_problem(ask(undef, @$call, token => $REQUIRED{'a system token'}), 403,
-        'GATEWAY_CONTEXT_FORBIDDEN', "@$call: a system token there");
+        cookie => "$COOKIE=$own[1]{refreshToken}"), @REQUIRED, "@$call: the cookie alone");
+    is_problem(ask(undef, @$call, token => undef), 401, 'GATEWAY_TOKEN_MISSING',
+        "@$call: at the gateway");
+    is_problem(ask(undef, @$call, token => $system), 403, 'GATEWAY_CONTEXT_FORBIDDEN',
+        "@$call: a system token there");
     is_problem(ask($own[1], @$call, port => $face, body => 'x' x (1 << 20)), 413,
         'GATEWAY_REQUEST_TOO_LARGE', "@$call: a body of 1 MiB");
 }
-is_problem(ask($own[1], PUT => 'sessions', port => $face), 405,
-    'METHOD_NOT_ALLOWED', 'another method');
-is ask($own[1], PUT => 'sessions/x', port => $face)->header('Allow'),
-    'DELETE', 'which says what is';
+is_problem($res = ask($own[1], PUT => 'sessions/x', port => $face), 405, 'METHOD_NOT_ALLOWED',
+    'another method');
+is $res->header('Allow'), 'DELETE', 'which says what is';
 is ask($own[1], @$_)->status, 405, "@$_" for [ GET => 'sessions/' . session_of($own[1]) ],
     [ POST => 'sessions' ], [ GET => 'logout-others' ], [ GET => 'logout-all' ];
 is ask($own[1], HEAD => 'sessions', port => $face)->status, 200, 'HEAD';
@@ -145,10 +140,8 @@ is ask($own[1], HEAD => 'sessions', port => $face)->status, 200, 'HEAD';
 # -- ending one
 
 my $n = @{ listed($own[1]) };
-for my $id (uuid(), 'x', session_of($stranger), uc 'none', 'a%2fb', '') {
-    is_problem(ask($own[1], DELETE => "sessions/$id"), 404,
-        'RESOURCE_NOT_FOUND', "none of one's own: '$id'");
-}
+is_problem(ask($own[1], DELETE => "sessions/$_"), 404, 'RESOURCE_NOT_FOUND',
+    "none of one's own: '$_'") for uuid(), 'x', session_of($stranger), 'a%2fb', '';
 is scalar @{ listed($own[1]) }, $n, 'nothing has ended';
 my @bodies = map { ask($own[1], DELETE => "sessions/$_")->body
     =~ s/"requestId":"\w+"//r } uuid(), session_of($stranger);
@@ -162,15 +155,13 @@ is_deeply [ sort(keys %{ $res->json }), $res->code, cookies($res) ],
 is_alive($own[2], 0, 'it is over');
 is_problem(ask($own[1], DELETE => "sessions/$gone"), 404, 'RESOURCE_NOT_FOUND',
     'again: there is none');
-ok !(grep { $_ eq $gone } @{ listed($own[1]) }), 'nor in the list';
+is scalar @{ listed($own[1]) }, $n - 1, 'nor in the list';
 is_alive($own[1], 1, 'the own one lives');
 my $last = opened('several');
 $res = ask($last, DELETE => 'sessions/' . uc session_of($last));
-is $res->status, 200, 'the own one, in capitals';
-like $res->cookie_line($COOKIE) // '', qr/Max-Age=0/, 'clears the cookie';
-is_alive($last, 0, 'it is over');
-is_problem(ask($last, GET => 'sessions', port => $face), 401,
-    'AUTH_SESSION_NOT_ACTIVE', 'and may not ask any more');
+like $res->status . ' ' . $res->cookie_line($COOKIE), qr/^200 .*Max-Age=0/,
+    'the own one, in capitals: clears the cookie';
+is_problem(ask($last, GET => 'sessions', port => $face), @NOT_ACTIVE, 'and may not ask any more');
 
 # Those that are over are not shown.
 my %over = (
@@ -211,9 +202,8 @@ $res = is_audited(sub { qr/"event":"auth\.logout\.others".*"revokedSessions":$n\
 is_deeply $res->json, { code => 'AUTH_LOGOUT_OTHERS_SUCCESS',
     message => $res->json->{message}, endedSessions => $n }, 'how many, past a batch';
 is $pg->sql($active), 1, 'the own one is left';
-is_alive($own[1], 1, 'and lives');
-is_alive($own[0], 0, 'another does not');
-is_alive($stranger, 1, "another account's does");
+is_alive(@$_) for [ $own[1], 1, 'and lives' ], [ $own[0], 0, 'another does not' ],
+    [ $stranger, 1, "another account's does" ];
 is ask($own[1], POST => 'logout-others')->json->{endedSessions}, 0, 'again: none';
 
 # Two at once, each ending the other: both are over, and neither waits for ever.
@@ -233,9 +223,9 @@ for my $round (1 .. 3) {
 $res = is_audited(sub { my $all = $_[0]->json->{endedSessions};
     qr/"event":"auth\.logout\.all".*"revokedSessions":$all\b.*"sessionId":"@{[
         session_of($own[0]) ]}"/ }, sub { ask($own[0], POST => 'logout-all') });
-is $res->code, 'AUTH_LOGOUT_ALL_SUCCESS', 'its code';
+like join(' ', $res->code, $res->cookie_line($COOKIE)), qr/^AUTH_LOGOUT_ALL_SUCCESS .*Max-Age=0/,
+    'its code; clears the cookie';
 cmp_ok $res->json->{endedSessions}, '>=', 3, 'how many';
-like $res->cookie_line($COOKIE) // '', qr/Max-Age=0/, 'clears the cookie';
 is_alive($_, 0, 'over') for @own;
 is_alive($_, 1, "another account's lives, and a new one")
     for $stranger, opened('several');
@@ -262,21 +252,15 @@ is_client('at login', undef, undef, @login);
 my $mine_in = "update branches set status = '%s' where branch_id = '" . branch(31) . "'";
 for my $case (
     [ 'at a refresh', '127.0.0.3', 'app/2', sub { refreshed('app/2', from => '127.0.0.3') } ],
-    [ 'at another, without an agent', '127.0.0.3', undef, sub { refreshed(undef,
-        from => '127.0.0.3') } ],
-    [ 'a selection is no use', '127.0.0.3', undef, sub { is select_branch($mine,
-        branch(31))->status, 200, 'a selection' } ],
-    [ 'in a branch', '127.0.0.1', 'b', sub { refreshed('b') } ],
+    [ 'a selection is no use', '127.0.0.3', 'app/2', sub { select_branch($mine, branch(31)) } ],
+    [ 'in a branch, without an agent', '127.0.0.1', undef, sub { refreshed() } ],
     [ 'of two statements', '127.0.0.1', 'lost', sub {
         $pg->sql(sprintf $mine_in, 'INACTIVE');
         refreshed('lost') } ],
     # Who the client is says nginx, and no header but of a proxy that it trusts.
-    [ 'a header of anybody', '127.0.0.1', 'x', sub { refreshed('x',
-        for => '203.0.113.7') } ],
-    [ 'one of a trusted proxy', '203.0.113.7', 'x', sub { refreshed('x',
-        for => '203.0.113.7', from => '127.0.0.2') } ],
-    [ 'IPv6', '2001:db8::ff', 'x', sub { refreshed('x', for => '2001:db8::ff',
-        from => '127.0.0.2') } ],
+    [ 'a header of anybody', '127.0.0.1', 'x', sub { refreshed('x', for => '203.0.113.7') } ],
+    map { my $for = $_; [ "one of a trusted proxy: $for", $for, 'x', sub { refreshed('x',
+        for => $for, from => '127.0.0.2') } ] } '203.0.113.7', '2001:db8::ff',
     )
 {
     my ($name, $address, $agent, $do) = @$case;
@@ -287,13 +271,10 @@ ok scalar(grep { ($_->{clientIp} // '') eq '203.0.113.7' } $s->identity->log_lin
     'as in the log';
 for my $case (
     [ 'long' => 'a' x 4000, 'a' x 255 ],
-    [ 'as long as fits' => 'b' x 255, 'b' x 255 ],
     [ 'cut between two characters' => 'c' x 254 . "\xc3\xa9", 'c' x 254 ],
     [ 'that fit' => 'c' x 253 . "\xc3\xa9", 'c' x 253 . "\xc3\xa9" ],
     [ 'not UTF-8' => "d\xff\xc3(\xed\xa0\x80", 'd??(???' =~ s/[?]/\xef\xbf\xbd/gr ],
-    [ 'emoji' => "\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80" ],
-    [ 'escapes' => "\e[2J\e]0;x\x07\t-", "\e[2J\e]0;x\x07\t-" ],
-    [ 'an attempt' => q(x', jti = '1'; --), q(x', jti = '1'; --) ],
+    map({ [ 'hostile' => $_, $_ ] } "\e[2J\e]0;x\x07\t-\xf0\x9f\x98\x80", q(x', jti = '1'; --)),
     )
 {
     my ($name, $sent, $kept) = @$case;
@@ -305,16 +286,11 @@ for my $case (
 refreshed("two\tcolumns\e[31m");
 my (undef, $out) = Platform::Test::Commands->new(test => $t)->run(
     qw(account sessions several@demo.test));
-like $out, qr/\Asession {31}status    created {15}last used {13}expires/,
-    'for people: the columns';
+like $out, qr/\Asession {31}status    created {15}last used {13}expires/, 'the columns';
 unlike $out, qr/[\t\e]/, 'which no agent breaks';
 like $out, qr/ two\?columns\?\[31m$/m, 'it comes last';
 
-# No index has what a refresh writes; and the database refuses what is longer.
-is $pg->sql("select count(*) from pg_index i join pg_attribute a
-    on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
-    where indrelid = 'auth_sessions'::regclass and attname in ('jti', 'expires_at',
-        'used_at', 'used_address', 'used_agent', 'access_until')"), 0, 'no index';
+# The database refuses what is longer.
 for my $column (qw(used_agent login_agent used_address login_address)) {
     my $most = $column =~ /agent/ ? 255 : 63;
     my $set = "begin; update auth_sessions set $column = repeat('x', %d)
@@ -324,29 +300,12 @@ for my $column (qw(used_agent login_agent used_address login_address)) {
 }
 $pg->sql(sprintf $mine_in, 'ACTIVE');
 
-# -- a page elsewhere may ask, as the gateway is set up
-
-$res = http($gateway, OPTIONS => '/api/auth/sessions/x', headers => [
-    Origin => 'https://app.example.com', 'Access-Control-Request-Method'  => 'DELETE',
-    'Access-Control-Request-Headers' => 'authorization' ]);
-is $res->status, 204, 'a preflight of DELETE';
-like $res->header('Access-Control-Allow-Methods'), qr/\bDELETE\b/, 'allows it';
-
-# -- numbers, and a database that is not there
-
 my $metrics = http_get($face, '/actuator/prometheus')->body;
 like $metrics, qr/^identity_sessions_revoked_total\{reason="owner"\} [1-9]/m,
     'ended sessions are counted';
 like $metrics, qr/endpoint="\/api\/auth\/sessions\/\{id\}",status="200",code="AUTH_END_S/,
     'requests too, without their ids';
 unlike $s->identity->log_text, qr/eyJ/, 'no token in the log';
-$t->allow(qr/db\.(?:error|connect|unavailable)|sweep\.failed/);
-my $again = opened('several');
-$pg->stop('INT');
-is_problem(ask($again, @$_[ 0, 1 ], port => $face), 503,
-    'DATABASE_UNAVAILABLE', "no database: @$_") for @calls;
-$pg->start;
-ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'back';
 
 # -- the switch: neither is stored, at login or refresh
 

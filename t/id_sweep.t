@@ -65,8 +65,12 @@ rotated($go[0], '-1 minute');
 $pg->sql("insert into login_attempts select sha256(n::text::bytea), '192.0.2.1', 1,
         now() + n * interval '1 minute' + interval '30 seconds'
     from generate_series(-9, 10) n");
+# What gateways were told stays for an hour more, by clocks that disagree.
+$pg->sql("insert into session_revocations (session_id, dies_at)
+    select gen_random_uuid(), now() - n * interval '1 minute' from unnest('{59, 61}'::int[]) n");
 is_deeply $c->done('sweep'), { sessions => 3, rotatedTokens => 3, attempts => 8,
-    revocations => 0, busy => JSON::PP::false() }, 'what went';
+    revocations => 1, busy => JSON::PP::false() }, 'what went';
+is count('session_revocations'), 1, 'of which gateways are told nothing';
 is_deeply $c->events, ['sweep.done'], 'audited';
 is_deeply left(), \@stay, 'ended sessions stay for 7 days, others for ever';
 is count('rotated_tokens'), 1, 'rotated-out tokens that still count stay';

@@ -9,7 +9,7 @@ use Test::More ();
 
 use Exporter qw(import);
 our @EXPORT = qw(client_of call login logged_in refresh next_of select_branch logout claims
-    session_of row alter recent restart cookies branch);
+    session_of row alter recent restart cookies branch sent);
 
 our $CREDENTIAL = 'Demo-passw0rd!';
 our $COOKIE = 'platform_refresh_token';
@@ -21,6 +21,13 @@ sub client_of ($test, $at = $test->port('identity')) { ($t, $port) = ($test, $at
 # call(PATH, DATA, ...): a JSON body, none where DATA is undef.
 sub call ($path, $json = undef, %o) {
     return http_post($port, "/api/auth/$path", (defined $json ? (json => $json) : ()), %o);
+}
+
+# The same on a connection of its own, which is given back: read_response is to come.
+sub sent ($path, $json, %o) {
+    my $client = Platform::Test::Http->new(port => $port);
+    $client->send(http_request_bytes(POST => "/api/auth/$path", json => $json, %o));
+    return $client;
 }
 
 # The answer to a login; account 'one' is one@demo.test.
