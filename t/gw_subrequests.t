@@ -146,8 +146,9 @@ like refused(), qr/route_not_found/, 'is counted';
 
 # auth_request beside us.
 
-is_deeply [ map { http_get($port, '/asks', @$_)->status } \@branch, [], [ token => $token{account} ] ],
-    [ 200, 401, 403 ], 'auth_request to a guarded location: a token, none, another context';
+is_deeply [ map { http_get($port, '/asks', token => $_)->status }
+    $token{branch}, undef, $token{account} ], [ 200, 401, 403 ],
+    'auth_request to a guarded location: a token, none, another context';
 is http_get($port, '/asks')->header('WWW-Authenticate'), 'Bearer realm="platform"',
     'and the challenge is passed on';
 is ask('/asks/too', 2, @branch)->status, 200, 'auth_request of a guarded location';
