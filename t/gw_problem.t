@@ -16,8 +16,7 @@ my $app = $t->http_server('app', sub ($request, @) {
     return [ $status,
         [ 'Content-Type' => $html ? 'text/html' : 'application/json',
             'X-Request-Id' => 'of-upstream', 'x-correlation-id' => 'two',
-            ($status == 401 ? ('WWW-Authenticate' => 'Basic realm="x"') : ())
-        ],
+            $status == 401 ? ('WWW-Authenticate' => 'Basic realm="x"') : () ],
         $html ? "<html>\r\n<head><title>$status Own</title></head></html>"
         : qq({"own":$status}) ];
 });
@@ -35,20 +34,15 @@ location /files/ { alias %%DIR%%/www/; }
 location /up { %%TO_upstream%% }
 location /app { %%TO_app%% proxy_read_timeout 1s; }
 location /down { %%TO_nobody%% }
-location /returns { return 200; }
-location /maintenance { rewrite ^ /sorry last; }
 location /sorry { deny all; }
-location /limit_req { limit_req zone=req; %%TO_upstream%% }
-location /limit_conn { limit_conn conn 1; %%TO_upstream%% }
-location /small { client_max_body_size 10; %%TO_upstream%% }
+pass /limit_req: limit_req zone=req;
+pass /limit_conn: limit_conn conn 1;
+pass /small: client_max_body_size 10;
 location /redirects { rewrite ^ /elsewhere redirect; }
-location /sub {
-    sub_filter "GATEWAY" "CHANGED"; sub_filter "Mine" "Changed"; sub_filter_types *;
-    add_header X-Added yes always;
-}
+location /sub { sub_filter "GATEWAY" "CHANGED"; sub_filter_types *; add_header X-Added yes always; }
 location /ssi { ssi on; alias %%DIR%%/www/included.html; }
-location /account { platform_gateway_access account; %%TO_upstream%% }
-location /two { platform_gateway_access branch system; %%TO_upstream%% }
+pass /account: platform_gateway_access account;
+pass /two: platform_gateway_access branch system;
 
 # an operator's own pages
 location /file_page { error_page 404 /404.html; }
@@ -67,16 +61,11 @@ location /lost_page { error_page 404 /no-such-file.html; }
 location /lost_named { error_page 404 @lost; }
 location @lost { root /nonexistent; }
 location /moved_page { error_page 404 http://other.test/; }
-location /sub_page { sub_filter Mine Changed; error_page 404 /404.html; }
-location /guard_page { platform_gateway_access branch; error_page 401 = @signin; %%TO_upstream%% }
+pass /guard_page: platform_gateway_access branch; error_page 401 = @signin;
 location @signin { return 401 "sign in"; }
-location /guard_other { platform_gateway_access branch; error_page 401 =404 /text; %%TO_upstream%% }
-location /intercept { proxy_intercept_errors on; error_page 418 /text; %%TO_app%% }
-location /intercept_lost {
-    proxy_intercept_errors on;
-    error_page 404 /no-such-file.html;
-    %%TO_app%%
-}
+pass /guard_other: platform_gateway_access branch; error_page 401 =404 /text;
+pass /intercept to app: proxy_intercept_errors on; error_page 418 /text;
+pass /intercept_lost to app: proxy_intercept_errors on; error_page 404 /no-such-file.html;
 location /off { platform_gateway off; }
 SERVER
 platform_gateway_token_max_size 2000;
@@ -106,10 +95,9 @@ my $res = http_get($port, '/ours',
 is $res->body, '{"type":"about:blank","title":"Not Found","status":404,'
     . '"detail":' . JSON::PP->new->allow_nonref->encode($res->json->{detail})
     . ',"code":"GATEWAY_ROUTE_NOT_FOUND","requestId":"mine-1"}', 'members and their order';
-is_deeply [ map { $res->header_all($_) } qw(X-Request-Id X-Correlation-Id) ],
-    [ 'mine-1', 'c:2' ], 'the ids, once each';
-is $res->header('Content-Length'), length $res->body, 'Content-Length';
-is $res->header($_), undef, "no $_" for qw(Last-Modified ETag Accept-Ranges Content-Encoding);
+is_deeply [ map { $res->header_all($_) } qw(X-Request-Id X-Correlation-Id Content-Length
+    Last-Modified ETag Accept-Ranges Content-Encoding) ],
+    [ 'mine-1', 'c:2', length $res->body ], 'the ids, once each, the length, and no more';
 
 # nginx's pages and our refusals: [name, method, path, status, code, headers of
 # the answer, how it is asked].
@@ -141,8 +129,7 @@ problems(
     [ 'a URI too long', GET => '/' . 'a' x 3000, 414, 'GATEWAY_URI_TOO_LONG', {} ],
     [ 'a header too large', GET => '/up', 400, 'GATEWAY_HEADER_TOO_LARGE', {}, long(3000, 1) ],
     [ 'too many headers', GET => '/up', 400, 'GATEWAY_HEADER_TOO_LARGE', {}, long(1200, 5) ],
-    (map { [ "Host: $_", GET => '/up', 400, 'GATEWAY_BAD_REQUEST', {}, headers => [ Host => $_ ] ] }
-        'twice', 'a/b'),
+    [ 'Host twice', GET => '/up', 400, 'GATEWAY_BAD_REQUEST', {}, headers => [ Host => 'b' ] ],
     [ 'a bad escape', GET => '/a%ZZ', 400, 'GATEWAY_BAD_REQUEST', {} ],
     [ 'upstream refuses', GET => '/down', 502, 'GATEWAY_UPSTREAM_UNAVAILABLE', {} ],
     [ 'upstream hangs', GET => '/app/hang', 504, 'GATEWAY_UPSTREAM_TIMEOUT', {} ],
@@ -171,37 +158,32 @@ problems(map { [ $_, GET => "/$_", 429, 'GATEWAY_RATE_LIMITED', { 'Retry-After' 
 $upstream->set(hold => 0);
 is $slow->read_response->status, 200, 'control: the first of two';
 
-# Request lines that nobody can parse.
+# Request lines that nobody can parse, and what nginx cannot do.
 
-for my $bytes ("\r\n\x00\r\n\r\n", "nonsense\r\n\r\n", "GET\r\n\r\n",
+my $BAD = '"status":400,.*"code":"GATEWAY_BAD_REQUEST"';
+for my $case ((map { [ 400, $BAD, $_ ] } "\r\n\x00\r\n\r\n", "nonsense\r\n\r\n",
     "GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nbad\x00: b\r\n\r\n",
-    "\x16\x03\x01\x02\x00\x01\x00\n", "GET /\r\n", "GET / HTTP/x\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
-    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"
-        . "Transfer-Encoding: chunked\r\n\r\n")
+    "\x16\x03\x01\x02\x00\x01\x00\n", "GET /\r\n",
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    [ 501, '"status":501,.*"code":"GATEWAY_ERROR"',
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n" ],
+    [ 505, '"status":505,.*"code":"GATEWAY_ERROR"', "GET / HTTP/3.0\r\n\r\n" ])
 {
+    my ($status, $body, $bytes) = @$case;
     (my $name = $bytes) =~ s/([^ -~])/sprintf '\\x%02x', ord $1/ge;
     my $raw = http_raw($port, $bytes);
-    like $raw, qr{\AHTTP/1\.1[ ]400[ ][^\r]*\r\n.*^X-Request-Id:[ ]([0-9a-f]{32})\r$
-        .*^\r\n\{.*"code":"GATEWAY_BAD_REQUEST","requestId":"\1"\}\z}smx, "400: $name";
-    my @ids = $raw =~ /^X-(?:Request|Correlation)-Id:/gm;
-    is scalar @ids, 2, '   with both ids once';
+    like $raw, qr{\AHTTP/1\.1[ ]$status[ ][^\r]*\r\n.*^X-Request-Id:[ ]([0-9a-f]{32})\r$
+        .*^\r\n\{.*$body,"requestId":"\1"\}\z}smx, "$status: $name";
+    is scalar(() = $raw =~ /^X-(?:Request|Correlation)-Id:/gm), 2, '   with both ids once';
 }
-
-my %other = (
-    501 => "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
-    505 => "GET / HTTP/3.0\r\n\r\n",
-);
-like http_raw($port, $other{$_}), qr/^HTTP\/1\.1 $_ .*"status":$_,.*"code":"GATEWAY_ERROR"/s,
-    "what nginx cannot do: $_" for sort keys %other;
 
 # HEAD, HTTP/1.0, kept connections, pipelines.
 
-my $get = http_get($port, '/ours', headers => [ 'X-Request-Id' => 'same' ]);
-my $head = http($port, 'HEAD', '/ours', headers => [ 'X-Request-Id' => 'same' ]);
-is $head->status, 404, 'HEAD: 404';
-is $head->header('Content-Length'), length $get->body, 'HEAD: the length';
-is $head->header('Content-Type'), 'application/problem+json', 'HEAD: type';
+my @same = (headers => [ 'X-Request-Id' => 'same' ]);
+my $head = http($port, HEAD => '/ours', @same);
+is_deeply [ $head->status, map { $head->header($_) } qw(Content-Length Content-Type) ],
+    [ 404, length http_get($port, '/ours', @same)->body, 'application/problem+json' ],
+    'HEAD: the headers of GET';
 is http_raw($port, "HEAD /ours HTTP/1.0\r\n\r\n") =~ s/\A.*?\r\n\r\n//sr, '', 'HEAD: no body';
 $res = http_get($port, '/ours', version => '1.0');
 is_problem($res, 404, 'GATEWAY_ROUTE_NOT_FOUND', 'HTTP/1.0');
@@ -222,59 +204,53 @@ is $c->read_response->body, 'a file', 'and what follows';
 # Filters see a problem, not a page.
 
 $res = http_get($port, '/ours', headers => [ 'Accept-Encoding' => 'gzip' ]);
-is $res->header('Content-Encoding'), 'gzip', 'gzip by its type';
-is $res->header('Content-Type'), 'application/problem+json', 'no charset is added';
+is_deeply [ map { $res->header($_) } qw(Content-Encoding Content-Type) ],
+    [ 'gzip', 'application/problem+json' ], 'gzip by its type, and no charset is added';
 $res = http_get($port, '/sub');
 is_problem($res, 404, 'CHANGED_ROUTE_NOT_FOUND', 'sub_filter works on it');
 is $res->header('X-Added'), 'yes', 'and so does add_header';
-$res = http_get($port, '/ssi');
-is $res->status, 200, 'an included error does not fail the whole';
-like $res->body, qr/^before .*<h1>404 Not Found.* after$/s, 'a subrequest keeps the page of nginx';
+like http_get($port, '/ssi')->body, qr/^before .*<h1>404 Not Found.* after$/s,
+    'a subrequest keeps the page of nginx, and fails no other part';
 
 # What is not ours passes.
 
 sub unchanged ($path, $status, $body, $name, %o) {
     my $got = http_get($port, $path, %o);
-    is $got->status, $status, "$name: status";
-    is $got->body, $body, "$name: body as it was";
-    is scalar(my @id = $got->header_all('X-Request-Id')), 1, "$name: id once";
-    isnt $got->header('X-Request-Id'), 'of-upstream', "$name: id of ours";
-    is scalar(@id = $got->header_all('X-Correlation-Id')), 1, "$name: correlation id once";
+    is_deeply [ $got->status, $got->body, map { s/^[0-9a-f]{32}$/ours/r } map {
+        $got->header_all($_) } qw(X-Request-Id X-Correlation-Id) ],
+        [ $status, $body, 'ours', 'ours' ], "$name: as it was, with our ids once each";
     return $got;
 }
 
-unchanged("/app/$_", $_, qq({"own":$_}), "upstream $_")
-    for 200, 400, 404, 405, 413, 429, 500, 502, 503, 504;
-unchanged("/app/html/$_", $_,
-    "<html>\r\n<head><title>$_ Own</title></head></html>", "upstream page $_") for 404, 500;
+my ($HTML, $OWN) = ("<html>\r\n<head><title>", ' Own</title></head></html>');
+unchanged("/app/$_", $_, qq({"own":$_}), "upstream $_") for 200, 400, 404, 405, 413, 429, 500, 504;
+unchanged("/app/html/$_", $_, "$HTML$_$OWN", "upstream page $_") for 404, 500;
 is_deeply [ unchanged('/app/401', 401, '{"own":401}', 'upstream 401')
     ->header_all('WWW-Authenticate') ], ['Basic realm="x"'], 'with its own challenge';
-my $theirs = "<html>\r\n<head><title>404 Own</title></head></html>";
 unchanged(@$_) for [ '/file_page', 404, '<html><head><title>404 Mine</title></head>', 'a file' ],
     [ '/text_page', 404, 'mine', 'text' ], [ '/named_page', 404, 'named', 'a named location' ],
-    [ '/other_status', 200, 'mine', 'another status' ], [ '/up_page', 404, $theirs, 'upstream' ],
-    [ '/kept_up_page', 404, $theirs, 'upstream, our status' ],
+    [ '/other_status', 200, 'mine', 'another status' ],
+    [ '/up_page', 404, "${HTML}404$OWN", 'upstream' ],
+    [ '/kept_up_page', 404, "${HTML}404$OWN", 'upstream, our status' ],
     [ '/intercept/418', 418, 'mine', 'an intercepted error' ];
 like unchanged('/copied_page', 404, http_get($port, '/off/x')->body,
     'the very bytes of nginx')->header('Content-Type'), qr{^text/html}, 'and their type';
-$res = unchanged('/guard_page', 401, 'sign in', 'error_page of a refusal');
-is $res->header('WWW-Authenticate'), $realm, 'which still challenges';
-$res = unchanged('/guard_other', 404, 'mine', 'error_page of another status');
-is $res->header('WWW-Authenticate'), undef, 'which does not';
-like http_get($port, '/sub_page')->body, qr/404 Mine/, 'an error page belongs to its own location';
-like http($port, 'HEAD', '/text_page')->header('Content-Type'),
-    qr{^text/html}, 'HEAD of an own page: its type';
-is http($port, 'HEAD', '/text_page')->header('Content-Length'), 4,
-    'HEAD of an own page: its length';
+is_deeply [ map { unchanged(@$_)->header('WWW-Authenticate') }
+    [ '/guard_page', 401, 'sign in', 'error_page of a refusal' ],
+    [ '/guard_other', 404, 'mine', 'error_page of another status' ] ], [ $realm, undef ],
+    'the first of which still challenges';
 $c = Platform::Test::Http->new(port => $port);
-is $c->request(HEAD => '/text_page')->status, 404, 'HEAD, connection kept';
+$res = $c->request(HEAD => '/text_page');
+is_deeply [ $res->status, map { $res->header($_) } qw(Content-Type Content-Length) ],
+    [ 404, 'text/html; charset=utf-8', 4 ], 'HEAD of an own page';
 is $c->request(GET => '/text_page')->body, 'mine', 'nothing was left over';
-$res = http_get($port, '/text_page', headers => [ 'Accept-Encoding' => 'gzip' ]);
-is $res->header('Content-Encoding'), 'gzip', 'filters work on own pages too';
+is http_get($port, '/text_page', headers => [ 'Accept-Encoding' => 'gzip' ])
+    ->header('Content-Encoding'), 'gzip', 'filters work on own pages too';
 is http_get($port, '/moved_page')->status, 302, 'a redirect';
 like http_get($port, '/redirects')->body, qr/302 Found/, 'pages that are no errors stay';
-like http_get($port, '/off/x')->body, qr/<h1>404 Not Found/, 'and all where the gateway is off';
-is http_get($port, '/off/x')->header('X-Request-Id'), undef, 'no ids there';
+$res = http_get($port, '/off/x');
+like $res->body, qr/<h1>404 Not Found/, 'and all where the gateway is off';
+is $res->header('X-Request-Id'), undef, 'no ids there';
 
 # Pages of nginx after an error_page are problems again.
 

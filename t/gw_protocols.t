@@ -1,6 +1,7 @@
 # The guard over every protocol: HTTP/1.0, 1.1 with keepalive and pipelining,
 # HTTP/2, HEAD, WebSocket; towards every kind of upstream.
 
+use List::Util qw(pairmap);
 use Platform::Test;
 
 my $t = Platform::Test->new;
@@ -21,26 +22,19 @@ my $socket = $t->http_server(socket => undef, protocol => sub ($fh, $self, @) {
     }
 });
 
+$t->set(UPGRADE => 'proxy_set_header Upgrade $http_upgrade;');
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 listen 127.0.0.1:%%PORT_h2%% http2;
 platform_gateway_access branch;
 location /proxy { %%TO_upstream%% }
 location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
 %%ECHO_LOCATIONS%%
-location /socket {
-    %%TO_socket%%
-    proxy_http_version 1.1;
-    proxy_set_header Upgrade $http_upgrade;
-    proxy_set_header Connection upgrade;
-}
+pass /socket to socket: %%UPGRADE%% proxy_http_version 1.1; proxy_set_header Connection upgrade;
 location /down { %%TO_nobody%% }
-location /public { platform_gateway_access public; %%TO_upstream%% }
+pass /public: platform_gateway_access public;
 SERVER
 platform_gateway_cors_origins https://app.test;
-server {
-    listen 127.0.0.1:%%PORT_grpc%% http2;
-    location / { %%TO_upstream%% }
-}
+server { listen 127.0.0.1:%%PORT_grpc%% http2; location / { %%TO_upstream%% } }
 HTTP
 my $port = $t->start_gateway;
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
@@ -57,16 +51,17 @@ for my $path (qw(/proxy /grpc /fastcgi /scgi /uwsgi)) {
     is $upstream->count, 0, "$path: nobody was asked";
 }
 
-sub connected { return Platform::Test::Http->new(port => $_[0] // $port) }
+sub connected ($at = $port) { return Platform::Test::Http->new(port => $at) }
 
-sub roles { return [ header_values($_[0], 'X-Roles') ] }
+sub roles ($request) { return [ header_values($request, 'X-Roles') ] }
 
-# HTTP/1.0.
+my $ROLES = ['manager,cashier'];
+
+# HTTP/1.0; one connection of it, and many requests on one of HTTP/1.1: what one
+# brings is not the next's.
 
 my @old = (version => '1.0');
-my $res = http_get($port, '/proxy', @old, @with);
-is $res->status, 200, '1.0: a token';
-is_deeply roles($res->json), ['manager,cashier'], '1.0: injected';
+is_deeply roles(http_get($port, '/proxy', @old, @with)->json), $ROLES, '1.0: a token';
 is_problem(http_get($port, '/proxy', @old), 401, 'GATEWAY_TOKEN_MISSING', '1.0');
 like http_raw($port, "GET /proxy HTTP/1.0\r\n\r\n"),
     qr{\AHTTP/1\.1 401 .*^Content-Length: \d+\r$}ms, '1.0 without Host: refused, with a length';
@@ -75,21 +70,16 @@ like http_raw($port, "GET /proxy HTTP/1.0\r\nAuthorization: Bearer $token{branch
 my $c = connected();
 is $c->request(GET => '/proxy', @old)->status, 401, '1.0 with keepalive: refused';
 is $c->request(GET => '/proxy', @old, @with)->status, 200, '1.0 with keepalive: then let in';
-$c->close;
-
-# HTTP/1.1: one connection, many requests; what one brings is not the next's.
 
 $c = connected();
 for my $round (1 .. 3) {
-    is_deeply roles($c->request(GET => '/proxy', @with)->json), ['manager,cashier'],
-        "keepalive $round: a token";
+    is_deeply roles($c->request(GET => '/proxy', @with)->json), $ROLES, "keepalive $round: a token";
     is $c->request(GET => '/proxy')->status, 401, "keepalive $round: none";
     is_deeply roles($c->request(POST => '/public', body => 'x' x 1000)->json), [],
         "keepalive $round: public";
     is $c->request(POST => '/proxy', body => 'x' x 1000)->status, 401,
         "keepalive $round: none, and a body";
 }
-$c->close;
 
 my @pipeline = (
     [ GET => '/proxy?1', 200, @with ], [ GET => '/proxy?2', 401 ],
@@ -107,33 +97,27 @@ my %id;
 for my $case (@pipeline) {
     my ($method, $path, $status) = @$case;
 
-    $res = $c->read_response(head => $method eq 'HEAD');
+    my $res = $c->read_response(head => $method eq 'HEAD');
     is $res->status, $status, "pipelined: $method $path";
     $id{ $res->header('X-Request-Id') }++;
-    next if $status != 200 || $method eq 'HEAD';
-    is $res->json->{uri}, $path, "pipelined: $path has its own answer";
-    is scalar(@{ roles($res->json) }), $path =~ /public/ ? 0 : 1,
-        "pipelined: $path has its own headers";
+    is_deeply [ $res->json->{uri}, roles($res->json) ], [ $path, $path =~ /public/ ? [] : $ROLES ],
+        "pipelined: $path has its own answer and headers" if $status == 200 && $method ne 'HEAD';
 }
 is scalar(keys %id), @pipeline, 'pipelined: each with its own id';
-$c->close;
 
 # HEAD: the headers of GET, no body, and the connection goes on.
 
+my @OF_GET = qw(Content-Type WWW-Authenticate);
 $c = connected();
 for my $case ([ '/proxy', 401 ], [ '/proxy', 403, token => $token{account} ],
     [ '/proxy', 200, @with ], [ '/nowhere', 401 ],
     [ '/nowhere', 404, @with ], [ '/public', 200 ]) {
     my ($path, $status, @o) = @$case;
 
-    $res = $c->request(HEAD => $path, @o);
-    my $get = http_get($port, $path, @o);
-    is $res->status, $status, "HEAD $path: $status";
-    is $res->body, '', "HEAD $path: $status: no body";
-    is $res->header($_), $get->header($_), "HEAD $path: $status: $_ as of GET"
-        for qw(Content-Type WWW-Authenticate);
+    my ($head, $get) = ($c->request(HEAD => $path, @o), http_get($port, $path, @o));
+    is_deeply [ $head->status, $head->body, map { $head->header($_) } @OF_GET ],
+        [ $status, '', map { $get->header($_) } @OF_GET ], "HEAD $path: $status, as GET";
 }
-$c->close;
 
 # HTTP/2, each with an HTTP/1.1 request beside it in the cases above.
 
@@ -179,38 +163,25 @@ sub h2_frame ($type, $flags, $stream, $payload) {
 }
 
 # Literal fields without indexing (RFC 7541, section 6.2.2).
-sub h2_fields {
-    my (@fields) = @_;
+sub h2_text ($text) {
+    my $n = length $text;
+    return ($n < 127 ? chr $n : pack 'C3', 127, $n - 127 & 127 | 128, $n - 127 >> 7) . $text;
+}
 
-    my $length = sub ($n) {
-        return pack 'C', $n if $n < 127;
-        my $out = pack 'C', 127;
-        for ($n -= 127; $n > 127; $n >>= 7) {
-            $out .= pack 'C', $n & 127 | 128;
-        }
-        return $out . pack 'C', $n;
-    };
-    my $out = '';
-    while (my ($name, $value) = splice @fields, 0, 2) {
-        $out .= "\0" . $length->(length $name) . $name . $length->(length $value) . $value;
-    }
-    return $out;
+sub h2_fields (@fields) {
+    return join '', pairmap { "\0" . h2_text($a) . h2_text($b) } @fields;
 }
 
 $upstream->forget;
 $c = connected($t->port('h2'));
-my $streams = '';
-for my $n (1 .. 6) {
-    $streams .= h2_frame(1, 5, 2 * $n - 1, h2_fields(':method' => 'GET', ':scheme' => 'http',
-        ':authority' => 'localhost', ':path' => $n % 2 ? "/proxy?$n&delay=0.1" : "/public?$n",
-        $n % 2 ? (authorization => "Bearer $token{branch}") : ()));
-}
-$c->send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . h2_frame(4, 0, 0, '') . $streams);
+$c->send(join '', "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", h2_frame(4, 0, 0, ''), map {
+    h2_frame(1, 5, 2 * $_ - 1, h2_fields(':method' => 'GET', ':scheme' => 'http',
+        ':authority' => 'localhost', ':path' => $_ % 2 ? "/proxy?$_&delay=0.1" : "/public?$_",
+        $_ % 2 ? (authorization => "Bearer $token{branch}") : ()))
+} 1 .. 6);
 eventually(sub { $upstream->count >= 6 });
 my %seen = map { $_->{uri} =~ /(\d+)/ => roles($_) } $upstream->requests;
-is_deeply $seen{$_}, $_ % 2 ? ['manager,cashier'] : [],
-    "HTTP/2: stream $_ has what is its own" for 1 .. 6;
-$c->close;
+is_deeply $seen{$_}, $_ % 2 ? $ROLES : [], "HTTP/2: stream $_ has what is its own" for 1 .. 6;
 
 # WebSocket.
 
@@ -218,43 +189,30 @@ my @upgrade = (connection => 'upgrade', headers => [ Upgrade => 'websocket',
     'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==',
     'Sec-WebSocket-Version' => 13, Origin => 'https://app.test',
     'X-Account-Id' => 'spoofed' ]);
-$c = connected();
-$c->send(http_request_bytes(GET => '/socket', @upgrade));
-$res = $c->read_response;
-is_problem($res, 401, 'GATEWAY_TOKEN_MISSING', 'WebSocket, no token');
-is $socket->count, 0, 'WebSocket, no token: nobody was asked';
-$c->close;
-$c = connected();
+is_problem(http_get($port, '/socket', @upgrade), 401, 'GATEWAY_TOKEN_MISSING',
+    'WebSocket, no token');
 push @{ $upgrade[-1] }, 'Sec-WebSocket-Protocol' => "bearer, $token{branch}";
-$c->send(http_request_bytes(GET => '/socket', @upgrade));
-is $c->read_response->status, 401, 'WebSocket: a token is taken from Authorization alone';
-$c->close;
+is http_get($port, '/socket', @upgrade)->status, 401,
+    'WebSocket: a token is taken from Authorization alone';
+is $socket->count, 0, 'WebSocket, no token: nobody was asked';
 
 $c = connected();
 $c->send(http_request_bytes(GET => '/socket', @upgrade, @with));
-$res = $c->read_response;
-is $res->status, 101, 'WebSocket, a token: upgraded';
-is lc $res->header('Upgrade'), 'websocket', 'WebSocket: Upgrade';
-is_deeply [ map { length } $res->header_all('X-Request-Id') ], [32], 'WebSocket: one id';
-is_deeply [ $res->header_all('Access-Control-Allow-Origin') ],
-    ['https://app.test'], 'WebSocket: CORS is ours';
+my $res = $c->read_response;
+is_deeply [ $res->status, lc $res->header('Upgrade'),
+    (map { length } $res->header_all('X-Request-Id')),
+    $res->header_all('Access-Control-Allow-Origin') ],
+    [ 101, 'websocket', 32, 'https://app.test' ], 'WebSocket, a token: upgraded; CORS is ours';
 my ($asked) = map { $_->{head} } $socket->requests;
 like $asked, qr/^X-Roles: manager,cashier\r$/m, 'WebSocket: injected';
 unlike $asked, qr/spoofed/, 'WebSocket: stripped';
-my $got = $res->body // '';
 for my $say ('one', 'x' x 2000, 'bye') {
     $c->send($say);
-    eventually(sub {
-        $c->_fill(time + 60) if length $c->{buf} < length($say) + 2;
-        return length $c->{buf} >= length($say) + 2;
-    });
+    1 while length $c->{buf} < length($say) + 2 && $c->_fill(time + 60);
     is delete $c->{buf}, "<$say>", 'WebSocket: both ways, ' . length($say) . ' bytes';
     $c->{buf} = '';
 }
 ok $c->closed, 'WebSocket: closed by the upstream';
-my $line = eventually(sub {
-    (grep { $_->{status} == 101 } $t->nginx->access_lines)[0];
-});
-is $line->{reason}, 'verified', 'WebSocket: logged once it is over';
+is $t->logged($res)->{reason}, 'verified', 'WebSocket: logged once it is over';
 
 $t->done;

@@ -17,40 +17,27 @@ $t->http_server(cors => sub {
 });
 $t->write_file('users', "ann:{PLAIN}secret\n");
 
+$t->set(PUBLIC => 'internal; platform_gateway_access public;');
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 platform_gateway_access branch;
 root %%DIR%%/www;
-location /any/allow { satisfy any; allow 127.0.0.1; deny all; %%TO_upstream%% }
-location /any/deny { satisfy any; deny all; %%TO_upstream%% }
-location /any/alone { satisfy any; %%TO_upstream%% }
-location /any/basic {
-    satisfy any;
-    auth_basic area;
-    auth_basic_user_file %%DIR%%/users;
-    %%TO_upstream%%
-}
-location /any/asks/yes { satisfy any; auth_request /yes; %%TO_upstream%% }
-location /any/asks/no { satisfy any; auth_request /no; %%TO_upstream%% }
-location /any/page { satisfy any; deny all; error_page 503 =200 /down; %%TO_upstream%% }
-location /all/allow { allow 127.0.0.1; deny all; %%TO_upstream%% }
-location /all/deny { deny all; %%TO_upstream%% }
-location /all/asks/yes { auth_request /yes; %%TO_upstream%% }
-location /all/asks/no { auth_request /no; %%TO_upstream%% }
-location /except {
-    limit_except GET { deny all; }
-    %%TO_upstream%%
-}
-location /down { platform_gateway_access public; %%TO_upstream%% }
-location = /yes {
-    internal;
-    platform_gateway_access public;
-    platform_gateway_allow_return on;
-    return 200;
-}
-location = /no { internal; platform_gateway_access public; return 403; }
-
-location /earnest { platform_gateway_methods GET POST; %%TO_upstream%% }
-location /earnest/cors { platform_gateway_access public; %%TO_cors%% }
+pass /any/allow: satisfy any; allow 127.0.0.1; deny all;
+pass /any/deny: satisfy any; deny all;
+pass /any/alone: satisfy any;
+pass /any/basic: satisfy any; auth_basic area; auth_basic_user_file %%DIR%%/users;
+pass /any/asks/yes: satisfy any; auth_request /yes;
+pass /any/asks/no: satisfy any; auth_request /no;
+pass /any/page: satisfy any; deny all; error_page 503 =200 /down;
+pass /all/allow: allow 127.0.0.1; deny all;
+pass /all/deny: deny all;
+pass /all/asks/yes: auth_request /yes;
+pass /all/asks/no: auth_request /no;
+pass /except: limit_except GET { deny all; }
+pass /down: platform_gateway_access public;
+location = /yes { %%PUBLIC%% platform_gateway_allow_return on; return 200; }
+location = /no { %%PUBLIC%% return 403; }
+pass /earnest: platform_gateway_methods GET POST;
+pass /earnest/cors to cors: platform_gateway_access public;
 SERVER
 platform_gateway_key_wait 50ms;
 platform_gateway_key_cooldown 1s;
@@ -60,24 +47,18 @@ server {
     root %%DIR%%/www;
     platform_gateway on;
     platform_gateway_shadow on;
-    location /shadow {
-        platform_gateway_access branch;
-        platform_gateway_methods GET POST;
-        %%TO_upstream%%
-    }
-    location /shadow/cors { platform_gateway_access public; %%TO_cors%% }
-    location /shadow/hidden {
-        platform_gateway_access branch;
-        platform_gateway_forward_authorization off;
-        %%TO_upstream%%
-    }
+    platform_gateway_access branch;
+    pass /shadow: platform_gateway_methods GET POST;
+    pass /shadow/cors to cors: platform_gateway_access public;
+    pass /shadow/hidden: platform_gateway_forward_authorization off;
     location /shadow/parts/ { platform_gateway_access public; ssi on; }
-    location /shadow/static { }
 }
 server {
     listen 127.0.0.1:%%PORT_static%%;
+    root %%DIR%%/www;
     platform_gateway on;
-    location / { root %%DIR%%/www; }
+    location /earnest { }
+    location /shadow { platform_gateway_shadow on; }
 }
 HTTP
 $t->write_file("www/$_/static", 'text') for qw(earnest shadow);
@@ -89,47 +70,45 @@ my @branch = (token => $token{branch});
 my ($basic, $wrong) = map { [ Authorization => 'Basic ' . encode_base64("ann:$_", '') ] }
     qw(secret wrong);
 
-sub roles { return [ header_values($_[0]->json, 'X-Roles') ] }
-
-# [decision, reason] as logged.
-sub why { my $line = $t->logged($_[0]); return [ @$line{qw(decision reason)} ] }
+# [status, roles at the upstream, decision, reason as logged].
+sub seen ($res) {
+    return [ $res->status, join(' and ', eval { header_values($res->json, 'X-Roles') }),
+        @{ $t->logged($res) }{qw(decision reason)} ];
+}
 
 # Let in by another module: with no trusted header, and logged as that.
 sub let_in ($path, @o) {
     my $res = http_get($port, $path, @o);
-    is $res->status, 200, "$path: let in";
-    is_deeply roles($res), [], "$path: without trusted headers";
+    is_deeply seen($res), [ 200, '', 'allow', 'satisfied' ], "$path: let in by another module";
     is $res->header('Retry-After'), undef, "$path: no Retry-After";
-    is_deeply why($res), [ 'allow', 'satisfied' ], "$path: logged as let in by another module";
 }
 
 # One request in earnest and in shadow: its status there, its reason here.
 sub shadows ($name, $method, $status, $reason, $path, @o) {
     my @spoof = (headers => [ 'X-Roles' => 'spoofed', x_roles => 'spoofed' ]);
-    is http($path ? $t->port('static') : $port, $method, "/earnest$path", @spoof, @o)->status,
+    my @at = $path ? ($t->port('static')) x 2 : ($port, $shadow);
+    is http($at[0], $method, "/earnest$path", @spoof, @o)->status,
         $status, "$name: $status in earnest (control)";
 
-    my $res = http($shadow, $method, "/shadow$path", @spoof, @o);
-    is $res->status, 200, "$name: goes through";
+    my $res = http($at[1], $method, "/shadow$path", @spoof, @o);
+    is_deeply [ @{ seen($res) }[ 0, 2, 3 ], $t->logged($res)->{status},
+        map { $res->header_all($_) } qw(WWW-Authenticate Retry-After Allow) ],
+        [ 200, 'shadow', $reason, 200 ], "$name: goes through, logged with the reason";
     unlike $res->body, qr/spoofed|x-roles/i, "$name: stripped, none injected";
-    is $res->header($_), undef, "$name: no $_" for qw(WWW-Authenticate Retry-After Allow);
-    is_deeply why($res), [ 'shadow', $reason ], "$name: logged, with the reason";
-    is $t->logged($res)->{status}, 200, "$name: and the status that there was";
 }
 
 # While there are no keys, others decide by themselves.
 
-let_in($_->[0], @$_[ 1 .. $#$_ ]) for [ '/any/allow', @branch ], [ '/any/asks/yes', @branch ],
+let_in(@$_) for [ '/any/allow', @branch ], [ '/any/asks/yes', @branch ],
     ['/any/allow'], [ '/any/basic', headers => $basic ];
 for my $path (qw(/any/deny /any/alone /any/basic /any/asks/no /all/allow /all/asks/yes)) {
     my $res = http_get($port, $path, @branch);
     is_problem($res, 503, 'GATEWAY_KEYS_UNAVAILABLE', "no keys, $path");
     ok $res->header('Retry-After'), "no keys, $path: Retry-After";
-    is_deeply why($res), [ 'deny', 'keys_unavailable' ], "no keys, $path: reason";
+    is_deeply seen($res), [ 503, '', 'deny', 'keys_unavailable' ], "no keys, $path: reason";
 }
 my $res = http_get($port, '/any/page', @branch);
-is $res->status, 200, 'no keys, error_page: status';
-is $res->json->{uri}, '/down', 'no keys, error_page: served';
+is_deeply [ $res->status, $res->json->{uri} ], [ 200, '/down' ], 'no keys, error_page: served';
 is http_get($port, '/any/deny')->status, 401, 'no keys and no token: 401';
 shadows('no keys', GET => 503, 'keys_unavailable', '', @branch);
 
@@ -140,12 +119,10 @@ $t->gateway_ready;
 
 for my $path (qw(/any/allow /any/deny /any/alone /any/basic /any/asks/yes
     /any/asks/no /all/allow /all/asks/yes)) {
-    $res = http_get($port, $path, @branch);
-    is $res->status, 200, "$path: token";
-    is_deeply roles($res), ['manager,cashier'], "$path: injected";
-    is_deeply why($res), [ 'allow', 'verified' ], "$path: reason";
+    is_deeply seen(http_get($port, $path, @branch)),
+        [ 200, 'manager,cashier', 'allow', 'verified' ], "$path: a token";
 }
-let_in($_->[0], @$_[ 1 .. $#$_ ]) for ['/any/allow'], ['/any/asks/yes'],
+let_in(@$_) for ['/any/allow'], ['/any/asks/yes'],
     [ '/any/allow', token => $token{account} ], [ '/any/basic', headers => $basic ];
 for my $path (qw(/any/deny /any/alone /any/asks/no /all/allow /all/asks/yes)) {
     is_problem(http_get($port, $path), 401, 'GATEWAY_TOKEN_MISSING', "$path, no token");
@@ -153,9 +130,8 @@ for my $path (qw(/any/deny /any/alone /any/asks/no /all/allow /all/asks/yes)) {
         'GATEWAY_CONTEXT_FORBIDDEN', "$path, another context");
 }
 $res = http_get($port, '/any/basic', headers => $wrong);
-is $res->status, 401, 'neither password nor token';
-is_deeply [ $res->header_all('WWW-Authenticate') ], ['Basic realm="area"'],
-    'the one challenge of who answered';
+is_deeply [ $res->status, $res->header_all('WWW-Authenticate') ], [ 401, 'Basic realm="area"' ],
+    'neither password nor token: the one challenge of who answered';
 
 # [what is asked, its status]: a token overrules no other module.
 for my $case ([ 403, GET => '/all/deny', @branch ], [ 403, GET => '/all/asks/no', @branch ],
@@ -183,9 +159,8 @@ shadows(@$_) for [ 'no token', GET => 401, 'token_missing', '' ],
 
 for my $case ([ GET => 'allow', 'verified' ], [ PUT => 'shadow', 'method_forbidden' ]) {
     my ($method, @why) = @$case;
-    $res = http($shadow, $method => '/shadow', @branch, body => '');
-    is_deeply roles($res), ['manager,cashier'], "$method, verified: injected";
-    is_deeply why($res), \@why, "$method, verified: logged";
+    is_deeply seen(http($shadow, $method => '/shadow', @branch, body => '')),
+        [ 200, 'manager,cashier', @why ], "$method, verified: injected";
 }
 
 # Where the upstream is not to see the token, it sees no bad one either.
@@ -204,9 +179,8 @@ sub preflight ($at, $path, $origin, $method = undef, @more) {
 }
 
 for my $where ([ $port, '/earnest' ], [ $shadow, '/shadow' ]) {
-    $res = preflight(@$where, 'https://app.test');
-    is $res->status, 204, "$where->[1]: an allowed preflight is answered";
-    is_deeply why($res), [ 'allow', 'preflight' ], "$where->[1]: as that";
+    is_deeply seen(preflight(@$where, 'https://app.test')), [ 204, '', 'allow', 'preflight' ],
+        "$where->[1]: an allowed preflight is answered";
     is http($where->[0], OPTIONS => $where->[1])->status, 204, "$where->[1]: plain OPTIONS";
 }
 is_problem(preflight($port, '/earnest', 'https://theirs.test'), 403,
@@ -217,9 +191,8 @@ for my $case ([ 'origin', 'https://theirs.test' ],
     my ($what, @ask) = @$case;
 
     $res = preflight($shadow, '/shadow', @ask);
-    is $res->status, 200, "$what: the preflight is passed on";
-    is $res->json->{method}, 'OPTIONS', "$what: as it is";
-    is_deeply why($res), [ 'shadow', "${what}_forbidden" ], "$what: logged, with the reason";
+    is $res->json->{method}, 'OPTIONS', "$what: the preflight is passed on";
+    is_deeply seen($res), [ 200, '', 'shadow', "${what}_forbidden" ], "$what: with the reason";
 
     $res = preflight($shadow, '/shadow/cors', @ask);
     is_deeply [ map { $res->header("Access-Control-Allow-$_") } qw(Origin Methods) ],
@@ -235,8 +208,6 @@ for my $case ([ 'in earnest: taken away', $port, '/earnest/cors', 'theirs' ],
     is_deeply [ http_get($at, $path, headers => [ Origin => "https://$who.test" ])
         ->header_all('Access-Control-Allow-Origin') ], \@want, $name;
 }
-
-# Subrequests.
 
 like http_get($shadow, '/shadow/parts/page.html')->body, qr{"uri":"/shadow\?part"},
     'a part of a page goes through';

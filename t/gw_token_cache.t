@@ -17,22 +17,18 @@ my $SERVER = <<'SERVER';
 platform_gateway_access branch;
 platform_gateway_leeway 0;
 location / { %%TO_upstream%% }
-location /account { platform_gateway_access account; %%TO_upstream%% }
-location /either { platform_gateway_access account branch; %%TO_upstream%% }
-location /issuer { platform_gateway_issuer http://other.test; %%TO_upstream%% }
-location /audience { platform_gateway_audience this; %%TO_upstream%% }
-location /small { platform_gateway_token_max_size 512; %%TO_upstream%% }
-location /lenient { platform_gateway_leeway 60s; %%TO_upstream%% }
+pass /account: platform_gateway_access account;
+pass /either: platform_gateway_access account branch;
+pass /issuer: platform_gateway_issuer http://other.test;
+pass /audience: platform_gateway_audience this;
+pass /small: platform_gateway_token_max_size 512;
+pass /lenient: platform_gateway_leeway 60s;
 location /map {
     platform_gateway_claim_header account_id X-Who;
     platform_gateway_claim_header colour X-Colour;
     %%TO_upstream%%
 }
-location /same {
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_route same;
-    %%TO_upstream%%
-}
+pass /same: platform_gateway_issuer http://issuer.test; platform_gateway_route same;
 SERVER
 my $HTTP = <<'HTTP';
 large_client_header_buffers 4 32k;
@@ -44,32 +40,34 @@ HTTP
 
 my (%seen, $clock);
 
-# What happened in the cache since the last call: [hit, miss, eviction].
-sub events {
-    my ($sample) = metrics_scrape($t->port('metrics'), '/metrics');
-    my @now = map { $sample->{qq(platform_gateway_token_cache_total{event="$_"})} }
-        qw(hit miss eviction);
-    my @since = map { $now[$_] - ($seen{$_} // 0) } 0 .. 2;
-    @seen{ 0 .. 2 } = @now;
-    return \@since;
+sub metric ($of) {
+    return metrics_scrape($t->port('metrics'), '/metrics')->{"platform_gateway_token_cache_$of"};
 }
 
-sub entries {
-    return metrics_scrape($t->port('metrics'), '/metrics')->{platform_gateway_token_cache_entries};
+sub entries { return metric('entries') }
+
+# What happened in the cache since the last call: [hit, miss, eviction].
+sub events {
+    return [ map {
+        my $was = $seen{$_} // 0;
+        ($seen{$_} = metric(qq(total{event="$_"}))) - $was;
+    } qw(hit miss eviction) ];
 }
 
 sub token { return jwt_token('branch', $key, @good, @_) }
 
 sub claims { return (jwt_decode($_[0]))[1] }
 
-sub status { return http_get($port, $_[0], token => $_[1])->status }
+sub ask ($path, $token) { return http_get($port, $path, token => $token) }
+
+# By another key of that name: its signature is wrong.
+sub forged { return jwt_token('branch', $other->as('a'), @good, @_) }
 
 # Headers of the context that the upstream got, without the two ids.
 sub context ($path, $token) {
-    my $seen = http_get($port, $path, token => $token)->json;
     return { map { lc $_->[0] => $_->[1] }
         grep { $_->[0] =~ /^X-/i && $_->[0] !~ /-(?:Request|Correlation)-/i }
-        @{ $seen->{headers} } };
+        @{ ask($path, $token)->json->{headers} } };
 }
 
 sub start ($cache) {
@@ -84,129 +82,108 @@ sub start ($cache) {
     events();
 }
 
+# Asks, [path, token, status or code or detail], and says what happened in the
+# cache meanwhile; nothing where it is off.
+my ($on, $name) = (1, 'on');
+sub step ($what, $events, @asked) {
+    for (@asked) {
+        my ($path, $token, $want) = @$_;
+        my $res = ask($path, $token);
+        is $want =~ /^\d/ ? $res->status : $want =~ /^GATEWAY/ ? $res->code : $res->json->{detail},
+            $want, "$name: $what: $path";
+    }
+    my $is = events();
+    is_deeply $is, $on ? $events : [ 0, 0, 0 ], "$name: $what: hits, misses, evictions" if $events;
+}
+
+sub comes ($what, $path, $token, $want) {
+    ok eventually(sub { my $res = ask($path, $token); $res->status eq $want || $res->code eq $want
+            || ($res->json->{detail} // '') eq $want }), "$name: $what";
+    events();
+}
+
 # 1. What one token is answered with, cache or no cache.
 
-for my $on (1, 0) {
-    my $name = $on ? 'on' : 'off';
-    my $is_events = sub ($want, $what) {
-        is_deeply events(), $on ? $want : [ 0, 0, 0 ], "$name: $what";
-    };
+my ($INVALID, $EXPIRED) = map {"GATEWAY_TOKEN_$_"} qw(INVALID EXPIRED);
+my ($NOT_YET, $UNKNOWN) = ('the token is not valid yet', 'the token was signed by an unknown key');
+for (1, 0) {
+    ($on, $name) = ($_, $_ ? 'on' : 'off');
     start($on ? 'entries=100 size=1m' : 'off');
 
     my $token = token(roles => [ 'a,b', "\x{e9}" ], colour => '');
     my $first = context('/', $token);
     is $first->{'x-roles'}, 'a%2Cb,%C3%A9', "$name: headers";
-    $is_events->([ 0, 1, 0 ], 'the first request verifies');
-    is_deeply context('/', $token), $first, "$name: the same headers again";
-    is_deeply context('/same/x', $token), $first, "$name: and in a location of the same policy";
-    $is_events->([ 2, 0, 0 ], 'without verifying');
-    my @lines = grep { $_->{path} !~ /metrics/ } $t->nginx->access_lines(3);
-    is_deeply [ map { [ @$_{qw(accountId sessionId workspaceId reason)} ] }
-            @lines[ -3 .. -1 ] ],
-        [ ([ @{ claims($token) }{qw(account_id session_id workspace_id)},
-            'verified' ]) x 3 ],
+    step('the first request verifies', [ 0, 1, 0 ]);
+    is_deeply context($_, $token), $first, "$name: the same headers, $_" for '/', '/same/x';
+    is_deeply [ @{ $t->logged(ask('/', $token)) }{qw(accountId sessionId workspaceId reason)} ],
+        [ @{ claims($token) }{qw(account_id session_id workspace_id)}, 'verified' ],
         "$name: the log knows who";
-
-    # [what, path, status], ...
-    my $answers = sub {
-        is status($_->[1], $token), $_->[2], "$name: $_->[0]" for @_;
-    };
-    $answers->([ 'another level is forbidden', '/account', 403 ],
-        [ 'one of two is enough', '/either', 200 ],
-        [ 'and forbidden again', '/account', 403 ]);
-    $is_events->([ 3, 0, 0 ], 'the level is no part of the verdict');
+    step('without verifying, and in a location of the same policy', [ 3, 0, 0 ]);
+    step('the level is no part of the verdict', [ 3, 0, 0 ], [ '/account', $token, 403 ],
+        [ '/either', $token, 200 ], [ '/account', $token, 403 ]);
 
     # Other policies.
 
-    for (1, 2) {
-        $answers->([ 'another issuer', '/issuer', 401 ], [ 'an audience', '/audience', 401 ],
-            [ 'a smaller size', '/small', 401 ]);
+    for my $events ([ 0, 4, 0 ], [ 1, 3, 0 ]) {
         is_deeply context('/map', $token),
             { 'x-who' => $first->{'x-account-id'}, 'x-colour' => '' },
             "$name: another map, with an empty value";
+        step('each policy is on its own', $events,
+            map { [ $_, $token, 401 ] } qw(/issuer /audience /small));
     }
-    $is_events->([ 1, 7, 0 ], 'each policy is on its own');
     is_deeply context('/', $token), $first, "$name: the first one is as before";
 
-    # Tokens that are nearly the same.
+    # Tokens that are nearly the same, and forged ones.
 
     my $last = $token;
     my $c = chop $last;
-    my %near = ((map { ("ends in $_" => "$last$_") } grep { $_ ne $c } qw(A Q g w B)),
-        'another payload, the same signature' => jwt_tamper($token, 1, 100),
-        'a longer one' => "$token.", 'a shorter one' => substr $token, 0, -1);
-    is status('/', $near{$_}), 401, "$name: $_" for sort keys %near;
-    is status('/', $token), 200, "$name: the right one still passes";
-    events();
-
-    # Forged ones.
-
-    my $forged = jwt_token('branch', $other->as('a'), @good);
-    my @answers = map { http_get($port, '/', token => $forged) } 1 .. 2;
-    is_problem $_, 401, 'GATEWAY_TOKEN_INVALID', "$name: forged" for @answers;
-    is $answers[0]->json->{detail}, $answers[1]->json->{detail}, "$name: the same detail";
-    $is_events->([ 0, 2, 0 ], 'a forged one is not remembered');
+    my $forged = forged();
+    step('one that is nearly the same', undef, (map { [ '/', $_, 401 ] }
+        (map {"$last$_"} grep { $_ ne $c } qw(A Q g w B)), jwt_tamper($token, 1, 100),
+        "$token.", $last), [ '/', $token, 200 ]);
+    step('a forged one is not remembered', [ 0, 2, 0 ], ([ '/', $forged, $INVALID ]) x 2);
 
     # Times.
 
     my $end = time + 20;
-    my $short = token(exp => $end);
-    my $old = jwt_token('branch', $other->as('a'), @good, exp => $end);
-    my $code = sub { return http_get($port, '/', token => $_[0])->code };
-    is status('/', $short), 200, "$name: a token of twenty seconds";
-    is status('/lenient', $short), 200, "$name: with leeway too";
-    is $code->($old), 'GATEWAY_TOKEN_INVALID', "$name: a forged one, likewise";
+    my ($short, $old) = (token(exp => $end), forged(exp => $end));
+    step('before they expire', undef, [ '/', $short, 200 ], [ '/lenient', $short, 200 ],
+        [ '/', $old, $INVALID ]);
     $clock->ahead(21);
-    eventually(sub { $code->($old) eq 'GATEWAY_TOKEN_EXPIRED' });
-    events();
-    for (1, 2) {
-        is $code->($short), 'GATEWAY_TOKEN_EXPIRED', "$name: expires while cached";
-        is status('/lenient', $short), 200, "$name: not so with leeway";
-        is $code->($old), 'GATEWAY_TOKEN_EXPIRED', "$name: and so does the forged one";
-    }
-    $is_events->([ 4, 2, 0 ], 'expired ones are hits');
+    comes('the clock goes on', '/', $old, $EXPIRED);
+    step('expired ones are hits', [ 4, 2, 0 ], ([ '/', $short, $EXPIRED ],
+        [ '/lenient', $short, 200 ], [ '/', $old, $EXPIRED ]) x 2);
     $clock->ahead(0);
-    ok eventually(sub { status('/', $short) == 200 }), "$name: the clock is set right";
+    comes('the clock is set right', '/', $short, 200);
 
     # A clock that was set back: what was good is not good yet.
 
     my $at = time;
-    my %early = (iat => token(iat => $at - 60), nbf => token(iat => $at - 3600, nbf => $at - 60));
-    my $aged = token(iat => $at - 3600);
-    my $new = jwt_token('branch', $other->as('a'), @good, iat => $at - 60);
-    is status('/', $_), 200, "$name: before the clock is set back" for values %early, $aged;
-    is status('/', $new), 401, "$name: a forged one, likewise";
+    my @early = (token(iat => $at - 60), token(iat => $at - 3600, nbf => $at - 60));
+    my ($aged, $new) = (token(iat => $at - 3600), forged(iat => $at - 60));
+    step('before the clock is set back', undef, (map { [ '/', $_, 200 ] } @early, $aged),
+        [ '/', $new, $INVALID ]);
     $clock->ahead(-600);
-    my $detail = sub { return http_get($port, '/', token => $_[0])->json->{detail} // '' };
-    my $not_yet = 'the token is not valid yet';
-    eventually(sub { $detail->($new) eq $not_yet });
-    events();
-    is $detail->($early{$_}), $not_yet, "$name: $_ in the future" for sort keys %early;
-    is status('/', $aged), 200, "$name: control: one that is older";
-    is $detail->($new), $not_yet, "$name: a forged one, too";
+    comes('the clock is set back', '/', $new, $NOT_YET);
+    step('all that are good are hits', [ 3, 1, 0 ], (map { [ '/', $_, $NOT_YET ] } @early, $new),
+        [ '/', $aged, 200 ]);
     $clock->ahead(0);
-    $is_events->([ 3, 1, 0 ], 'all that are good are hits');
-    for my $claim (sort keys %early) {
-        ok eventually(sub { status('/', $early{$claim}) == 200 }),
-            "$name: $claim, the clock is right again";
-    }
+    comes('the clock is right again', '/', $_, 200) for @early;
 
     # A key that goes while its tokens are cached.
 
-    is status('/', $token), 200, "$name: before the key goes";
+    step('before the key goes', undef, [ '/', $token, 200 ]);
     $issuer->set(body => jwks($other));
-    my $signal = jwt_token('branch', $other, @good, iat => time);
-    ok eventually(sub { status('/', $signal) == 200 }), "$name: a new set, without the key";
-    is status('/', $token), 401, "$name: cached verdicts went with it";
-    ok eventually(sub { $detail->($forged) eq 'the token was signed by an unknown key' }),
-        "$name: forged ones too, once a set is younger than they are";
+    comes('a new set, without the key', '/', jwt_token('branch', $other, @good, iat => time), 200);
+    step('cached verdicts went with it', undef, [ '/', $token, 401 ]);
+    comes('forged ones too, once a set is younger than they are', '/', $forged, $UNKNOWN);
     $issuer->set(body => jwks($key, $other));
-    ok eventually(sub { status('/', $token) == 200 }), "$name: the key is back";
-    is status('/', $token), 200, "$name: and its token works again";
+    comes('the key is back', '/', $token, 200);
 }
 
 # 2. A cache of two entries: the least recently used one goes.
 
+($on, $name) = (1, 'two entries');
 start('entries=2');
 my @tokens = map { token(account_id => uuid($_), sub => uuid($_)) } 1 .. 3;
 my ($HIT, $MISS, $EVICTION) = ([ 1, 0, 0 ], [ 0, 1, 0 ], [ 0, 1, 1 ]);
@@ -216,43 +193,37 @@ for my $step ([ 0, $MISS ], [ 1, $MISS ], [ 0, $HIT ], [ 1, $HIT ], [ 0, $HIT ],
     my ($n, $events) = @$step;
     is context('/', $tokens[$n])->{'x-account-id'}, claims($tokens[$n])->{account_id},
         "token $n is itself";
-    is_deeply events(), $events, "token $n: (@$events)";
+    step("token $n", $events);
 }
 is entries(), 2, 'there are two';
 
 # A flood of forged ones displaces none of them.
 
-my $other_token = jwt_token('branch', $other->as('a'), @good);
-my @flood = map { $other_token =~ s/....(?=.{9}\z)/sprintf '%04d', $_/er } 1 .. 200;
+my $forged = forged();
 my %flood;
-$flood{ $_->status }++ for http_parallel([ map {
-    [ $port, http_request_bytes(GET => '/', token => $_) ] } @flood ]);
+$flood{ $_->status }++ for http_parallel([ map { [ $port, http_request_bytes(GET => '/',
+    token => $forged =~ s/....(?=.{9}\z)/sprintf '%04d', $_/er) ] } 1 .. 200 ]);
 is_deeply \%flood, { 401 => 200 }, 'forged tokens are refused';
 is entries(), 2, 'none of them is kept';
 events();
-is status('/', $tokens[$_]), 200, "token $_ still passes" for 0, 1;
-is_deeply events(), [ 2, 0, 0 ], 'from the cache';
+step('the two come from the cache', [ 2, 0, 0 ], map { [ '/', $_, 200 ] } @tokens[ 0, 1 ]);
 
-# Tokens that are ordered as one: they end alike.  Each is judged by all
-# of its bytes, and forged ones push out nothing.
+# Tokens that end alike: each is judged by all of its bytes, and forged ones push
+# out nothing.
 
 start('entries=800');
 my $good = token();
 my $end = (split /\./, $good)[2];
 my @alike = map { (token() =~ s/[^.]+\z//r) . $end } 1 .. 12;
-is status('/', $good), 200, 'a good one';
-is status('/', $_), 401, 'one that ends as it does' for @alike;
-is_deeply events(), [ 0, 13, 0 ], 'none of them is known';
+step('none that ends alike is known', [ 0, 13, 0 ], [ '/', $good, 200 ],
+    map { [ '/', $_, 401 ] } @alike);
 is entries(), 1, 'nor kept';
-is status('/', $alike[0]), 401, 'nor when it comes again';
-is status('/', $good), 200, 'the good one, beside them';
-is_deeply events(), [ 1, 1, 0 ], 'is known';
-is context('/', $good)->{'x-account-id'}, claims($good)->{account_id}, 'the good one is itself';
+step('the good one is', [ 1, 1, 0 ], [ '/', $alike[0], 401 ], [ '/', $good, 200 ]);
 
 # 3. Bounds: of bytes, and of a token that is larger than all of the cache.
 
 start('entries=1000 size=64k');
-status('/', token(branch_ids => [ map { uuid() } 1 .. 30 ])) for 1 .. 60;
+ask('/', token(branch_ids => [ map { uuid() } 1 .. 30 ])) for 1 .. 60;
 my $held = entries();
 cmp_ok $held, '>', 10, 'tokens fill the bytes';
 cmp_ok $held, '<', 60, 'and no more';
