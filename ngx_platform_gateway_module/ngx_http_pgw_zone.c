@@ -17,10 +17,9 @@ ngx_http_pgw_zone_part(ngx_shm_zone_t *shm_zone, ngx_uint_t kind, size_t size,
     const ngx_str_t *name)
 {
     ngx_uint_t                 layout;
-    ngx_slab_pool_t           *shpool;
+    ngx_slab_pool_t           *shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
     ngx_http_pgw_zone_part_t  *part, *first;
 
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
     layout = NGX_HTTP_PGW_ZONE_LAYOUT + kind * NGX_HTTP_PGW_ZONE_KIND + size;
 
     first = shpool->data;
