@@ -196,7 +196,7 @@ static void
 ngx_http_pgw_refresh_timer(ngx_event_t *ev)
 {
     ngx_http_pgw_issuer_t  *issuer = ev->data;
-    ngx_http_pgw_zone_t  *zone = issuer->zone;
+    ngx_http_pgw_zone_t    *zone = issuer->zone;
 
     if (ngx_exiting) {
 
