@@ -138,6 +138,8 @@ ngx_http_pgw_keys_activate(ngx_http_pgw_issuer_t *issuer)
     ngx_int_t             rc;
     ngx_http_pgw_zone_t  *zone = issuer->zone;
 
+    static const ngx_str_t  none = ngx_string("");
+
     ngx_shmtx_lock(&issuer->from.shpool->mutex);
 
     rc = ngx_http_pgw_lease_activate(&issuer->from);
@@ -145,7 +147,9 @@ ngx_http_pgw_keys_activate(ngx_http_pgw_issuer_t *issuer)
     /* the set of another source gives way to the key file's, or to none */
 
     if (rc == NGX_DONE || (rc == NGX_OK && issuer->document.len)) {
-        (void) ngx_http_pgw_keys_put(zone, &issuer->document, ngx_current_msec,
+        (void) ngx_http_pgw_keys_put(zone, issuer->document.len
+                                     ? &issuer->document : &none,
+                                     ngx_current_msec,
                                      issuer->document.len ? ngx_time() : 0);
     }
 

@@ -11,12 +11,13 @@ void *
 ngx_http_pgw_zone_part(ngx_shm_zone_t *shm_zone, ngx_uint_t kind, size_t size,
     const ngx_str_t *name)
 {
+    const void                *text = name->len ? name->data : (u_char *) "";
     ngx_slab_pool_t           *shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
     ngx_http_pgw_zone_part_t  *part;
 
     for (part = shpool->data; part; part = part->next) {
         if (part->kind == kind && part->len == name->len
-            && ngx_memcmp((u_char *) part + size, name->data, name->len) == 0)
+            && ngx_memcmp((u_char *) part + size, text, name->len) == 0)
         {
             return part;
         }
@@ -28,7 +29,7 @@ ngx_http_pgw_zone_part(ngx_shm_zone_t *shm_zone, ngx_uint_t kind, size_t size,
         part->kind = kind;
         part->next = shpool->data;
         part->len = name->len;
-        ngx_memcpy((u_char *) part + size, name->data, name->len);
+        ngx_memcpy((u_char *) part + size, text, name->len);
         shpool->data = part;
     }
 
