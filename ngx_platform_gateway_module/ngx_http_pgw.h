@@ -324,6 +324,10 @@ extern ngx_module_t  ngx_http_platform_gateway_module;
     ((ngx_http_pgw_loc_conf_t *)                                              \
      ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module))
 
+#define ngx_http_pgw_ctx(r)                                                   \
+    ((ngx_http_pgw_ctx_t *)                                                   \
+     ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module))
+
 #define ngx_http_pgw_core(r)                                                  \
     ((ngx_http_core_loc_conf_t *)                                             \
      ngx_http_get_module_loc_conf(r, ngx_http_core_module))
@@ -339,6 +343,10 @@ extern ngx_module_t  ngx_http_platform_gateway_module;
 #define ngx_http_pgw_conf_main(cf)                                            \
     ((ngx_http_pgw_main_conf_t *)                                             \
      ngx_http_conf_get_module_main_conf(cf, ngx_http_platform_gateway_module))
+
+#define ngx_http_pgw_conf_nginx(cf)                                           \
+    ((ngx_http_core_main_conf_t *)                                            \
+     ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module))
 
 
 #endif /* _NGX_HTTP_PGW_H_INCLUDED_ */

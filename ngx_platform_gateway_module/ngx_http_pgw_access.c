@@ -293,9 +293,7 @@ ngx_http_pgw_access_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
 {
-    ngx_http_pgw_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+    ngx_http_pgw_ctx_t  *ctx = ngx_http_pgw_ctx(r);
 
     if (ctx
         && ctx->verdict == NGX_HTTP_SERVICE_UNAVAILABLE
@@ -366,7 +364,7 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
         }
     }
 
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+    ctx = ngx_http_pgw_ctx(r);
 
     if (r != r->main
         || ctx == NULL
@@ -420,9 +418,7 @@ ngx_http_pgw_access_init(ngx_conf_t *cf)
 {
     ngx_uint_t                  i;
     ngx_http_handler_pt        *h;
-    ngx_http_core_main_conf_t  *cmcf;
-
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    ngx_http_core_main_conf_t  *cmcf = ngx_http_pgw_conf_nginx(cf);
 
     for (i = 0; i < NGX_HTTP_PGW_PHASES; i++) {
 

@@ -183,9 +183,7 @@ ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 static uint32_t
 ngx_http_pgw_cache_key(ngx_uint_t policy, const ngx_str_t *token)
 {
-    uint32_t  word;
-
-    word = 0;
+    uint32_t  word = 0;
 
     if (token->len >= NGX_HTTP_PGW_CACHE_TAIL) {
         ngx_memcpy(&word, token->data + token->len - NGX_HTTP_PGW_CACHE_TAIL,

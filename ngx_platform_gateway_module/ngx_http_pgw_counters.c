@@ -21,10 +21,7 @@ ngx_http_pgw_route_t *
 ngx_http_pgw_counters_route(ngx_conf_t *cf, const ngx_str_t *id)
 {
     ngx_http_pgw_route_t      **route;
-    ngx_http_pgw_main_conf_t   *mcf;
-
-    mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
+    ngx_http_pgw_main_conf_t   *mcf = ngx_http_pgw_conf_main(cf);
 
     for (route = &mcf->routes; *route; route = &(*route)->next) {
         if ((*route)->id.len == id->len
@@ -110,9 +107,7 @@ ngx_http_pgw_counters_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 void
 ngx_http_pgw_counters_count(size_t offset)
 {
-    u_char  *p;
-
-    p = (u_char *) ngx_http_pgw_counters;
+    u_char  *p = (u_char *) ngx_http_pgw_counters;
 
     if (p) {
         (void) ngx_atomic_fetch_add((ngx_atomic_t *) (void *) (p + offset), 1);
@@ -135,9 +130,7 @@ ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms)
 void
 ngx_http_pgw_counters_observe(size_t offset, ngx_msec_t ms)
 {
-    u_char  *p;
-
-    p = (u_char *) ngx_http_pgw_counters;
+    u_char  *p = (u_char *) ngx_http_pgw_counters;
 
     if (p) {
         ngx_http_pgw_counters_add((void *) (p + offset), ms);

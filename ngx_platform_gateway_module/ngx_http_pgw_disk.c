@@ -60,9 +60,7 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_issuer_t *issuer, ngx_str_t *document,
     u_char                head[NGX_HTTP_PGW_DISK_HEAD];
     const char           *err;
     pj_keyset_t          *set;
-    ngx_http_pgw_disk_t  *disk;
-
-    disk = &ngx_http_pgw_disk;
+    ngx_http_pgw_disk_t  *disk = &ngx_http_pgw_disk;
 
     err = ngx_http_pgw_keys_read(&issuer->limits.cache_file, disk,
                                  sizeof(ngx_http_pgw_disk_t), &len);
@@ -116,9 +114,7 @@ ngx_http_pgw_disk_load(ngx_http_pgw_issuer_t *issuer)
     time_t            age, fetched;
     ngx_str_t         document;
     const char       *err;
-    const ngx_str_t  *name;
-
-    name = &issuer->limits.cache_file;
+    const ngx_str_t  *name = &issuer->limits.cache_file;
 
     if (access((char *) name->data, F_OK) == -1 && ngx_errno == NGX_ENOENT) {
         return;
@@ -156,9 +152,8 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
     ngx_err_t             err;
     const char           *what;
     const ngx_str_t      *name;
-    ngx_http_pgw_copy_t  *copy;
+    ngx_http_pgw_copy_t  *copy = ngx_http_pgw_keys_copy(issuer);
 
-    copy = ngx_http_pgw_keys_copy(issuer);
     len = NGX_HTTP_PGW_DISK_HEAD + copy->document.len;
 
     if (copy->document.len == 0
@@ -213,9 +208,8 @@ void
 ngx_http_pgw_disk_test(const ngx_http_pgw_issuer_t *issuer)
 {
     u_char            dir[NGX_MAX_PATH], *last;
-    const ngx_str_t  *name;
+    const ngx_str_t  *name = &issuer->limits.cache_file;
 
-    name = &issuer->limits.cache_file;
     last = ngx_cpystrn(dir, name->data, sizeof(dir));
 
     while (last[-1] != '/') {

@@ -86,7 +86,7 @@ ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
 
     /* by address: the location's "if"s share its name, no other one does */
 
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+    clcf = ngx_http_pgw_core(r);
 
     return fetch->from->clcf->name.data == clcf->name.data;
 }
@@ -151,9 +151,7 @@ ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len)
 {
     off_t                 length;
     ngx_event_pipe_t     *p;
-    ngx_http_upstream_t  *u;
-
-    u = sr->upstream;
+    ngx_http_upstream_t  *u = sr->upstream;
 
 #if (NGX_HTTP_CACHE)
     if (sr->cached) {
@@ -371,9 +369,7 @@ ngx_http_pgw_fetch_abort(const ngx_http_pgw_source_t *from)
 static ngx_connection_t *
 ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch)
 {
-    ngx_connection_t  *c;
-
-    c = &fetch->connection;
+    ngx_connection_t  *c = &fetch->connection;
 
     fetch->read.data = c;
     fetch->read.index = NGX_INVALID_INDEX;
@@ -429,12 +425,9 @@ ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch)
 static ngx_int_t
 ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch, ngx_str_t *args)
 {
-    ngx_str_t            uri;
-    ngx_connection_t    *c;
+    ngx_str_t            uri = fetch->from->location;
+    ngx_connection_t    *c = ngx_http_pgw_fetch_connection(fetch);
     ngx_http_request_t  *r, *sr;
-
-    c = ngx_http_pgw_fetch_connection(fetch);
-    uri = fetch->from->location;
 
     fetch->log = *fetch->from->log;
     fetch->log.connection = c->number;

@@ -184,8 +184,7 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
         || ctx->by.set != ngx_http_pgw_keys_get(ctx->by.issuer)
         || ctx->by.version != ctx->by.issuer->version)
     {
-        mcf = ngx_http_get_module_main_conf(r,
-                                            ngx_http_platform_gateway_module);
+        mcf = ngx_http_pgw_main(r);
         ctx->token = token;
 
         rc = ngx_http_pgw_cache_find(mcf->cache, r->pool, conf, ctx);
@@ -222,9 +221,7 @@ ngx_http_pgw_ctx_t *
 ngx_http_pgw_guard_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_http_pgw_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+    ngx_http_pgw_ctx_t  *ctx = ngx_http_pgw_ctx(r);
 
     return (ctx && ctx->settled) ? ctx : ngx_http_pgw_guard_token(r, conf);
 }
@@ -336,7 +333,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         reason = ngx_http_pgw_guard_judge(r, gr, conf);
 
     } else {
-        clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+        clcf = ngx_http_pgw_core(r);
 
         ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
                       "no \"platform_gateway_access\" for location \"%V\"",

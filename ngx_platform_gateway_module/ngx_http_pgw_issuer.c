@@ -105,9 +105,7 @@ ngx_int_t
 ngx_http_pgw_issuer_digest(const ngx_http_pgw_issuer_t *issuer, u_char *hex)
 {
     ngx_uint_t                  i;
-    const ngx_http_pgw_name_t  *name;
-
-    name = issuer->names.elts;
+    const ngx_http_pgw_name_t  *name = issuer->names.elts;
 
     for (i = 0; i < issuer->names.nelts; i++) {
         if (ngx_http_pgw_lease_digest(hex, name[i].iss.data, name[i].iss.len)

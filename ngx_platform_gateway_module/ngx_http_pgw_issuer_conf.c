@@ -134,13 +134,11 @@ ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
 char *
 ngx_http_pgw_issuer_conf_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_str_t                 *value;
+    ngx_str_t                 *value = cf->args->elts;
     ngx_http_pgw_issuer_t     *issuer;
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
-    mcf = ngx_http_pgw_conf_main(cf);
     issuer = mcf->issuers;
-    value = cf->args->elts;
 
     if (ngx_http_pgw_issuer_usable(issuer)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -433,9 +431,8 @@ ngx_http_pgw_issuer_conf_server(ngx_conf_t *cf, ngx_str_t *uri)
     ngx_uint_t                   i;
     ngx_http_core_srv_conf_t   **server;
     ngx_http_core_loc_conf_t    *clcf;
-    ngx_http_core_main_conf_t   *cmcf;
+    ngx_http_core_main_conf_t   *cmcf = ngx_http_pgw_conf_nginx(cf);
 
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
     server = cmcf->servers.elts;
 
     for (i = 0; i < cmcf->servers.nelts; i++) {
@@ -494,9 +491,7 @@ ngx_http_pgw_issuer_conf_init_feed(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf, ngx_http_pgw_issuer_t *issuer)
 {
     ngx_http_pgw_source_t       *from;
-    ngx_http_pgw_revocations_t  *rev;
-
-    rev = issuer->revocations;
+    ngx_http_pgw_revocations_t  *rev = issuer->revocations;
 
     if (rev == NULL) {
         return NGX_CONF_OK;

@@ -66,12 +66,11 @@ ngx_http_pgw_keys_parse(const ngx_str_t *document, pj_keyset_t **set)
 {
     void        *mem;
     size_t       size;
-    pj_err_t     err;
+    pj_err_t     err = PJ_ERR_NO_SPACE;
     pj_str_t     json = { document->data, document->len };
     pj_arena_t   arena;
 
     size = pj_keyset_arena_bytes(json.len);
-    err = PJ_ERR_NO_SPACE;
 
     *set = ngx_calloc(sizeof(pj_keyset_t), ngx_cycle->log);
     mem = ngx_alloc(size, ngx_cycle->log);
@@ -108,11 +107,8 @@ ngx_http_pgw_fetch_e
 ngx_http_pgw_keys_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
     ngx_msec_t fetched, time_t fetched_at)
 {
-    ngx_uint_t            slot;
-    ngx_http_pgw_fetch_e  outcome;
-
-    outcome = NGX_HTTP_PGW_FETCH_UNCHANGED;
-    slot = zone->version & 1;
+    ngx_uint_t            slot = zone->version & 1;
+    ngx_http_pgw_fetch_e  outcome = NGX_HTTP_PGW_FETCH_UNCHANGED;
 
     if (zone->len[slot] != document->len
         || ngx_memcmp(zone->document[slot], document->data, document->len)
@@ -140,9 +136,9 @@ void
 ngx_http_pgw_keys_activate(ngx_http_pgw_issuer_t *issuer)
 {
     ngx_int_t             rc;
-    ngx_http_pgw_zone_t  *zone;
+    ngx_http_pgw_zone_t  *zone = issuer->zone;
 
-    zone = issuer->zone;
+    static const ngx_str_t  none = ngx_string("");
 
     ngx_shmtx_lock(&issuer->from.shpool->mutex);
 
@@ -151,7 +147,9 @@ ngx_http_pgw_keys_activate(ngx_http_pgw_issuer_t *issuer)
     /* the set of another source gives way to the key file's, or to none */
 
     if (rc == NGX_DONE || (rc == NGX_OK && issuer->document.len)) {
-        (void) ngx_http_pgw_keys_put(zone, &issuer->document, ngx_current_msec,
+        (void) ngx_http_pgw_keys_put(zone, issuer->document.len
+                                     ? &issuer->document : &none,
+                                     ngx_current_msec,
                                      issuer->document.len ? ngx_time() : 0);
     }
 
@@ -218,11 +216,8 @@ ngx_http_pgw_fetch_e
 ngx_http_pgw_keys_release(ngx_http_pgw_issuer_t *issuer,
     const ngx_str_t *document)
 {
-    ngx_http_pgw_zone_t   *zone;
-    ngx_http_pgw_fetch_e   outcome;
-
-    zone = issuer->zone;
-    outcome = NGX_HTTP_PGW_FETCH_SUPERSEDED;
+    ngx_http_pgw_zone_t   *zone = issuer->zone;
+    ngx_http_pgw_fetch_e   outcome = NGX_HTTP_PGW_FETCH_SUPERSEDED;
 
     ngx_shmtx_lock(&issuer->from.shpool->mutex);
 
@@ -253,12 +248,9 @@ static ngx_int_t
 ngx_http_pgw_keys_load(ngx_http_pgw_issuer_t *issuer)
 {
     const char           *err;
-    pj_keyset_t          *set;
-    ngx_http_pgw_copy_t  *copy;
+    pj_keyset_t          *set = NULL;
+    ngx_http_pgw_copy_t  *copy = ngx_http_pgw_keys_copy(issuer);
 
-    copy = ngx_http_pgw_keys_copy(issuer);
-
-    set = NULL;
     err = copy->document.len ? ngx_http_pgw_keys_parse(&copy->document, &set)
                              : NULL;
 
@@ -325,9 +317,8 @@ time_t
 ngx_http_pgw_keys_retry_after(const ngx_http_pgw_issuer_t *issuer)
 {
     ngx_msec_t                  left;
-    const ngx_http_pgw_zone_t  *zone;
+    const ngx_http_pgw_zone_t  *zone = issuer->zone;
 
-    zone = issuer->zone;
     left = ngx_http_pgw_lease_left(zone->lease.until) == 0
            ? ngx_http_pgw_lease_left(zone->lease.next_try) : 0;
 
@@ -376,11 +367,9 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
     ngx_msec_t            left;
     ngx_connection_t     *c;
     ngx_http_request_t   *r;
-    ngx_http_pgw_wait_t  *wait;
-    ngx_http_pgw_zone_t  *zone;
+    ngx_http_pgw_wait_t  *wait = ev->data;
+    ngx_http_pgw_zone_t  *zone = wait->issuer->zone;
 
-    wait = ev->data;
-    zone = wait->issuer->zone;
     left = ngx_http_pgw_lease_left(wait->until);
 
     if (left

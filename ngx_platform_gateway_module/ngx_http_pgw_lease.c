@@ -59,7 +59,7 @@ ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
     ngx_http_core_loc_conf_t  *clcf;
 
     clcf = from->ctx ? from->ctx->loc_conf[ngx_http_core_module.ctx_index]
-           : ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+           : ngx_http_pgw_conf_core(cf);
 
     from->log = clcf->error_log ? clcf->error_log : &cf->cycle->new_log;
 }
@@ -70,14 +70,12 @@ ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 static char *
 ngx_http_pgw_lease_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 {
-    void                           **loc_conf;
+    void                           **loc_conf = from->ctx->loc_conf;
     const char                      *fault;
     ngx_http_conf_ctx_t              location;
     ngx_http_core_loc_conf_t        *clcf;
     const ngx_http_pgw_passer_t     *passer;
     const ngx_http_upstream_conf_t  *u;
-
-    loc_conf = from->ctx->loc_conf;
 
     if (ngx_http_pgw_peek_find(NULL, &from->location, &loc_conf) != NGX_OK) {
         return ngx_http_pgw_conf_fail(cf, &from->place,
@@ -161,9 +159,7 @@ ngx_int_t
 ngx_http_pgw_lease_activate(const ngx_http_pgw_source_t *from)
 {
     ngx_uint_t             other;
-    ngx_http_pgw_lease_t  *lease;
-
-    lease = from->lease;
+    ngx_http_pgw_lease_t  *lease = from->lease;
 
     if (lease->generation >= from->generation) {
         return NGX_DECLINED;
@@ -212,9 +208,7 @@ ngx_http_pgw_lease_renew(const ngx_http_pgw_source_t *from)
 ngx_int_t
 ngx_http_pgw_lease_take(ngx_http_pgw_source_t *from)
 {
-    ngx_http_pgw_lease_t  *lease;
-
-    lease = from->lease;
+    ngx_http_pgw_lease_t  *lease = from->lease;
 
     if (ngx_http_pgw_lease_left(lease->until)
         && !ngx_http_pgw_lease_orphaned(lease))

@@ -265,9 +265,7 @@ ngx_http_pgw_explain_server(ngx_conf_t *cf, const ngx_str_t *name)
     ngx_uint_t                  i, n;
     ngx_http_server_name_t     *sn;
     ngx_http_core_srv_conf_t  **cscfp, *found;
-    ngx_http_core_main_conf_t  *cmcf;
-
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    ngx_http_core_main_conf_t  *cmcf = ngx_http_pgw_conf_nginx(cf);
 
     found = NULL;
     cscfp = cmcf->servers.elts;

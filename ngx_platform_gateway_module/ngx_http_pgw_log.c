@@ -201,9 +201,7 @@ static void
 ngx_http_pgw_log_end(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
 {
     ngx_str_t                         agent = ngx_null_string;
-    const ngx_http_upstream_state_t  *upstream;
-
-    upstream = ngx_http_pgw_log_upstream(r);
+    const ngx_http_upstream_state_t  *upstream = ngx_http_pgw_log_upstream(r);
 
     if (upstream) {
 

@@ -89,13 +89,11 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
     ngx_uint_t                        i;
     ngx_http_pgw_request_t           *gr;
     ngx_http_pgw_counters_t          *counters;
-    ngx_http_pgw_srv_conf_t          *sscf;
-    ngx_http_pgw_loc_conf_t          *conf;
+    ngx_http_pgw_srv_conf_t          *sscf = ngx_http_pgw_srv(r);
+    ngx_http_pgw_loc_conf_t          *conf = ngx_http_pgw_loc(r);
     ngx_http_pgw_decision_e           decision;
     const ngx_http_upstream_state_t  *upstream;
 
-    sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
     counters = conf->route->counters;
 
     if (counters == NULL || r != r->main || !sscf->any_enabled) {
@@ -197,9 +195,7 @@ static void
 ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
 {
     ngx_uint_t                    i, decision, reason;
-    const ngx_http_pgw_reason_t  *reasons;
-
-    reasons = ngx_http_pgw_reasons;
+    const ngx_http_pgw_reason_t  *reasons = ngx_http_pgw_reasons;
 
     ngx_http_pgw_text_format(text,
         ngx_http_pgw_family("refusals_total", "counter",
@@ -457,7 +453,7 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+    mcf = ngx_http_pgw_main(r);
 
     for (i = 0; i < NGX_HTTP_PGW_FAMILIES; i++) {
         ngx_http_pgw_metrics_routes(&text, mcf->routes,

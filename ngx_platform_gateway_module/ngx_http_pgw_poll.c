@@ -69,9 +69,7 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 {
     ngx_int_t                rc;
     ngx_msec_t               again;
-    ngx_http_pgw_revoked_t  *zone;
-
-    zone = rev->zone;
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
 
     /* what is missed is wanted as soon as it can be had */
 
@@ -121,9 +119,8 @@ static ngx_uint_t
 ngx_http_pgw_poll_pauses(const ngx_http_pgw_revocations_t *rev,
     const pj_str_t *cursor)
 {
-    ngx_http_pgw_revoked_t  *zone;
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
 
-    zone = rev->zone;
     zone->idle += rev->page->entries - rev->page->added;
 
     if (zone->idle > NGX_HTTP_PGW_POLL_IDLE + 2 * zone->table.live
@@ -152,9 +149,7 @@ static void
 ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
     ngx_uint_t more)
 {
-    ngx_http_pgw_revoked_t  *zone;
-
-    zone = rev->zone;
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
 
     /* a worker that is killed here leaves none, which is always right */
 
@@ -233,9 +228,8 @@ ngx_http_pgw_poll_turn(ngx_event_t *ev)
     pj_str_t                     cursor = { NULL, 0 };
     ngx_uint_t                   more = 0;
     ngx_http_pgw_page_t         *page;
-    ngx_http_pgw_revocations_t  *rev;
+    ngx_http_pgw_revocations_t  *rev = ev->data;
 
-    rev = ev->data;
     page = rev->page;
 
     if (!ngx_shmtx_trylock(&rev->from.shpool->mutex)) {
@@ -282,9 +276,8 @@ ngx_http_pgw_poll_turn(ngx_event_t *ev)
 static uint64_t
 ngx_http_pgw_poll_due(const ngx_http_pgw_revoked_t *zone)
 {
-    time_t  passed;
+    time_t  passed = zone->judged ? ngx_time() - zone->judged : 0;
 
-    passed = zone->judged ? ngx_time() - zone->judged : 0;
     passed = ngx_min(ngx_max(passed, 0), NGX_HTTP_PGW_POLL_PASS);
 
     return zone->table.slots * (uint64_t) passed / NGX_HTTP_PGW_POLL_PASS;
@@ -346,9 +339,8 @@ static void
 ngx_http_pgw_poll_begin(ngx_event_t *ev)
 {
     ngx_http_pgw_revoked_t      *zone;
-    ngx_http_pgw_revocations_t  *rev;
+    ngx_http_pgw_revocations_t  *rev = ev->data;
 
-    rev = ev->data;
     zone = rev->zone;
 
     rev->pages++;
@@ -434,9 +426,8 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
     ngx_msec_t                   left;
     ngx_uint_t                   misjudged;
     ngx_http_pgw_revoked_t      *zone;
-    ngx_http_pgw_revocations_t  *rev;
+    ngx_http_pgw_revocations_t  *rev = ev->data;
 
-    rev = ev->data;
     zone = rev->zone;
 
     if (ngx_exiting) {
@@ -485,9 +476,7 @@ void
 ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev)
 {
     ngx_int_t                rc;
-    ngx_http_pgw_revoked_t  *zone;
-
-    zone = rev->zone;
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
 
     ngx_shmtx_lock(&rev->from.shpool->mutex);
 

@@ -364,10 +364,9 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
 {
     const char                   *code, *detail;
     ngx_http_pgw_text_t           text = { .request = r };
-    ngx_http_pgw_request_t       *gr;
+    ngx_http_pgw_request_t       *gr = ngx_http_pgw_request_begin(r);
     const ngx_http_pgw_reason_t  *reason;
 
-    gr = ngx_http_pgw_request_begin(r);
     if (gr == NULL) {
         return NULL;
     }
@@ -418,10 +417,8 @@ ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
     ngx_int_t                           rc;
     ngx_chain_t                         out;
-    ngx_http_pgw_ctx_t                 *ctx;
+    ngx_http_pgw_ctx_t                 *ctx = ngx_http_pgw_ctx(r);
     const ngx_http_pgw_problem_page_t  *page;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 
     if (ctx == NULL || ctx->problem == NGX_HTTP_PGW_PROBLEM_NONE || in == NULL)
     {

@@ -71,9 +71,8 @@ ngx_http_pgw_refresh_log_failure(ngx_http_pgw_issuer_t *issuer, const char *err)
 {
     ngx_msec_t            age;
     ngx_uint_t            complaint, past;
-    ngx_http_pgw_zone_t  *zone;
+    ngx_http_pgw_zone_t  *zone = issuer->zone;
 
-    zone = issuer->zone;
     age = ngx_current_msec - zone->fetched;
     past = age >= issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD];
 
@@ -196,11 +195,8 @@ ngx_http_pgw_refresh_begin(ngx_event_t *ev)
 static void
 ngx_http_pgw_refresh_timer(ngx_event_t *ev)
 {
-    ngx_http_pgw_issuer_t  *issuer;
-    ngx_http_pgw_zone_t  *zone;
-
-    issuer = ev->data;
-    zone = issuer->zone;
+    ngx_http_pgw_issuer_t  *issuer = ev->data;
+    ngx_http_pgw_zone_t    *zone = issuer->zone;
 
     if (ngx_exiting) {
 

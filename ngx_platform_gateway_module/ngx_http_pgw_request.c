@@ -104,9 +104,7 @@ ngx_http_pgw_request_own(ngx_http_request_t *r)
 ngx_http_pgw_ctx_t *
 ngx_http_pgw_request_ctx(ngx_http_request_t *r)
 {
-    ngx_http_pgw_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+    ngx_http_pgw_ctx_t  *ctx = ngx_http_pgw_ctx(r);
 
     if (ctx == NULL) {
         ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_pgw_ctx_t));

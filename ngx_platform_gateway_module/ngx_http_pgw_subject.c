@@ -36,7 +36,7 @@ ngx_http_pgw_subject_admitted(ngx_http_request_t *r)
 
     for ( /* void */ ; r != r->main; r = r->parent) {
 
-        ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+        ctx = ngx_http_pgw_ctx(r);
 
         if ((ctx && ctx->settled)
             || r->loc_conf != r->parent->loc_conf
@@ -74,7 +74,7 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
 
     subject = &gr->subject;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    conf = ngx_http_pgw_loc(r);
 
     if (conf->policy) {
         ctx = ngx_http_pgw_guard_look(ngx_http_pgw_subject_admitted(r), conf);
@@ -104,11 +104,8 @@ static ngx_int_t
 ngx_http_pgw_subject_unshared(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    ngx_http_pgw_ctx_t      *ctx;
-    ngx_http_pgw_request_t  *gr;
-
-    gr = ngx_http_pgw_request_begin(r);
-    ctx = ngx_http_pgw_request_ctx(r);
+    ngx_http_pgw_ctx_t      *ctx = ngx_http_pgw_request_ctx(r);
+    ngx_http_pgw_request_t  *gr = ngx_http_pgw_request_begin(r);
 
     if (gr == NULL || ctx == NULL) {
         return NGX_ERROR;
@@ -168,10 +165,8 @@ static ngx_uint_t
 ngx_http_pgw_subject_reads(ngx_conf_t *cf, const ngx_array_t *codes)
 {
     u_char                     *p, *last;
-    ngx_http_core_main_conf_t  *cmcf;
+    ngx_http_core_main_conf_t  *cmcf = ngx_http_pgw_conf_nginx(cf);
     ngx_http_script_var_code_t  var;
-
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
 
     p = codes->elts;
     last = p + codes->nelts * codes->size;
@@ -249,10 +244,9 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 {
     const ngx_array_t            *codes;
     ngx_http_upstream_conf_t     *u;
-    ngx_http_core_srv_conf_t     *cscf;
+    ngx_http_core_srv_conf_t     *cscf = ngx_http_pgw_conf_server(cf);
     const ngx_http_pgw_passer_t  *passer;
 
-    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
     codes = ngx_http_pgw_peek_rewrite_codes(cf, cscf->ctx);
 
     /* before the location is known nobody is verified: "set" would keep that */
@@ -300,9 +294,7 @@ void
 ngx_http_pgw_subject_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     ngx_uint_t                  i;
-    ngx_http_core_main_conf_t  *cmcf;
-
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    ngx_http_core_main_conf_t  *cmcf = ngx_http_pgw_conf_nginx(cf);
 
     for (i = 0; i < cmcf->variables.nelts; i++) {
         mcf->subject_read |= ngx_http_pgw_subject_is(cmcf, i);

@@ -411,8 +411,7 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         return NGX_CONF_OK;
     }
 
-    mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
+    mcf = ngx_http_pgw_conf_main(cf);
 
     for (one = mcf->policies; one; one = one->policy_next) {
 

@@ -1,8 +1,8 @@
 
 /*
- * Parts of shared memory zones.  A part is found again by its kind, its size
- * and a name, so it lasts as long as its zone does: over reloads.  nginx makes
- * zones anew for a module that was loaded from another file.
+ * Parts of shared memory zones.  A part is found again by its kind and a
+ * name, so it lasts as long as its zone does: over reloads.  nginx keeps a zone
+ * for the very module that made it: another build gets a new one.
  */
 
 
@@ -13,8 +13,6 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-
-/* A structure that changes without changing its size gets a new number. */
 
 enum {
     NGX_HTTP_PGW_ZONE_KEYS = 0,
@@ -29,7 +27,7 @@ enum {
 typedef struct ngx_http_pgw_zone_part_s  ngx_http_pgw_zone_part_t;
 
 struct ngx_http_pgw_zone_part_s {
-    ngx_uint_t                 layout;  /* kind and size */
+    ngx_uint_t                 kind;
     ngx_http_pgw_zone_part_t  *next;
     size_t                     len;     /* of the name, which ends the part */
 };
