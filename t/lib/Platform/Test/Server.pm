@@ -41,8 +41,10 @@ sub new ($class, %o) {
 sub up ($self) {
     return $self if $self->{process};
     my $listener = Platform::Test::Port::listener($self->{port});
-    return $self->launch(sub { 1 }, log => "$self->{dir}/$self->{name}.log",
+    $self->launch(sub { 1 }, log => "$self->{dir}/$self->{name}.log",
         stop_signal => 'KILL', code => sub { $self->_accept($listener) });
+    close $listener;    # down() is to refuse at once
+    return $self;
 }
 
 # Stops to listen and drops every connection: connects are now refused.
