@@ -17,8 +17,8 @@ my $nginx = revocations_conf($t, $key, @SET);
 my $clock = Platform::Test::Clock->new($t, $nginx);
 my %token = map { $_ => jwt_token('branch', $key, session_id => $_) } $ended, $goes_on, $later;
 
-sub seen {
-    my $res = http_get($t->port('gateway'), '/branch', token => $token{ $_[0] });
+sub seen ($session) {
+    my $res = http_get($t->port('gateway'), '/branch', token => $token{$session});
     return $t->logged($res)->{reason};
 }
 
@@ -26,8 +26,8 @@ sub comes ($session, $reason, $name) {
     return ok eventually(sub { seen($session) eq $reason }), $name;
 }
 
-sub forgets {
-    return ok eventually(sub { revocations_metrics($t)->{'revocation_entries'} == 0 }, 15), $_[0];
+sub forgets ($name) {
+    return ok eventually(sub { revocations_metrics($t)->{'revocation_entries'} == 0 }, 15), $name;
 }
 
 sub ready { return http_get($t->port('gateway'), '/readyz')->status }

@@ -20,7 +20,7 @@ sub token ($session, %claims) {
     return jwt_token('branch', $key, session_id => $session, %claims);
 }
 
-sub ask { return http_get($port, '/branch', token => $_[0])->status }
+sub ask ($token) { return http_get($port, '/branch', token => $token)->status }
 
 sub entries { return revocations_metrics($t)->{'revocation_entries'} }
 
@@ -56,14 +56,12 @@ for my $round (1 .. 3) {
     sleep 0.1;
     kill 'KILL', $nginx->workers;
     ok eventually(sub { (my @w = $nginx->workers) == 2 }), 'all are killed';
-    my $session = uuid(10 + $round);
-    push @all, revoked_id($session);
+    push @all, revoked_id(uuid(10 + $round));
     $feed->set(hold => 0, all => \@all);
     my $since = time;
-    ends($session, 'and others go on asking');
+    ends($all[-1]{id}, 'and others go on asking');
     push @after, time - $since;
-    is ask(token($first)), 401, 'what was known is';
-    is ask(token($goes_on)), 200, 'and no more';
+    is_deeply [ map { ask(token($_)) } $first, $goes_on ], [ 401, 200 ], 'what was known is';
 }
 cmp_ok min(@after), '<', 4 * $t->scale, 'before the lease has run out';
 
@@ -90,13 +88,11 @@ while (time < $until) {
 cmp_ok $killed, '>=', 5, "workers were killed while they wrote, $killed times";
 is_deeply [ sort keys %seen ], [ '0 401', '1 200' ],
     'meanwhile what is known is refused, and nothing else' or diag explain \%seen;
-my $last = uuid(90);
-push @all, revoked_id($last);
+push @all, revoked_id(uuid(90));
 $feed->set(all => \@all);
-ends($last, 'then it goes on');
-my @missing = grep { ask(token(revocations_many($_))) != 401 }
-    0, $MANY - 1, map { int rand $MANY } 1 .. 100;
-is "@missing", '', 'all of them are there';
+ends(uuid(90), 'then it goes on');
+is_deeply [ grep { ask(token(revocations_many($_))) != 401 }
+    0, $MANY - 1, map { int rand $MANY } 1 .. 100 ], [], 'all of them are there';
 is ask(token(revocations_many($MANY + $_))), 200, 'and no other' for 0 .. 4;
 my ($entries, $right) = (entries(), $MANY + @all);
 ok $entries >= $right && $entries <= $right + $killed,
@@ -133,9 +129,10 @@ while (time < $until && (@busy % 50 || entries() < $MANY)) {
 is entries(), $MANY, 'all entries are there';
 is_deeply [ keys %status ], [200], 'a client that goes on is let in meanwhile';
 @busy = sort { $a <=> $b } @busy;
+my $busy = $busy[ 0.99 * $#busy ];
 note sprintf '%d requests, the worker was busy for %.1f ms at the 99th percentile; '
-    . "its memory: %d KiB before, %d at most", scalar @busy, $busy[ 0.99 * $#busy ], $before, $most;
-cmp_ok $busy[ 0.99 * $#busy ], '<', 20 * $t->scale, 'the worker is never busy for long with it';
+    . "its memory: %d KiB before, %d at most", scalar @busy, $busy, $before, $most;
+cmp_ok $busy, '<', 20 * $t->scale, 'the worker is never busy for long with it';
 SKIP: {
     skip 'a sanitizer keeps what is freed', 1
         if Platform::Test::Env::asan() || Platform::Test::Env::valgrind();
@@ -153,7 +150,6 @@ for my $shape ('worker_processes auto;', 'master_process off;') {
     my $conf = revocations_conf($t, $key, main => $shape, set => "zone=revocations:1m $SET");
     my $single;
     if ($shape =~ /off/) {
-        unlink $t->dir . '/nginx.pid';
         $single = $t->track(Platform::Test::Process->start(name => 'single',
             dir => $t->dir, log => $t->dir . '/single.log', env => { $conf->_env },
             cmd => [ Platform::Test::Env::mode_prefix($t->dir, 'single'), $conf->_command ]));
@@ -163,7 +159,7 @@ for my $shape ('worker_processes auto;', 'master_process off;') {
     }
     ends($first, "$shape reads it");
     is ask(token($goes_on)), 200, "$shape lets others in";
-    $single ? $single->stop : $t->stop($conf);
+    $t->stop($single // $conf);
     unlink $conf->{log};
 }
 
@@ -175,12 +171,12 @@ for my $claim (qw(sid jti)) {
     $nginx = revocations_gateway($t, $key, issuer => 'https://other.example',
         set => "zone=revocations:1m $SET claim=$claim");
     my %theirs = (iss => 'https://other.example');
-    my @cases = ([ 'refused', 401, $goes_on, %theirs, $claim => $id ],
+    for my $case ([ 'refused', 401, $goes_on, %theirs, $claim => $id ],
         [ 'that claim alone counts', 200, $id, %theirs, $claim => 'another' ],
-        [ 'control: another issuer', 401, $goes_on ]);
-    push @cases, [ 'one that is no string', 200, $goes_on, %theirs, sid => [$id] ],
-        [ 'without it', 200, $goes_on, %theirs ] if $claim eq 'sid';
-    for my $case (@cases) {
+        [ 'control: another issuer', 401, $goes_on ],
+        $claim eq 'jti' ? () : ([ 'one that is no string', 200, $goes_on, %theirs, sid => [$id] ],
+            [ 'without it', 200, $goes_on, %theirs ]))
+    {
         my ($name, $is, @token) = @$case;
         is ask(token(@token)), $is, "$claim: $name";
     }
