@@ -13,14 +13,10 @@ my $next = jwt_key('next');
 my $good = $Platform::Test::Client::CREDENTIAL;
 my $password = 'db-passw0rd-hunter2';
 
-sub env_file ($signing, $additional = undef) {
-    return $t->write_file('id.env', join '', map {"$_\n"}
-        'PLATFORM_JWT_KEY_ID=' . $signing->kid,
-        'PLATFORM_JWT_PRIVATE_KEY_BASE64=' . $signing->private_base64,
-        'PLATFORM_JWT_PUBLIC_KEY_BASE64=' . $signing->public_base64,
-        "PLATFORM_DB_PASSWORD=$password",
-        $additional ? 'PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS='
-            . $additional->kid . '=' . $additional->public_base64 : ());
+sub env_file ($signing, @additional) {
+    my %file = ($signing->env(@additional), PLATFORM_DB_PASSWORD => $password);
+    delete $file{PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS} if !@additional;
+    return $t->write_file('id.env', join '', map {"$_=$file{$_}\n"} keys %file);
 }
 
 my %env = (
@@ -29,10 +25,6 @@ my %env = (
     PLATFORM_AUTH_MAX_FAILURES  => 2,
     PLATFORM_AUTH_REFRESH_REUSE => 'revoke',
     PLATFORM_SWEEP_INTERVAL     => '1s',
-    # Not what this test is about, however slow the machine.
-    PLATFORM_REQUEST_TIMEOUT      => '30s',
-    PLATFORM_DB_STATEMENT_TIMEOUT => '20s',
-    PLATFORM_DB_CONNECT_TIMEOUT   => '20s',
 );
 my $identity = $t->identity(%env, args => [ '--env-file', env_file($key) ],
     # Also in the environment, where nobody is to find them later.
@@ -103,12 +95,9 @@ ok eventually(sub { $identity->log_text =~ /keys\.reload_failed/ }), 'SIGHUP wit
 my $leak = 'In-the-wr0ng-place';
 $secret{$leak} = 'what was misplaced';
 for my $body (
-    qq({"account":"a","credential":"$leak"), qq({"credential":"$leak"}),
-    qq({"account":"a","credential":"$leak","credential":"$leak"}),
-    qq({"account":{"x":"$leak"},"credential":["$leak"]}), qq("$leak"),
-    qq($leak), qq({"$leak":1}), qq({"account":"$leak\\u0000","credential":1}),
-    "{\"account\":\"\xff$leak\",\"credential\":\"x\"}",
-    qq({"account":"\\ud800","credential":"$leak"}), qq({"a":"$leak"}) x 2,
+    qq({"account":"a","credential":"$leak"), qq({"credential":"$leak","credential":1}),
+    qq({"account":{"x":"$leak"},"credential":["$leak"]}), qq($leak), qq({"$leak":1}),
+    qq({"account":"$leak\\u0000","credential":1}), qq({"account":"\xff$leak","credential":"x"}),
     '[' x 2000 . $leak, '{"account":"' . $leak x 2000 . '"}',
 ) {
     cmp_ok ask("body $ids", \&call, 'login', undef, body => $body)->status,
@@ -118,15 +107,14 @@ for my $body (
 }
 my $strange = join '', map {chr} 1 .. 255;
 for my $params (
-    { DOCUMENT_URI => "/$strange" }, { HTTP_USER_AGENT => $strange x 30 },
-    { REQUEST_METHOD => $strange }, { REMOTE_ADDR => $strange },
+    { DOCUMENT_URI => "/$strange", HTTP_USER_AGENT => $strange x 30 },
+    { REQUEST_METHOD => $strange, REMOTE_ADDR => $strange },
     { DOCUMENT_URI => '/' . "\x01" x 5000, HTTP_USER_AGENT => "\xff" x 5000 },
     { DOCUMENT_URI => undef, REQUEST_METHOD => undef },
     { HTTP_X_REQUEST_ID => qq("}\n{"), HTTP_X_CORRELATION_ID => $strange },
-    { HTTP_AUTHORIZATION => "Bearer $leak" },
     { HTTP_AUTHORIZATION => "Basic $leak", CONTENT_TYPE => $leak },
-    { HTTP_COOKIE => "platform_refresh_token=$leak; platform_refresh_token=x" },
-    { HTTP_ORIGIN => $strange, HTTP_HOST => $strange },
+    { HTTP_COOKIE => "platform_refresh_token=$leak; platform_refresh_token=x",
+        HTTP_AUTHORIZATION => "Bearer $leak", HTTP_ORIGIN => $strange, HTTP_HOST => $strange },
 ) {
     is scalar(grep { $t->fcgi($address)->request(POST => "/api/auth/$_",
         body => '{}', params => $params) } qw(login refresh select-branch logout)), 4,
@@ -161,11 +149,10 @@ is scalar(grep { !($_->{time} =~ /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 # Those that a request caused have both of its ids.
 my $serving = qr/^(?:service|db\.(?:migrated|connected|unavailable)|sweep|keys |config|fcgi)\b/x;
-is_deeply [ grep { !defined $_->{requestId} || !defined $_->{correlationId} }
-    grep { $_->{event} !~ $serving } @lines ], [], 'both ids on every line';
-is_deeply [ grep {
-    $_->{requestId} =~ /^log-(\d+)$/ && $_->{correlationId} ne "cor-$1"
-} grep { defined $_->{requestId} } @lines ], [], 'those of one request';
+is_deeply [ grep { my ($request, $correlation) = @$_{qw(requestId correlationId)};
+    !defined $request || !defined $correlation
+        || $request =~ /^log-(\d+)$/ && $correlation ne "cor-$1" }
+    grep { $_->{event} !~ $serving } @lines ], [], 'both ids, those of one request, on every line';
 
 # The line of an event that the request $what caused.
 sub line ($what, $event) {
@@ -196,10 +183,8 @@ for my $case (
 my ($reloaded) = grep { $_->{event} eq 'keys.reloaded' } @lines;
 is_deeply [ @$reloaded{qw(kid publicKeys audit)} ],
     [ $next->kid, 2, JSON::PP::true ], 'keys.reloaded: which';
-my @failed = grep { $_->{event} eq 'keys.reload_failed' } @lines;
-is scalar @failed, 1, 'keys.reload_failed: one line';
-like $failed[0]{message}, qr/^PLATFORM_\w+: .*; the old keys stay$/,
-    'keys.reload_failed: says why';
+is_deeply [ map { $_->{message} =~ /^PLATFORM_\w+: .*; the old keys stay$/ }
+    grep { $_->{event} eq 'keys.reload_failed' } @lines ], [1], 'keys.reload_failed: says why';
 is_deeply [ @{ line(database => 'http.request') }{qw(status code method path)} ],
     [ 503, 'DATABASE_UNAVAILABLE', 'POST', '/api/auth/refresh' ],
     'the access line';
@@ -238,9 +223,7 @@ File::Find::find({ no_chdir => 1, wanted => sub {
 }, preprocess => sub { grep { $_ ne 'data' } @_ } }, $t->dir);
 cmp_ok $texts, '>=', 5, 'logs of both halves and the database';
 
-SKIP: {
-    skip 'needs root', 2 if $> != 0;
-    skip 'valgrind has an environment of its own', 2 if Platform::Test::Env::valgrind();
+if ($> == 0 && !Platform::Test::Env::valgrind()) {    # which has an environment of its own
     clean("its $_", '/proc/' . $identity->pid . "/$_") for qw(environ cmdline);
 }
 

@@ -8,11 +8,8 @@ my ($key, $old, $new) = map { jwt_key($_) } qw(identity old new);
 
 # Writes the file of keys: the one that signs, and another.
 sub write_keys ($signing, $other) {
-    my %env = (KEY_ID => $signing->kid, PRIVATE_KEY_BASE64 => $signing->private_base64,
-        PUBLIC_KEY_BASE64 => $signing->public_base64,
-        ADDITIONAL_PUBLIC_KEYS => $other->kid . '=' . $other->public_base64);
-    return $t->write_file('keys.env',
-        join '', map {"PLATFORM_JWT_$_=\"$env{$_}\"\n"} sort keys %env);
+    my %env = $signing->env($other);
+    return $t->write_file('keys.env', join '', map {"$_=$env{$_}\n"} keys %env);
 }
 
 my %no_keys = map { ("PLATFORM_JWT_$_" => undef) } qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64);

@@ -270,10 +270,7 @@ is moves(1, 2, 9, 10, 11), '200 200 200 200 401 6|127.0.0.1', 'never three of ei
 # -- with another key: the same token, signed anew
 
 ($first, $second) = lost();
-restart($identity, JWT_KEY_ID => $new_key->kid,
-    JWT_PRIVATE_KEY_BASE64 => $new_key->private_base64,
-    JWT_PUBLIC_KEY_BASE64  => $new_key->public_base64,
-    JWT_ADDITIONAL_PUBLIC_KEYS => $old_key->kid . '=' . $old_key->public_base64);
+restart($identity, map { s/^PLATFORM_//r } $new_key->env($old_key));
 recent($first);
 my ($head, $claims) = jwt_decode(next_of(refresh($first)));
 is $head->{kid}, $new_key->kid, 'another key: its signature';

@@ -141,6 +141,14 @@ sub private_base64 ($self) { return encode_base64($self->private_pem, '') }
 
 sub public_base64 ($self) { return encode_base64($self->public_pem, '') }
 
+# What identity-fcgi is told of it, and of others beside it.
+sub env ($self, @additional) {
+    my %env = (KEY_ID => $self->kid, PRIVATE_KEY_BASE64 => $self->private_base64,
+        PUBLIC_KEY_BASE64 => $self->public_base64, ADDITIONAL_PUBLIC_KEYS => join(',',
+            map { $_->kid . '=' . $_->public_base64 } @additional));
+    return map { ("PLATFORM_JWT_$_" => $env{$_}) } sort keys %env;
+}
+
 # The public JWK; change => members to add or replace, undef to leave out.
 sub jwk ($self, %change) {
     my %jwk = (%{ $self->rsa->export_key_jwk('public', 1) },
