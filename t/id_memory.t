@@ -22,17 +22,14 @@ my $COOKIE = $Platform::Test::Client::COOKIE;
 # Where in the memory of the process a string is: one line each.
 sub places ($needle) {
     my @found;
-    open my $maps, '<', '/proc/' . $identity->pid . '/maps' or die "maps: $!";
-    open my $mem, '<:raw', '/proc/' . $identity->pid . '/mem' or die "mem: $!";
+    my $proc = '/proc/' . $identity->pid;
+    open my $maps, '<', "$proc/maps" or die "maps: $!";
+    open my $mem, '<:raw', "$proc/mem" or die "mem: $!";
     while (my $line = <$maps>) {
         my ($from, $to, $what) = $line =~ /^(\w+)-(\w+) rw\S+ \S+ \S+ \S+\s*(.*)/ or next;
-        my ($pos, $end) = map { hex } $from, $to;
-        sysseek $mem, $pos, 0 or next;
-        my $n = sysread $mem, my $bytes, $end - $pos;
-        next unless $n;
-        my $at = -1;
-        push @found, sprintf '%x-%x+%x %s', $pos, $end, $at, $what
-            while ($at = index $bytes, $needle, $at + 1) >= 0;
+        sysseek $mem, hex $from, 0 or next;
+        sysread $mem, my $bytes, hex($to) - hex $from or next;
+        push @found, sprintf '%s-%s+%x %s', $from, $to, $-[0], $what while $bytes =~ /\Q$needle/g;
     }
     return @found;
 }
@@ -50,7 +47,6 @@ sub gone (%needles) {
 }
 
 ok scalar(places($COOKIE)), 'what is meant to stay there is found';
-
 my $credential = $Platform::Test::Client::CREDENTIAL;
 my $login = logged_in('several');
 gone('a credential' => $credential, 'a refresh token that was issued' => $login->{refreshToken},

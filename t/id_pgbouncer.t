@@ -47,16 +47,10 @@ sub start_pgbouncer {
 
 my $bouncer = start_pgbouncer();
 my $identity = $t->identity_face(
-    PLATFORM_DB_HOST     => '127.0.0.1',
-    PLATFORM_DB_PORT     => $port,
-    PLATFORM_DB_NAME     => 'platform',
-    PLATFORM_DB_USER     => 'platform',
-    PLATFORM_DB_PASSWORD => 'test',
-    PLATFORM_DB_PREPARED => 'false',
-    PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '60s',
-    PLATFORM_DB_STATEMENT_TIMEOUT => '2s',
-    PLATFORM_REQUEST_TIMEOUT      => '5s',
-);
+    PLATFORM_DB_HOST => '127.0.0.1', PLATFORM_DB_PORT => $port, PLATFORM_DB_PASSWORD => 'test',
+    map({ ("PLATFORM_DB_$_" => 'platform') } qw(NAME USER)), PLATFORM_DB_PREPARED => 'false',
+    PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '60s', PLATFORM_DB_STATEMENT_TIMEOUT => '2s',
+    PLATFORM_REQUEST_TIMEOUT => '5s');
 my $face = client_of($t);
 
 # -- it migrated and seeded through it, and serves
@@ -66,12 +60,10 @@ my @sessions = map { logged_in('several') } 1 .. 8;
 my $rounds = $t->scale > 1 ? 1 : 12;
 my %status;
 for my $round (1 .. $rounds) {
-    my @all = http_parallel([ map { [ $face, $_ ] } map {
-        http_request_bytes(POST => '/api/auth/refresh',
-            json => { refreshToken => $_->{refreshToken} }),
-        http_request_bytes(POST => '/api/auth/select-branch',
-            json => { branchId => branch(31 + $round % 3) },
-            token => $_->{accountAccessToken}) } @sessions ]);
+    my @all = map { $_->read_response } map {
+        sent(refresh => { refreshToken => $_->{refreshToken} }),
+        sent('select-branch', { branchId => branch(31 + $round % 3) },
+            token => $_->{accountAccessToken}) } @sessions;
     $status{ $_->status }++ for @all;
     $sessions[$_]{refreshToken} = $all[ 2 * $_ ]->json->{refreshToken} for 0 .. 7;
 }

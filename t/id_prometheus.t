@@ -22,8 +22,7 @@ my ($face, $gateway, $local) = map { $t->port($_) } qw(identity gateway metrics)
 
 sub content ($file) {
     open my $fh, '<', $file or die "$file: $!\n";
-    local $/;
-    return <$fh>;
+    return do { local $/; <$fh> };
 }
 
 # Where the processes are, each by itself.
@@ -39,11 +38,9 @@ for my $n (1 .. 3) {
     is $seen->{$own}, 2 * $n, "process $n counts what it was asked, and no other";
 }
 is http_get($face, '/actuator/prometheus/4')->status, 404, 'there is no fourth';
-for my $path ('/actuator/prometheus/1', '/actuator/targets') {
-    is http_get($face, $path, headers => [ 'X-Forwarded-For' => '192.0.2.1' ])
-        ->status, 403, "$path: not for others";
-    is http_get($gateway, $path)->status, 404, 'nor through the gateway';
-}
+is_deeply [ map { $_->status } http_get($face, $_, headers => [ 'X-Forwarded-For' => '192.0.2.1' ]),
+    http_get($gateway, $_) ], [ 403, 404 ], "$_: not for others, nor through the gateway"
+    for '/actuator/prometheus/1', '/actuator/targets';
 
 # The example, with this test's ports and quicker scrapes.
 

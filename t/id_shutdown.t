@@ -53,14 +53,11 @@ for my $signal (qw(TERM INT)) {
     my $took = least($slack, sub {
         my $identity = start();
         my @idle = sent($identity, 50, $health);
-        is scalar(grep { $_->read_answer->{status} == 200 } @idle), 50,
-            "SIG$signal: 50 connections";
+        my $served = grep { $_->read_answer->{status} == 200 } @idle;
         my ($status, $took) = stopped($identity, $signal);
-        is $status, 0, "SIG$signal: exit 0";
-        ok !-e $identity->address, "SIG$signal: the socket is removed";
-        ok $idle[0]->connection->closed, "SIG$signal: connections are closed";
-        is +($identity->log_lines)[-1]{event}, 'service.stopped',
-            "SIG$signal: the last line says so";
+        is_deeply [ $served, $status, -e $identity->address, $idle[0]->connection->closed,
+            ($identity->log_lines)[-1]{event} ], [ 50, 0, undef, 1, 'service.stopped' ],
+            "SIG$signal: 50 connections; exit 0, no socket, they are closed, the last line says so";
         return $took;
     });
     cmp_ok $took, '<', $slack, "SIG$signal: at once when idle";
@@ -68,13 +65,10 @@ for my $signal (qw(TERM INT)) {
 
 # -- in flight: logins wait for a database that hangs, then comes back
 
-my $identity = start(
-    PLATFORM_AUTH_HASH_CONCURRENCY => 3,    # none waits for another
-    PLATFORM_WORKER_THREADS       => 8,
-    PLATFORM_REQUEST_TIMEOUT      => '50s',
-    PLATFORM_DB_STATEMENT_TIMEOUT => '40s',
-    PLATFORM_DB_CONNECT_TIMEOUT   => '40s',
-);
+my %patient = (PLATFORM_REQUEST_TIMEOUT => '50s', PLATFORM_DB_STATEMENT_TIMEOUT => '40s',
+    PLATFORM_DB_CONNECT_TIMEOUT => '40s');
+my $identity = start(%patient, PLATFORM_WORKER_THREADS => 8,
+    PLATFORM_AUTH_HASH_CONCURRENCY => 3);    # none waits for another
 is +(sent($identity, 1, $login))[0]->read_answer->{status}, 200, 'a login succeeds';
 $pg->freeze('STOP');
 my @flying = sent($identity, 3, $login);
@@ -100,8 +94,7 @@ for my $c (@flying) {
     is $c->read_answer->{status}, 200, 'a request in flight gets its answer';
     ok $c->connection->closed, 'and its connection is closed';
 }
-ok $process->wait_end(60), 'then it ends';
-is $process->status, 0, 'with exit 0';
+ok $process->wait_end(60) && $process->status == 0, 'then it ends, with exit 0';
 
 # -- bounded: half-sent requests do not keep it; nor do those that go on and on, here
 #    credentials with the dearest parameters there may be, all at once and on one
@@ -134,19 +127,14 @@ for my $case (
 # -- twice is at once
 
 $pg->freeze('STOP');
-$identity = start(
-    PLATFORM_DB_MIGRATE_ON_START => 'false',
-    PLATFORM_DB_SEED_ON_START    => undef,
-    PLATFORM_REQUEST_TIMEOUT     => '50s',
-    PLATFORM_DB_CONNECT_TIMEOUT  => '40s',
-);
+$identity = start(%patient, PLATFORM_DB_MIGRATE_ON_START => 'false',
+    PLATFORM_DB_SEED_ON_START => undef);
 my @hanging = sent($identity, 1, $login);
 $identity->process->signal('TERM');
 ok eventually(sub { $identity->log_text =~ /service\.stopping/ }), 'a first signal is heard';
-ok $identity->process->alive, 'a first signal waits';
+ok $identity->process->alive, 'and waits';
 my ($status, $took) = stopped($identity, 'TERM');
-is $status, 1, 'a second one: exit 1';
-cmp_ok $took, '<', 20, 'a second one: before the login ends';
+ok $status eq '1' && $took < 20, 'a second one: exit 1, before the login ends' or diag $status;
 $pg->freeze('CONT');
 
 # -- a supervisor's socket: a restart loses nothing (under load: soak/identity_restart.t)
@@ -164,10 +152,10 @@ for my $round (1 .. 3) {
     $_->send(http_request_bytes(POST => '/api/auth/logout', json => {})) for @early;
     $running->signal($_) for qw(TERM CONT);
     $running->wait_end(60);
-    is $running->status, 0, "restart $round: exit 0";
+    my $status = $running->status;
     $running = $t->inherited_identity($listener);
-    is_deeply [ map { $_->read_response->status } @early ], [ (200) x 8 ],
-        "restart $round: nobody is lost";
+    is_deeply [ $status, map { $_->read_response->status } @early ], [ 0, (200) x 8 ],
+        "restart $round: exit 0, and nobody is lost";
 }
 $t->track($running);
 ok -e $path, 'the supervisor\'s socket is left alone';
