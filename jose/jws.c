@@ -42,31 +42,25 @@ pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes, pj_jws_t *jws)
 }
 
 /* typ is a media type, "application/" may be left out (RFC 7515 section
- * 4.1.9). */
-static bool typ_allowed(const pj_json_t *root)
+ * 4.1.9); len 0: there is none, or no text. */
+static pj_str_t typ_read(const pj_json_t *root)
 {
     static const pj_str_t prefix = PJ_STR("application/");
-    const pj_json_t *typ = pj_json_member(root, "typ");
-    pj_str_t text;
+    pj_str_t text = pj_json_string(root, "typ");
 
-    if (typ == NULL)
-        return true;
-    if (typ->type != PJ_JSON_STRING)
-        return false;
-    text = typ->text;
     if (text.len > prefix.len &&
         pj_str_caseeq((pj_str_t){text.data, prefix.len}, prefix)) {
         text.data += prefix.len;
         text.len -= prefix.len;
     }
-    return pj_str_caseeq(text, PJ_STR("JWT")) ||
-           pj_str_caseeq(text, PJ_STR("at+jwt"));
+    return text;
 }
 
 pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws, bool own,
                        pj_jws_header_t *header)
 {
     const pj_json_t *root;
+    pj_str_t typ;
     pj_err_t err = pj_json_decode(arena, jws->header, &root);
 
     header->root = root;
@@ -79,7 +73,11 @@ pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws, bool own,
         return PJ_ERR_TOKEN_ALG;
     header->refresh = own && pj_str_caseeq(pj_json_string(root, "typ"),
                                            PJ_STR("refresh+jwt"));
-    if (!header->refresh && !typ_allowed(root))
+    typ = typ_read(root);
+    header->at_jwt = pj_str_caseeq(typ, PJ_STR("at+jwt"));
+    if (!header->refresh && !header->at_jwt &&
+        !pj_str_caseeq(typ, PJ_STR("JWT")) &&
+        pj_json_member(root, "typ") != NULL)
         return PJ_ERR_TOKEN_TYP;
     if (pj_json_member(root, "crit") != NULL)
         return PJ_ERR_TOKEN_CRIT;

@@ -143,17 +143,22 @@ static pj_err_t claims_read(pj_claims_t *claims)
     return PJ_OK;
 }
 
-/* Claims that are optional, nbf and aud, typ of access tokens, and sub. */
-static pj_err_t extras_check(pj_claims_t *claims)
+/* Claims that are optional: nbf and aud. */
+static pj_err_t optional_read(pj_claims_t *claims)
 {
     const pj_json_t *nbf = pj_json_member(claims->root, "nbf");
     const pj_json_t *aud = pj_json_member(claims->root, "aud");
 
-    if (nbf != NULL &&
-        pj_json_seconds(nbf, PJ_ROUND_UP, &claims->nbf) != PJ_OK)
+    if (nbf != NULL && !claim_store(&claims->nbf, FROM, nbf))
         return claim_fault(claims, PJ_STR("nbf"));
     if (aud != NULL && !is_string(aud) && !is_strings(aud))
         return claim_fault(claims, PJ_STR("aud"));
+    return PJ_OK;
+}
+
+/* What holds of more than one claim: typ of access tokens, and sub. */
+static pj_err_t extras_check(pj_claims_t *claims)
+{
     if (claims->kind != PJ_TOKEN_REFRESH &&
         !pj_str_eq(pj_json_string(claims->root, "typ"), PJ_STR("access")))
         return claim_fault(claims, PJ_STR("typ"));
@@ -162,8 +167,8 @@ static pj_err_t extras_check(pj_claims_t *claims)
     return PJ_OK;
 }
 
-pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
-                         pj_claims_t *claims)
+pj_err_t pj_claims_decode(pj_arena_t *arena, const pj_jws_t *jws,
+                          pj_claims_t *claims)
 {
     pj_err_t err;
 
@@ -172,10 +177,59 @@ pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
     if (err == PJ_OK && claims->root->type != PJ_JSON_OBJECT)
         err = PJ_ERR_TOKEN_CLAIMS;
     if (err == PJ_OK)
-        err = kind_read(claims);
+        claims->iss = pj_json_string(claims->root, "iss");
+    return err;
+}
+
+pj_err_t pj_claims_read(pj_claims_t *claims)
+{
+    pj_err_t err = kind_read(claims);
+
     if (err == PJ_OK)
         err = claims_read(claims);
+    if (err == PJ_OK)
+        err = optional_read(claims);
     return err == PJ_OK ? extras_check(claims) : err;
+}
+
+pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
+                         pj_claims_t *claims)
+{
+    pj_err_t err = pj_claims_decode(arena, jws, claims);
+
+    return err == PJ_OK ? pj_claims_read(claims) : err;
+}
+
+pj_err_t pj_claims_read_foreign(pj_claims_t *claims, const pj_names_t *names)
+{
+    const struct {
+        const char *name;
+        claim_type_t type;
+        bool required;
+        void *place;
+    } reads[] = {
+        {"iss", STRING, true, &claims->iss},
+        {names->subject, STRING, true, &claims->sub},
+        {"exp", UNTIL, true, &claims->exp},
+        {"iat", FROM, false, &claims->iat},
+        {names->session, STRING, false, &claims->session_id},
+    };
+
+    claims->kind = PJ_TOKEN_FOREIGN;
+    for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++) {
+        const pj_json_t *node =
+            reads[i].name == NULL
+                ? NULL
+                : pj_json_member(claims->root, reads[i].name);
+
+        if ((node != NULL || reads[i].required) &&
+            !claim_store(reads[i].place, reads[i].type, node))
+            return claim_fault(
+                claims, (pj_str_t){(const unsigned char *) reads[i].name,
+                                   strlen(reads[i].name)});
+    }
+    claims->account_id = claims->sub;
+    return optional_read(claims);
 }
 
 /* -- checking ------------------------------------------------------------- */

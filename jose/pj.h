@@ -299,6 +299,7 @@ typedef struct {
 typedef struct {
     pj_str_t kid;          /* unescaped, 1 to PJ_KID_MAX_BYTES bytes */
     bool refresh;          /* typ is refresh+jwt: the issuer's own */
+    bool at_jwt;           /* typ is at+jwt (RFC 9068) */
     const pj_json_t *root; /* all of it; NULL: it is no JSON */
 } pj_jws_header_t;
 
@@ -335,9 +336,11 @@ typedef enum {
     PJ_TOKEN_ACCOUNT,
     PJ_TOKEN_BRANCH,
     PJ_TOKEN_SYSTEM,
-    PJ_TOKEN_REFRESH
+    PJ_TOKEN_REFRESH,
+    PJ_TOKEN_FOREIGN /* of an issuer whose tokens know no kinds */
 } pj_token_kind_t;
 
+/* Not of a foreign one. */
 pj_str_t pj_token_type(pj_token_kind_t kind);
 pj_str_t pj_token_scope(pj_token_kind_t kind);
 
@@ -377,9 +380,33 @@ typedef struct {
                                   without proof of its key */
 } pj_policy_t;
 
+/* Which claims of a foreign issuer's tokens say what is asked of all. */
+typedef struct {
+    const char *subject; /* a string that is not empty; required */
+    const char *session; /* such a string, or NULL: no claim says it */
+} pj_names_t;
+
 /*
- * Decodes the payload and reads the claims by kind.  Every claim that the kind
- * requires must be there with its type; strings non-empty, arrays of
+ * Decodes the payload: sets root, and iss where that is a string.  Nothing
+ * else may be read of the claims before pj_claims_read() or
+ * pj_claims_read_foreign().  PJ_ERR_TOKEN_CLAIMS for a payload that is no
+ * object, PJ_ERR_JSON_* or PJ_ERR_BASE64.
+ */
+PJ_MUST_CHECK pj_err_t pj_claims_decode(pj_arena_t *arena, const pj_jws_t *jws,
+                                        pj_claims_t *claims);
+
+/*
+ * Reads the claims of a foreign issuer's token (RFC 7519 section 4.1): iss,
+ * the subject and exp are required, iat and nbf are optional, and each has its
+ * type.  account_id is the subject, session_id the session, where the token
+ * says it.  PJ_ERR_TOKEN_CLAIMS, with claims->fault.
+ */
+PJ_MUST_CHECK pj_err_t pj_claims_read_foreign(pj_claims_t *claims,
+                                              const pj_names_t *names);
+
+/*
+ * pj_claims_decode(), then reads the claims by kind.  Every claim that the
+ * kind requires must be there with its type; strings non-empty, arrays of
  * (non-empty) strings possibly empty; sub equal to account_id; typ of an
  * access token "access".  nbf and aud are optional, but not of another type.
  * PJ_ERR_TOKEN_CLAIMS (claims->fault has len 0 for a payload that is no
@@ -388,6 +415,7 @@ typedef struct {
  */
 PJ_MUST_CHECK pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
                                        pj_claims_t *claims);
+PJ_MUST_CHECK pj_err_t pj_claims_read(pj_claims_t *claims);
 
 /* Refused when now >= exp + leeway, when iat or nbf > now + leeway.  Order:
  * issuer, audience, cnf, not-yet, expired, so that a foreign token is never

@@ -24,9 +24,11 @@
 #define NGX_HTTP_PGW_ACCOUNT  0x0004
 #define NGX_HTTP_PGW_BRANCH   0x0008
 #define NGX_HTTP_PGW_SYSTEM   0x0010
+#define NGX_HTTP_PGW_TOKEN    0x0020
 
 #define NGX_HTTP_PGW_GUARDED                                                  \
-    (NGX_HTTP_PGW_ACCOUNT|NGX_HTTP_PGW_BRANCH|NGX_HTTP_PGW_SYSTEM)
+    (NGX_HTTP_PGW_ACCOUNT|NGX_HTTP_PGW_BRANCH|NGX_HTTP_PGW_SYSTEM             \
+     |NGX_HTTP_PGW_TOKEN)
 
 
 #define NGX_HTTP_PGW_IDS         2    /* the first names to strip */
@@ -50,6 +52,8 @@ typedef struct {
     ngx_str_t                    name;         /* X-Account-Id */
     ngx_str_t                    lowcase;      /* x-account-id */
     ngx_uint_t                   hash;
+    ngx_uint_t                   own;          /* of the default map, which says
+                                                  nothing of other issuers' */
 } ngx_http_pgw_claim_header_t;
 
 
@@ -80,12 +84,16 @@ enum {
 };
 
 
+typedef struct {
+    ngx_msec_t                   ms;
+    ngx_http_pgw_place_t         place;        /* of its directive */
+} ngx_http_pgw_age_t;
+
+
 /* When keys are fetched, how long a request waits for them. */
 
 typedef struct {
-    ngx_msec_t                   ages[NGX_HTTP_PGW_AGES];
-    ngx_http_pgw_place_t         places[NGX_HTTP_PGW_AGES];
-                                               /* of their directives */
+    ngx_http_pgw_age_t           ages[NGX_HTTP_PGW_AGES];
     ngx_msec_t                   wait;         /* of one request */
     ngx_int_t                    waiters;      /* per worker */
     ngx_str_t                    cache_file;
@@ -100,7 +108,7 @@ typedef struct {
                                                     block, and never NULL */
     ngx_http_pgw_source_t          *sources;     /* a list: all that is fetched
                                                     for them */
-    ngx_http_pgw_limits_t           limits;      /* of the first */
+    ngx_http_pgw_limits_t           limits;      /* of those that say none */
     ngx_msec_t                      revocations_after;  /* 0: not said */
     ngx_uint_t                      revocations_refuse;
 
@@ -116,6 +124,14 @@ typedef struct {
     ngx_http_pgw_loc_conf_t        *policies;    /* one for each; or NULL */
     ngx_uint_t                      subject_read;  /* by some variable */
 } ngx_http_pgw_main_conf_t;
+
+
+/* An issuer that platform_gateway_trusted names. */
+
+typedef struct {
+    pj_str_t                     name;
+    ngx_http_pgw_issuer_t       *issuer;
+} ngx_http_pgw_trusted_t;
 
 
 /* Context: server.  What is needed before the location is known. */
@@ -139,6 +155,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     service_name;
     ngx_http_pgw_route_t         *route;         /* what counts by route_id */
     ngx_array_t                  *issuers;       /* pj_str_t */
+    ngx_array_t                  *trusted;       /* trusted_t; NULL: all */
     ngx_array_t                  *audiences;     /* pj_str_t */
     time_t                        leeway;
     size_t                        token_max_size;

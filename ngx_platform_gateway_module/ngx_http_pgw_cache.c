@@ -232,6 +232,7 @@ ngx_int_t
 ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
+    time_t                 leeway;
     ngx_http_pgw_entry_t  *entry;
 
     if (cache->max_entries == 0) {
@@ -250,9 +251,11 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
 
     ngx_http_pgw_counters_of(cache, NGX_HTTP_PGW_CACHE_HIT);
 
-    ctx->err = entry->not_before > ngx_time() + conf->leeway
+    leeway = ngx_http_pgw_issuer_leeway(entry->issuer, conf);
+
+    ctx->err = entry->not_before > ngx_time() + leeway
                ? PJ_ERR_TOKEN_NOT_YET
-               : ngx_time() - conf->leeway >= entry->exp
+               : ngx_time() - leeway >= entry->exp
                ? PJ_ERR_TOKEN_EXPIRED : PJ_OK;
 
     /* the entry may be gone long before the request is */

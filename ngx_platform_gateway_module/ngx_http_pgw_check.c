@@ -9,6 +9,7 @@
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_peek.h"
+#include "ngx_http_pgw_trust.h"
 
 
 /* What a client may send where its headers go on in one record of 64 KiB: the
@@ -37,9 +38,9 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
             : conf->access & NGX_HTTP_PGW_PUBLIC
             ? "is both \"public\" and guarded: \"public\" must stand alone in "
               "\"platform_gateway_access\""
-            : conf->issuers == NULL
-            ? "is guarded and has no issuer: add \"platform_gateway_issuer\", "
-              "the \"iss\" of its tokens"
+            : !(ngx_http_pgw_trust_opens(cf, conf) & guarded)
+            ? "is guarded and has no issuer whose tokens open it: add "
+              "\"platform_gateway_issuer\", the \"iss\" of its tokens"
 
             /* a "return" of server{}, which has no name, leaves nothing */
 

@@ -38,6 +38,7 @@ ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
     { ngx_string("branch"), NGX_HTTP_PGW_BRANCH },
     { ngx_string("platform"), NGX_HTTP_PGW_BRANCH },
     { ngx_string("system"), NGX_HTTP_PGW_SYSTEM },
+    { ngx_string("token"), NGX_HTTP_PGW_TOKEN },
     { ngx_null_string, 0 }
 };
 
@@ -124,7 +125,8 @@ ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     return ngx_conf_set_bitmask_slot(cf, cmd, conf) == NGX_CONF_OK
            ? NGX_CONF_OK
-           : "accepts public, account, branch (or platform) and system";
+           : "accepts public, account, branch (or platform), system and "
+             "token";
 }
 
 
@@ -369,6 +371,7 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
         return NGX_ERROR;
     }
 
+    ch->own = 0;
     ch->claim = *claim;
     ch->name = *name;
 
@@ -419,13 +422,17 @@ ngx_http_pgw_conf_strip_map(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 static ngx_int_t
 ngx_http_pgw_conf_defaults(ngx_conf_t *cf, ngx_array_t **map, ngx_uint_t n)
 {
-    ngx_str_t  (*name)[2];
+    ngx_str_t                    (*name)[2];
+    ngx_http_pgw_claim_header_t   *ch;
 
     for (name = &ngx_http_pgw_conf_names[n]; (*name)[1].len; name++) {
         if (ngx_http_pgw_conf_map(cf, map, &(*name)[0], &(*name)[1]) != NGX_OK)
         {
             return NGX_ERROR;
         }
+
+        ch = (*map)->elts;
+        ch[(*map)->nelts - 1].own = 1;
     }
 
     return NGX_OK;

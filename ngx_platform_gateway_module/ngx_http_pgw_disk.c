@@ -96,7 +96,7 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_issuer_t *issuer, ngx_str_t *document,
     }
 
     if (ngx_time() - *fetched
-        >= (time_t) (issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD] / 1000))
+        >= (time_t) (issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD].ms / 1000))
     {
         return "it is past the hard age";
     }

@@ -7,6 +7,9 @@
 #include "ngx_http_pgw_issuer.h"
 
 
+ngx_str_t  ngx_http_pgw_issuer_own = ngx_string("platform");
+
+
 static ngx_int_t
 ngx_http_pgw_issuer_cmp(const void *one, const void *two)
 {
@@ -76,7 +79,8 @@ ngx_http_pgw_issuer_names(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer,
     }
 
     while (rc == NGX_OK && policies) {
-        rc = ngx_http_pgw_issuer_add(issuer, policies->issuers);
+        rc = policies->issuers
+             ? ngx_http_pgw_issuer_add(issuer, policies->issuers) : NGX_OK;
         policies = policies->policy_next;
     }
 

@@ -22,6 +22,10 @@ struct ngx_http_pgw_issuer_s {
     ngx_array_t                     *audiences;  /* "aud"; of the issuer without
                                                     a block NULL: the location
                                                     says it */
+    pj_names_t                       claims;     /* with a block: whose, and */
+    time_t                           leeway;     /* s; NGX_CONF_UNSET: that of
+                                                    the location */
+    ngx_uint_t                       at_jwt;     /* typ has to be that */
     ngx_http_pgw_limits_t            limits;
     ngx_http_pgw_revocations_t      *revocations;  /* NULL: it has no feed */
 
@@ -49,11 +53,19 @@ struct ngx_http_pgw_issuer_s {
 };
 
 
+/* How far its clock may be off, in a location with conf. */
+
+#define ngx_http_pgw_issuer_leeway(issuer, conf)                              \
+    ((issuer)->leeway == NGX_CONF_UNSET ? (conf)->leeway : (issuer)->leeway)
+
 /* Whether the configuration names a source of its keys at all. */
 
 #define ngx_http_pgw_issuer_usable(issuer)                                    \
     ((issuer)->from.location.len || (issuer)->file.len)
 
+
+/* What platform_gateway_trusted and messages call the issuer without a block. */
+extern ngx_str_t  ngx_http_pgw_issuer_own;
 
 /* Of that list the one that has the name, or else the first. */
 ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,

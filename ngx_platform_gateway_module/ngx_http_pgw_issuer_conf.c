@@ -32,7 +32,7 @@ static const ngx_http_pgw_source_t  ngx_http_pgw_issuer_conf_keys = {
     .handler = ngx_http_pgw_refresh_fetched
 };
 
-static const ngx_http_pgw_source_t  ngx_http_pgw_issuer_conf_feed = {
+static const ngx_http_pgw_source_t  ngx_http_pgw_issuer_conf_pages = {
     .name = "revocations",
     .directive = "platform_gateway_revocations",
     .max = NGX_HTTP_PGW_FEED_MAX_BYTES,
@@ -47,28 +47,52 @@ static void
 ngx_http_pgw_issuer_conf_from(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
     ngx_http_pgw_source_t *from, const ngx_http_pgw_source_t *as, void *data)
 {
+    ngx_http_pgw_place_t  place = from->place;
+
     *from = *as;
+    from->place = place;
     from->data = data;
     from->next = mcf->sources;
     mcf->sources = from;
+}
 
-    ngx_http_pgw_conf_place(cf, &from->place);
+
+static void
+ngx_http_pgw_issuer_conf_unset(ngx_http_pgw_limits_t *limits)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_HTTP_PGW_AGES; i++) {
+        limits->ages[i].ms = NGX_CONF_UNSET_MSEC;
+    }
+
+    limits->wait = NGX_CONF_UNSET_MSEC;
+    limits->waiters = NGX_CONF_UNSET;
+}
+
+
+ngx_http_pgw_issuer_t *
+ngx_http_pgw_issuer_conf_new(ngx_conf_t *cf)
+{
+    ngx_http_pgw_issuer_t  *issuer;
+
+    issuer = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_issuer_t));
+
+    if (issuer) {
+        ngx_http_pgw_issuer_conf_unset(&issuer->limits);
+        issuer->leeway = NGX_CONF_UNSET;
+        issuer->claims.subject = "sub";
+    }
+
+    return issuer;
 }
 
 
 char *
 ngx_http_pgw_issuer_conf_create(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_uint_t  i;
-
-    mcf->issuers = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_issuer_t));
-
-    for (i = 0; i < NGX_HTTP_PGW_AGES; i++) {
-        mcf->limits.ages[i] = NGX_CONF_UNSET_MSEC;
-    }
-
-    mcf->limits.wait = NGX_CONF_UNSET_MSEC;
-    mcf->limits.waiters = NGX_CONF_UNSET;
+    ngx_http_pgw_issuer_conf_unset(&mcf->limits);
+    mcf->issuers = ngx_http_pgw_issuer_conf_new(cf);
 
     return mcf->issuers ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
@@ -90,11 +114,45 @@ ngx_http_pgw_issuer_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+/* An issuer has one set of keys, and one place that it comes from. */
+
 static char *
-ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
+ngx_http_pgw_issuer_conf_one_source(ngx_conf_t *cf,
+    ngx_http_pgw_issuer_t *issuer)
 {
+    ngx_http_pgw_source_t  *from = &issuer->from;
+
+    if (ngx_http_pgw_issuer_usable(issuer)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "an issuer has one key set, and the source of this "
+                           "one's is already given by \"%skey_%s\" in %V:%ui: "
+                           "leave one out",
+                           issuer->name.len ? "" : "platform_gateway_",
+                           issuer->file.len ? "file" : "location",
+                           &from->place.file, from->place.line);
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_http_pgw_conf_place(cf, &from->place);
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_pgw_issuer_t  *issuer = conf;
+
+    ngx_str_t    *value = cf->args->elts;
     const char   *err;
     pj_keyset_t  *set;
+
+    if (ngx_http_pgw_issuer_conf_one_source(cf, issuer) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    issuer->file = value[1];
 
     if (issuer->file.len == 0) {
         return "needs the name of a file";
@@ -116,10 +174,10 @@ ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
 
     if (err) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"platform_gateway_key_file\" \"%V\" gives no "
+                           "\"%V\" \"%V\" gives no "
                            "keys: %s; put the issuer's key set there, a JSON "
                            "object like {\"keys\":[...]} with at least one RSA "
-                           "key,", &issuer->file, err);
+                           "key,", &value[0], &issuer->file, err);
         return NGX_CONF_ERROR;
     }
 
@@ -129,43 +187,50 @@ ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
 }
 
 
-/* An issuer has one set of keys, and one place that it comes from. */
-
 char *
-ngx_http_pgw_issuer_conf_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_pgw_issuer_conf_location(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
 {
-    ngx_str_t                 *value = cf->args->elts;
-    ngx_http_pgw_issuer_t     *issuer;
-    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
+    ngx_http_pgw_issuer_t  *issuer = conf;
 
-    issuer = mcf->issuers;
+    ngx_str_t  *value = cf->args->elts;
 
-    if (ngx_http_pgw_issuer_usable(issuer)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "there is one key set for the whole nginx, and its "
-                           "source is already given by "
-                           "\"platform_gateway_key_%s\" in %V:%ui: leave one "
-                           "out", issuer->file.len ? "file" : "location",
-                           &issuer->from.place.file, issuer->from.place.line);
+    if (ngx_http_pgw_issuer_conf_one_source(cf, issuer) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
-    }
-
-    if (cmd->type & NGX_HTTP_MAIN_CONF) {
-        ngx_http_pgw_conf_place(cf, &issuer->from.place);
-        issuer->file = value[1];
-        return ngx_http_pgw_issuer_conf_file(cf, issuer);
     }
 
     if (value[1].data[0] != '/') {
         return "must begin with \"/\"";
     }
 
-    ngx_http_pgw_issuer_conf_from(cf, mcf, &issuer->from,
+    ngx_http_pgw_issuer_conf_from(cf, ngx_http_pgw_conf_main(cf),
+                                  &issuer->from,
                                   &ngx_http_pgw_issuer_conf_keys, issuer);
     issuer->from.location = value[1];
-    issuer->from.ctx = cf->ctx;
 
     return NGX_CONF_OK;
+}
+
+
+/* The same outside of a block: a location of the server where it stands. */
+
+char *
+ngx_http_pgw_issuer_conf_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    char                   *rv;
+    ngx_http_pgw_issuer_t  *issuer = ngx_http_pgw_conf_main(cf)->issuers;
+
+    if (cmd->type & NGX_HTTP_MAIN_CONF) {
+        return ngx_http_pgw_issuer_conf_file(cf, cmd, issuer);
+    }
+
+    rv = ngx_http_pgw_issuer_conf_location(cf, cmd, issuer);
+
+    if (rv == NGX_CONF_OK) {
+        issuer->from.ctx = cf->ctx;
+    }
+
+    return rv;
 }
 
 
@@ -190,13 +255,36 @@ ngx_http_pgw_issuer_conf_cache_file(ngx_conf_t *cf, void *post,
 char *
 ngx_http_pgw_issuer_conf_age(ngx_conf_t *cf, void *post, void *data)
 {
-    ngx_msec_t             *age = data;
-    ngx_http_pgw_limits_t  *limits = &ngx_http_pgw_conf_main(cf)->limits;
+    ngx_http_pgw_age_t  *age = data;    /* begins with what is set */
 
-    ngx_http_pgw_conf_place(cf, &limits->places[age - limits->ages]);
+    ngx_http_pgw_conf_place(cf, &age->place);
 
-    return (age != &limits->ages[NGX_HTTP_PGW_AGE_COOLDOWN] || *age >= 1000)
-           ? NGX_CONF_OK : "must be at least 1s";
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_pgw_issuer_conf_cooldown(ngx_conf_t *cf, void *post, void *data)
+{
+    return *(ngx_msec_t *) data < 1000
+           ? "must be at least 1s" : ngx_http_pgw_issuer_conf_age(cf, post, data);
+}
+
+
+static void
+ngx_http_pgw_issuer_conf_merge(ngx_http_pgw_limits_t *limits,
+    const ngx_http_pgw_limits_t *all)
+{
+    ngx_uint_t  n;
+
+    for (n = 0; n < NGX_HTTP_PGW_AGES; n++) {
+        if (limits->ages[n].ms == NGX_CONF_UNSET_MSEC) {
+            limits->ages[n] = all->ages[n];
+        }
+    }
+
+    ngx_conf_merge_msec_value(limits->wait, all->wait, 2000);
+    ngx_conf_merge_value(limits->waiters, all->waiters, 256);
 }
 
 
@@ -205,35 +293,31 @@ ngx_http_pgw_issuer_conf_age(ngx_conf_t *cf, void *post, void *data)
 static char *
 ngx_http_pgw_issuer_conf_ages(ngx_conf_t *cf, ngx_http_pgw_limits_t *limits)
 {
-    ngx_uint_t   n;
-    ngx_msec_t  *age;
+    ngx_uint_t           n;
+    ngx_http_pgw_age_t  *age = limits->ages;
 
     static const char  *names[NGX_HTTP_PGW_AGES] = {
         "cooldown", "soft_age", "hard_age"
     };
 
-    age = limits->ages;
-
-    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_SOFT], 300000);
-    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_HARD],
-                             ngx_max(86400000, age[NGX_HTTP_PGW_AGE_SOFT]));
-    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_COOLDOWN],
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_SOFT].ms, 300000);
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_HARD].ms,
+                             ngx_max(86400000, age[NGX_HTTP_PGW_AGE_SOFT].ms));
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_COOLDOWN].ms,
                              ngx_max(1000, ngx_min(10000,
-                                           age[NGX_HTTP_PGW_AGE_SOFT])));
-    ngx_conf_init_msec_value(limits->wait, 2000);
-    ngx_conf_init_value(limits->waiters, 256);
+                                           age[NGX_HTTP_PGW_AGE_SOFT].ms)));
 
     for (n = 1; n < NGX_HTTP_PGW_AGES; n++) {
 
         /* one of the two may be a default, which has no line */
 
-        if (age[n] < age[n - 1]) {
+        if (age[n].ms < age[n - 1].ms) {
             return ngx_http_pgw_conf_fail(cf,
-                       &limits->places[limits->places[n].line ? n : n - 1],
+                       &age[age[n].place.line ? n : n - 1].place,
                        "\"platform_gateway_key_%s\" (%Ms) must not be below "
                        "\"platform_gateway_key_%s\" (%Ms)",
-                       names[n], age[n] / 1000, names[n - 1],
-                       age[n - 1] / 1000);
+                       names[n], age[n].ms / 1000, names[n - 1],
+                       age[n - 1].ms / 1000);
         }
     }
 
@@ -289,16 +373,15 @@ ngx_http_pgw_issuer_conf_parameter(ngx_conf_t *cf,
 
 
 char *
-ngx_http_pgw_issuer_conf_revocations(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
+ngx_http_pgw_issuer_conf_feed(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_http_pgw_main_conf_t  *mcf = conf;
+    ngx_http_pgw_issuer_t  *issuer = conf;
 
     ngx_str_t                   *value;
     ngx_uint_t                   i;
     ngx_http_pgw_revocations_t  *rev;
 
-    if (mcf->issuers->revocations) {
+    if (issuer->revocations) {
         return "is duplicate";
     }
 
@@ -307,11 +390,11 @@ ngx_http_pgw_issuer_conf_revocations(ngx_conf_t *cf, ngx_command_t *cmd,
         return NGX_CONF_ERROR;
     }
 
-    mcf->issuers->revocations = rev;
+    issuer->revocations = rev;
 
-    ngx_http_pgw_issuer_conf_from(cf, mcf, &rev->from,
-                                  &ngx_http_pgw_issuer_conf_feed, rev);
-    ngx_str_set(&rev->claim, "session_id");
+    ngx_http_pgw_issuer_conf_from(cf, ngx_http_pgw_conf_main(cf), &rev->from,
+                                  &ngx_http_pgw_issuer_conf_pages, rev);
+    ngx_http_pgw_conf_place(cf, &rev->from.place);
 
     value = cf->args->elts;
 
@@ -325,6 +408,16 @@ ngx_http_pgw_issuer_conf_revocations(ngx_conf_t *cf, ngx_command_t *cmd,
 
     return rev->zone_size && rev->from.location.len
            ? NGX_CONF_OK : "needs \"zone=NAME:SIZE\" and \"uri=/PATH\"";
+}
+
+
+char *
+ngx_http_pgw_issuer_conf_revocations(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_pgw_main_conf_t  *mcf = conf;
+
+    return ngx_http_pgw_issuer_conf_feed(cf, cmd, mcf->issuers);
 }
 
 
@@ -365,6 +458,42 @@ ngx_http_pgw_issuer_conf_stale(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+/* Finds the location of a source: in the first server that has an internal one
+   of that URI. */
+
+static char *
+ngx_http_pgw_issuer_conf_server(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
+{
+    void                       **loc_conf;
+    ngx_uint_t                   i;
+    ngx_http_core_srv_conf_t   **server;
+    ngx_http_core_loc_conf_t    *clcf;
+    ngx_http_core_main_conf_t   *cmcf = ngx_http_pgw_conf_nginx(cf);
+
+    server = cmcf->servers.elts;
+
+    for (i = 0; i < cmcf->servers.nelts; i++) {
+
+        loc_conf = server[i]->ctx->loc_conf;
+
+        if (ngx_http_pgw_peek_find(NULL, &from->location,
+                                   &loc_conf) == NGX_OK) {
+            clcf = loc_conf[ngx_http_core_module.ctx_index];
+
+            if (clcf->internal) {
+                from->ctx = server[i]->ctx;
+                return NGX_CONF_OK;
+            }
+        }
+    }
+
+    return ngx_http_pgw_conf_fail(cf, &from->place,
+               "no server has an internal location for the %s of \"%V\": add "
+               "\"location = %V { internal; ... }\" to one", from->name,
+               &from->location, &from->location);
+}
+
+
 /*
  * Where the keys come from.  Their source is named, in shared memory and in a
  * cache file, by the issuer's names, the location and the upstream, as the
@@ -392,7 +521,7 @@ ngx_http_pgw_issuer_conf_init_keys(ngx_conf_t *cf,
         return NGX_CONF_OK;
     }
 
-    from->cooldown = issuer->limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN];
+    from->cooldown = issuer->limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN].ms;
     from->timeout = ngx_max(from->cooldown, NGX_HTTP_PGW_TIMEOUT);
 
     ngx_http_pgw_lease_log(cf, from);
@@ -409,8 +538,10 @@ ngx_http_pgw_issuer_conf_init_keys(ngx_conf_t *cf,
     mcf->keys_zone->init = ngx_http_pgw_refresh_zone_init;
     mcf->keys_zone->data = mcf;
 
-    if (from->ctx) {
-        return ngx_http_pgw_lease_check(cf, from);
+    if (from->location.len) {
+        return from->ctx
+               || ngx_http_pgw_issuer_conf_server(cf, from) == NGX_CONF_OK
+               ? ngx_http_pgw_lease_check(cf, from) : NGX_CONF_ERROR;
     }
 
     return ngx_http_pgw_lease_digest(from->source, issuer->file.data,
@@ -419,36 +550,6 @@ ngx_http_pgw_issuer_conf_init_keys(ngx_conf_t *cf,
            && ngx_http_pgw_lease_digest(from->source, (u_char *) "file", 4)
               == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-/* The first server with an internal location for the URI, or none. */
-
-static ngx_http_conf_ctx_t *
-ngx_http_pgw_issuer_conf_server(ngx_conf_t *cf, ngx_str_t *uri)
-{
-    void                       **loc_conf;
-    ngx_uint_t                   i;
-    ngx_http_core_srv_conf_t   **server;
-    ngx_http_core_loc_conf_t    *clcf;
-    ngx_http_core_main_conf_t   *cmcf = ngx_http_pgw_conf_nginx(cf);
-
-    server = cmcf->servers.elts;
-
-    for (i = 0; i < cmcf->servers.nelts; i++) {
-
-        loc_conf = server[i]->ctx->loc_conf;
-
-        if (ngx_http_pgw_peek_find(NULL, uri, &loc_conf) == NGX_OK) {
-            clcf = loc_conf[ngx_http_core_module.ctx_index];
-
-            if (clcf->internal) {
-                return server[i]->ctx;
-            }
-        }
-    }
-
-    return NULL;
 }
 
 
@@ -471,7 +572,8 @@ ngx_http_pgw_issuer_conf_feed_zone(ngx_conf_t *cf,
     if (shm_zone->init) {
         return ngx_http_pgw_conf_fail(cf, &from->place,
                    "zone \"%V\" of \"platform_gateway_revocations\" is that "
-                   "of \"platform_gateway_zone\": give it another name,",
+                   "of \"platform_gateway_zone\" or of another feed: give it "
+                   "another name,",
                    &rev->zone_name);
     }
 
@@ -499,19 +601,20 @@ ngx_http_pgw_issuer_conf_init_feed(ngx_conf_t *cf,
 
     from = &rev->from;
     from->timeout = NGX_HTTP_PGW_TIMEOUT;
-    from->ctx = ngx_http_pgw_issuer_conf_server(cf, &from->location);
-
+    rev->subject = issuer->claims.subject;
     rev->names = &issuer->names;
     rev->refuse = mcf->revocations_refuse;
     rev->after = mcf->revocations_after ? mcf->revocations_after
                                         : NGX_HTTP_PGW_REVOKED_AFTER;
 
-    if (from->ctx == NULL) {
-        return ngx_http_pgw_conf_fail(cf, &from->place,
-                   "no server has an internal location for \"uri=%V\" of "
-                   "\"platform_gateway_revocations\": add \"location = %V { "
-                   "internal; ... }\" to one", &from->location,
-                   &from->location);
+    if (rev->claim.len == 0) {
+        rev->claim.data = (u_char *) (issuer->issuers ? issuer->claims.session
+                                                      : "session_id");
+        rev->claim.len = ngx_strlen(rev->claim.data);
+    }
+
+    if (ngx_http_pgw_issuer_conf_server(cf, from) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
     }
 
     if (rev->after < 2 * from->cooldown) {
@@ -528,40 +631,70 @@ ngx_http_pgw_issuer_conf_init_feed(ngx_conf_t *cf,
 }
 
 
+/* No name is that of two; and who has names needs keys. */
+
+static char *
+ngx_http_pgw_issuer_conf_check(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
+    const ngx_http_pgw_issuer_t *issuer)
+{
+    ngx_uint_t                    i;
+    const ngx_http_pgw_name_t    *name = issuer->names.elts;
+    const ngx_http_pgw_issuer_t  *other;
+
+    for (i = 0; i < issuer->names.nelts; i++) {
+
+        other = ngx_http_pgw_issuer_of(mcf->issuers, &name[i].iss);
+
+        if (other != issuer) {
+            return ngx_http_pgw_conf_fail(cf, &issuer->from.place,
+                       "\"%*s\" is the name of two issuers, of \"%V\" and, "
+                       "before, of \"%V\": one token has one issuer,",
+                       name[i].iss.len, name[i].iss.data, &issuer->name,
+                       other->name.len ? &other->name
+                                       : &ngx_http_pgw_issuer_own);
+        }
+    }
+
+    return i == 0 || ngx_http_pgw_issuer_usable(issuer) ? NGX_CONF_OK
+           : ngx_http_pgw_conf_fail(cf, &mcf->guarded->place,
+                  "platform_gateway: a guarded location needs keys to check "
+                  "tokens with: add \"platform_gateway_key_location\" to a "
+                  "server, or \"platform_gateway_key_file\" to http, for the "
+                  "location");
+}
+
+
 char *
 ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    char                   *rv;
-    ngx_uint_t              usable = 0;
+    char                   *rv = NGX_CONF_OK;
+    ngx_uint_t              n = 0;
     ngx_http_pgw_issuer_t  *issuer;
 
     mcf->issuers->limits = mcf->limits;
 
-    if (mcf->zone_size == 0) {
-        ngx_str_set(&mcf->zone_name, "platform_gateway");
-        mcf->zone_size = NGX_HTTP_PGW_KEYS_ZONE;
+    for (issuer = mcf->issuers; issuer && rv == NGX_CONF_OK;
+         issuer = issuer->next)
+    {
+        n += ngx_http_pgw_issuer_usable(issuer);
+        ngx_http_pgw_issuer_conf_merge(&issuer->limits, &mcf->limits);
+        rv = ngx_http_pgw_issuer_names(cf, issuer, mcf->policies);
     }
 
-    rv = NGX_CONF_OK;
+    if (mcf->zone_size == 0) {
+        ngx_str_set(&mcf->zone_name, "platform_gateway");
+        mcf->zone_size = NGX_HTTP_PGW_KEYS_ZONE
+                         + n * sizeof(ngx_http_pgw_zone_t);
+    }
 
     for (issuer = mcf->issuers; issuer && rv == NGX_CONF_OK;
          issuer = issuer->next)
     {
-        rv = ngx_http_pgw_issuer_names(cf, issuer, mcf->policies);
+        rv = ngx_http_pgw_issuer_conf_check(cf, mcf, issuer);
 
         if (rv == NGX_CONF_OK) {
             rv = ngx_http_pgw_issuer_conf_init_keys(cf, mcf, issuer);
         }
-
-        usable |= ngx_http_pgw_issuer_usable(issuer);
-    }
-
-    if (rv == NGX_CONF_OK && mcf->guarded && !usable) {
-        return ngx_http_pgw_conf_fail(cf, &mcf->guarded->place,
-                   "platform_gateway: a guarded location needs keys to check "
-                   "tokens with: add \"platform_gateway_key_location\" to a "
-                   "server, or \"platform_gateway_key_file\" to http, for the "
-                   "location");
     }
 
     if (rv == NGX_CONF_OK) {

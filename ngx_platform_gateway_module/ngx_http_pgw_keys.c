@@ -298,7 +298,7 @@ ngx_http_pgw_keys_get(ngx_http_pgw_issuer_t *issuer)
         return NULL;
     }
 
-    hard = issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD];
+    hard = issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD].ms;
 
     return ngx_http_pgw_lease_left(issuer->fetched + hard) ? issuer->set : NULL;
 }

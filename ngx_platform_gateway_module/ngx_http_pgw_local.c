@@ -59,32 +59,44 @@ ngx_http_pgw_local_health_handler(ngx_http_request_t *r)
 }
 
 
-/* Ready: the keys and revocations of every issuer are there. */
+/* Ready: what the issuer without a block has is there, and so are the keys of
+   at least one.  An issuer with a block, down alone, makes nobody unready. */
 
 static ngx_int_t
 ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
 {
-    ngx_http_pgw_issuer_t     *issuer;
-    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
+    ngx_uint_t                  own;
+    ngx_http_pgw_issuer_t      *first = ngx_http_pgw_main(r)->issuers;
+    ngx_http_pgw_issuer_t      *issuer, *lacks = NULL;
+    ngx_http_pgw_revocations_t  *rev = first->revocations;
 
-    for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
+    own = ngx_http_pgw_issuer_usable(first);
 
-        if (ngx_http_pgw_issuer_usable(issuer)
-            && ngx_http_pgw_keys_get(issuer) == NULL)
-        {
-            return ngx_http_pgw_local_refuse(r,
-                       NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE, NULL,
-                       "no key set has been loaded yet",
-                       ngx_http_pgw_keys_retry_after(issuer));
+    for (issuer = first; issuer; issuer = own ? NULL : issuer->next) {
+
+        if (!ngx_http_pgw_issuer_usable(issuer)) {
+            continue;
         }
 
-        if (issuer->revocations
-            && !ngx_http_pgw_revocations_whole(issuer->revocations->zone))
-        {
-            return ngx_http_pgw_local_refuse(r,
-                       NGX_HTTP_PGW_REASON_REVOCATIONS_STALE, NULL,
-                       "the revocations have not all been read yet", 1);
+        lacks = issuer;
+
+        if (ngx_http_pgw_keys_get(issuer)) {
+            lacks = NULL;
+            break;
         }
+    }
+
+    if (lacks) {
+        return ngx_http_pgw_local_refuse(r,
+                   NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE, NULL,
+                   "no key set has been loaded yet",
+                   ngx_http_pgw_keys_retry_after(lacks));
+    }
+
+    if (rev && !ngx_http_pgw_revocations_whole(rev->zone)) {
+        return ngx_http_pgw_local_refuse(r,
+                   NGX_HTTP_PGW_REASON_REVOCATIONS_STALE, NULL,
+                   "the revocations have not all been read yet", 1);
     }
 
     return ngx_http_pgw_local_health_handler(r);

@@ -74,7 +74,7 @@ ngx_http_pgw_refresh_log_failure(ngx_http_pgw_issuer_t *issuer, const char *err)
     ngx_http_pgw_zone_t  *zone = issuer->zone;
 
     age = ngx_current_msec - zone->fetched;
-    past = age >= issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD];
+    past = age >= issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD].ms;
 
     if (issuer->file.len) {
         complaint = 1 + 2 * ngx_crc32_short((u_char *) err, ngx_strlen(err))
@@ -237,7 +237,7 @@ ngx_http_pgw_refresh_init_process(ngx_http_pgw_issuer_t *issuer)
 
     /* 5 to 10 % early, at random: not all at once, and not late if slow. */
 
-    soft = issuer->limits.ages[NGX_HTTP_PGW_AGE_SOFT];
+    soft = issuer->limits.ages[NGX_HTTP_PGW_AGE_SOFT].ms;
     part = soft / 20;
     issuer->due = soft - part - (ngx_msec_t) ngx_random() % (part + 1);
 

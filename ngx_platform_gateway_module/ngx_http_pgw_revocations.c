@@ -133,7 +133,7 @@ ngx_http_pgw_revocations_mark(const ngx_http_pgw_revocations_t *rev,
         /* a feed cannot name a non-string or an overlong id */
 
         if (ngx_http_pgw_feed_key(name, 's',
-                                  pj_json_member(claims->root, "sub"),
+                                  pj_json_member(claims->root, rev->subject),
                                   &mark->subject)
             == NGX_ERROR
             || ngx_http_pgw_feed_key(name, 'i',

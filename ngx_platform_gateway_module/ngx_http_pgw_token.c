@@ -7,6 +7,7 @@
 
 #include "ngx_http_pgw_token.h"
 #include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_trust.h"
 
 
 ngx_int_t
@@ -53,16 +54,11 @@ ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
 }
 
 
-/* The issuer that the token names judges it; that without a block has names and
-   audiences of each location's own. */
+/* The issuer that the token names judges it, and reads its claims. */
 
 static pj_err_t
-ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_judge_t *by, const pj_claims_t *claims,
-    ngx_http_pgw_steps_t *steps)
+ngx_http_pgw_token_claims(ngx_http_pgw_judge_t *by, pj_claims_t *claims)
 {
-    pj_policy_t             policy;
-    const ngx_array_t      *issuers, *audiences;
     ngx_http_pgw_issuer_t  *issuer;
 
     issuer = ngx_http_pgw_issuer_of(by->issuer, &claims->iss);
@@ -71,15 +67,36 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
         ngx_http_pgw_keys_judge(issuer, by);
     }
 
+    return issuer->issuers ? pj_claims_read_foreign(claims, &issuer->claims)
+                           : pj_claims_read(claims);
+}
+
+
+/* The issuer without a block has names and audiences of each location's own. */
+
+static pj_err_t
+ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims,
+    ngx_http_pgw_steps_t *steps)
+{
+    pj_policy_t         policy;
+    const ngx_array_t  *issuers, *audiences;
+
+    static const ngx_array_t  none;
+
     issuers = issuer->issuers ? issuer->issuers : conf->issuers;
     audiences = issuer->issuers ? issuer->audiences : conf->audiences;
+
+    if (issuers == NULL || !ngx_http_pgw_trust_takes(conf, issuer)) {
+        issuers = &none;
+    }
 
     policy.issuers = issuers->elts;
     policy.issuer_count = issuers->nelts;
     policy.audiences = audiences ? audiences->elts : NULL;
     policy.audience_count = audiences ? audiences->nelts : 0;
     policy.now_s = steps ? steps->at : ngx_time();
-    policy.leeway_s = conf->leeway;
+    policy.leeway_s = ngx_http_pgw_issuer_leeway(issuer, conf);
     policy.allow_confirmation = (conf->allow_confirmation != 0);
 
     if (steps) {
@@ -134,10 +151,20 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
     }
 
     fault = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_PAYLOAD,
-                                    pj_claims_parse(&arena, &jws, claims));
+                                    pj_claims_decode(&arena, &jws, claims));
 
     if (fault == PJ_OK) {
-        fault = ngx_http_pgw_token_policy(conf, by, claims, steps);
+        fault = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_PAYLOAD,
+                                        ngx_http_pgw_token_claims(by, claims));
+
+        if (err == PJ_OK && by->issuer->at_jwt && !header.at_jwt) {
+            err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
+                                          PJ_ERR_TOKEN_TYP);
+        }
+    }
+
+    if (fault == PJ_OK) {
+        fault = ngx_http_pgw_token_policy(conf, by->issuer, claims, steps);
     }
 
     /* a bad header names no key to look for */
@@ -182,10 +209,11 @@ ngx_uint_t
 ngx_http_pgw_token_access(pj_token_kind_t kind)
 {
     static const ngx_uint_t  levels[] = {
-        [PJ_TOKEN_ACCOUNT] = NGX_HTTP_PGW_ACCOUNT,
-        [PJ_TOKEN_BRANCH] = NGX_HTTP_PGW_BRANCH,
-        [PJ_TOKEN_SYSTEM] = NGX_HTTP_PGW_SYSTEM,
-        [PJ_TOKEN_REFRESH] = 0
+        [PJ_TOKEN_ACCOUNT] = NGX_HTTP_PGW_ACCOUNT|NGX_HTTP_PGW_TOKEN,
+        [PJ_TOKEN_BRANCH] = NGX_HTTP_PGW_BRANCH|NGX_HTTP_PGW_TOKEN,
+        [PJ_TOKEN_SYSTEM] = NGX_HTTP_PGW_SYSTEM|NGX_HTTP_PGW_TOKEN,
+        [PJ_TOKEN_REFRESH] = 0,
+        [PJ_TOKEN_FOREIGN] = NGX_HTTP_PGW_TOKEN
     };
 
     return levels[kind];
@@ -347,8 +375,9 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 
         if (i >= NGX_HTTP_PGW_GRANT_IDS) {
 
-            claim = pj_json_member(claims->root,
-                                   (const char *) ch->claim.data);
+            claim = ch->own && claims->kind == PJ_TOKEN_FOREIGN ? NULL
+                    : pj_json_member(claims->root,
+                                     (const char *) ch->claim.data);
             ch++;
 
             if (ngx_http_pgw_token_value(pool, claim, s) == NGX_ERROR) {
@@ -377,13 +406,11 @@ ngx_http_pgw_policy_same(const ngx_array_t *a, const ngx_array_t *b)
         return a == b;
     }
 
-    x = a->elts;
-    y = b->elts;
-
     for (i = 0; i < a->nelts; i++) {
-        if (x[i].len != y[i].len
-            || ngx_memcmp(x[i].data, y[i].data, x[i].len) != 0)
-        {
+        x = (void *) ((u_char *) a->elts + i * a->size);
+        y = (void *) ((u_char *) b->elts + i * b->size);
+
+        if (x->len != y->len || ngx_memcmp(x->data, y->data, x->len) != 0) {
             return 0;
         }
     }
@@ -406,7 +433,7 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 
     if (conf->access == 0
         || (conf->access & NGX_HTTP_PGW_PUBLIC)
-        || conf->issuers == NULL)
+        || ngx_http_pgw_trust_opens(cf, conf) == 0)
     {
         return NGX_CONF_OK;
     }
@@ -420,7 +447,8 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
             && one->allow_confirmation == conf->allow_confirmation
             && one->claim_headers == conf->claim_headers
             && ngx_http_pgw_policy_same(one->issuers, conf->issuers)
-            && ngx_http_pgw_policy_same(one->audiences, conf->audiences))
+            && ngx_http_pgw_policy_same(one->audiences, conf->audiences)
+            && ngx_http_pgw_policy_same(one->trusted, conf->trusted))
         {
             conf->policy = one->policy;
             return NGX_CONF_OK;

@@ -21,6 +21,7 @@
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_subject.h"
 #include "ngx_http_pgw_token.h"
+#include "ngx_http_pgw_trust.h"
 
 
 #define NGX_HTTP_PGW_CORS_METHODS  "GET, HEAD, POST, PUT, PATCH, DELETE"
@@ -112,6 +113,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     conf->enable = NGX_CONF_UNSET;
     conf->issuers = NGX_CONF_UNSET_PTR;
     conf->audiences = NGX_CONF_UNSET_PTR;
+    conf->trusted = NGX_CONF_UNSET_PTR;
     conf->leeway = NGX_CONF_UNSET;
     conf->token_max_size = NGX_CONF_UNSET_SIZE;
     conf->claim_headers = NGX_CONF_UNSET_PTR;
@@ -146,6 +148,7 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_conf_merge_str_value(conf->route_id, prev->route_id, "");
     ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
     ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
+    ngx_conf_merge_ptr_value(conf->trusted, prev->trusted, NULL);
     ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
     ngx_conf_merge_size_value(conf->token_max_size, prev->token_max_size,
                               16384);
@@ -185,6 +188,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     if (conf->route == NULL
         || ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
+        || ngx_http_pgw_trust_merge(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_local_merge(cf, prev, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
@@ -264,6 +268,9 @@ static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
 static ngx_conf_post_t  ngx_http_pgw_age_post =
     { ngx_http_pgw_issuer_conf_age };
 
+static ngx_conf_post_t  ngx_http_pgw_cooldown_post =
+    { ngx_http_pgw_issuer_conf_cooldown };
+
 static ngx_conf_post_t  ngx_http_pgw_cache_file_post =
     { ngx_http_pgw_issuer_conf_cache_file };
 
@@ -332,14 +339,14 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       &ngx_http_pgw_cache_file_post },
     { ngx_string("platform_gateway_key_soft_age"),
       PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               limits.ages[NGX_HTTP_PGW_AGE_SOFT]), &ngx_http_pgw_age_post },
+               limits.ages[NGX_HTTP_PGW_AGE_SOFT].ms), &ngx_http_pgw_age_post },
     { ngx_string("platform_gateway_key_hard_age"),
       PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               limits.ages[NGX_HTTP_PGW_AGE_HARD]), &ngx_http_pgw_age_post },
+               limits.ages[NGX_HTTP_PGW_AGE_HARD].ms), &ngx_http_pgw_age_post },
     { ngx_string("platform_gateway_key_cooldown"),
       PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN]),
-      &ngx_http_pgw_age_post },
+               limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN].ms),
+      &ngx_http_pgw_cooldown_post },
     { ngx_string("platform_gateway_key_wait"),
       PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot, limits.wait), NULL },
     { ngx_string("platform_gateway_key_waiters"),
@@ -356,6 +363,13 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
                revocations_after), NULL },
 
     /* what makes a token good */
+
+    { ngx_string("platform_gateway_trust"),
+      PGW_MAIN(NGX_CONF_BLOCK|NGX_CONF_TAKE1, ngx_http_pgw_trust_block,
+               issuers), NULL },
+    { ngx_string("platform_gateway_trusted"),
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_trust_names, trusted),
+      NULL },
 
     { ngx_string("platform_gateway_issuer"),
       PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_conf_strings, issuers),

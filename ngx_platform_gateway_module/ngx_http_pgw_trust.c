@@ -1,0 +1,352 @@
+
+/*
+ * platform_gateway_trust NAME { ... }: an issuer of its own.
+ */
+
+
+#include "ngx_http_pgw_trust.h"
+#include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_issuer.h"
+#include "ngx_http_pgw_issuer_conf.h"
+#include "ngx_http_pgw_names.h"
+
+
+#define NGX_HTTP_PGW_TRUST_MAX       64   /* issuers of one nginx */
+#define NGX_HTTP_PGW_TRUST_NAME_MAX  63
+
+/* In platform_gateway_trusted, the issuer of the directives outside of any
+   block. */
+static ngx_conf_post_t  ngx_http_pgw_trust_leeway_post =
+    { ngx_http_pgw_conf_leeway };
+
+static ngx_conf_post_t  ngx_http_pgw_trust_age_post =
+    { ngx_http_pgw_issuer_conf_age };
+
+static ngx_conf_post_t  ngx_http_pgw_trust_cooldown_post =
+    { ngx_http_pgw_issuer_conf_cooldown };
+
+static ngx_conf_post_t  ngx_http_pgw_trust_cache_file_post =
+    { ngx_http_pgw_issuer_conf_cache_file };
+
+
+static char *
+ngx_http_pgw_trust_typ(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t              *value = cf->args->elts;
+    ngx_http_pgw_issuer_t  *issuer = conf;
+
+    if (issuer->at_jwt) {
+        return "is duplicate";
+    }
+
+    issuer->at_jwt = (ngx_strcasecmp(value[1].data, (u_char *) "at+jwt") == 0);
+
+    return issuer->at_jwt ? NGX_CONF_OK
+           : "accepts at+jwt; without it, typ may be JWT or be left out, too";
+}
+
+
+/* claim subject|session NAME; */
+
+static char *
+ngx_http_pgw_trust_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t              *value = cf->args->elts;
+    ngx_http_pgw_issuer_t  *issuer = conf;
+
+    if (value[2].len == 0) {
+        return "has an empty name";
+    }
+
+    if (ngx_http_pgw_conf_path(cf, &value[2]) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_strcmp(value[1].data, "subject") == 0) {
+        issuer->claims.subject = (char *) value[2].data;
+
+    } else if (ngx_strcmp(value[1].data, "session") == 0) {
+        issuer->claims.session = (char *) value[2].data;
+
+    } else {
+        return "accepts subject and session";
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+#define PGW_TRUST(type, set, field)                                           \
+    type, set, 0, offsetof(ngx_http_pgw_issuer_t, field)
+
+/* What a block may hold; the types say how many values there are. */
+
+static ngx_command_t  ngx_http_pgw_trust_commands[] = {
+
+    { ngx_string("issuer"),
+      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_conf_strings, issuers), NULL },
+    { ngx_string("audience"),
+      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_conf_strings, audiences), NULL },
+    { ngx_string("key_location"),
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_location, from),
+      NULL },
+    { ngx_string("key_file"),
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_file, file), NULL },
+    { ngx_string("key_cache_file"),
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_str_slot, limits.cache_file),
+      &ngx_http_pgw_trust_cache_file_post },
+    { ngx_string("key_soft_age"),
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
+                limits.ages[NGX_HTTP_PGW_AGE_SOFT].ms),
+      &ngx_http_pgw_trust_age_post },
+    { ngx_string("key_hard_age"),
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
+                limits.ages[NGX_HTTP_PGW_AGE_HARD].ms),
+      &ngx_http_pgw_trust_age_post },
+    { ngx_string("key_cooldown"),
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
+                limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN].ms),
+      &ngx_http_pgw_trust_cooldown_post },
+    { ngx_string("leeway"),
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_sec_slot, leeway),
+      &ngx_http_pgw_trust_leeway_post },
+    { ngx_string("typ"),
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_http_pgw_trust_typ, at_jwt), NULL },
+    { ngx_string("claim"),
+      PGW_TRUST(NGX_CONF_TAKE2, ngx_http_pgw_trust_claim, claims), NULL },
+    { ngx_string("revocations"),
+      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_issuer_conf_feed, revocations),
+      NULL },
+
+      ngx_null_command
+};
+
+
+/* One line of a block; errors are said as nginx says its own. */
+
+static char *
+ngx_http_pgw_trust_line(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
+{
+    char           *rv;
+    ngx_str_t      *value = cf->args->elts;
+    ngx_uint_t      n = cf->args->nelts - 1;
+    ngx_command_t  *cmd;
+
+    for (cmd = ngx_http_pgw_trust_commands; cmd->name.len; cmd++) {
+        if (cmd->name.len == value->len
+            && ngx_strcmp(cmd->name.data, value->data) == 0)
+        {
+            break;
+        }
+    }
+
+    /* NGX_CONF_TAKE1 and so on are bits of the number of values */
+
+    rv = cmd->name.len == 0
+         ? "is no directive of \"platform_gateway_trust\""
+         : !(cmd->type & NGX_CONF_1MORE ? n >= 1
+             : n < NGX_CONF_MAX_ARGS && (cmd->type & (1u << n)))
+         ? "has an invalid number of values" : cmd->set(cf, cmd, conf);
+
+    if (rv != NGX_CONF_OK && rv != NGX_CONF_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"%V\" %s", value, rv);
+    }
+
+    return rv == NGX_CONF_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+static ngx_http_pgw_issuer_t *
+ngx_http_pgw_trust_find(ngx_http_pgw_main_conf_t *mcf, const ngx_str_t *name)
+{
+    ngx_http_pgw_issuer_t  *issuer;
+
+    for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
+        if (ngx_http_pgw_names_same(issuer->name.len ? &issuer->name
+                                    : &ngx_http_pgw_issuer_own, name))
+        {
+            break;
+        }
+    }
+
+    return issuer;
+}
+
+
+/* Adds an issuer of that name, with nothing set; NULL: it cannot be. */
+
+static ngx_http_pgw_issuer_t *
+ngx_http_pgw_trust_add(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
+    const ngx_str_t *name)
+{
+    ngx_uint_t              n = 0;
+    const char             *err;
+    ngx_http_pgw_issuer_t  *issuer, **last;
+
+    for (last = &mcf->issuers->next; *last; last = &(*last)->next) {
+        n++;
+    }
+
+    err = ngx_http_pgw_trust_find(mcf, name)
+          ? "\"%V\" is already the name of an issuer"
+          : name->len == 0 || name->len > NGX_HTTP_PGW_TRUST_NAME_MAX
+            || !ngx_http_pgw_names_plain(name, "-_")
+          ? "\"%V\" is no name: it has 1 to 63 letters, digits, \"-\" and \"_\""
+          : n >= NGX_HTTP_PGW_TRUST_MAX
+          ? "\"%V\" is one issuer too many: there may be 64" : NULL;
+
+    if (err) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, err, name);
+        return NULL;
+    }
+
+    issuer = ngx_http_pgw_issuer_conf_new(cf);
+
+    if (issuer) {
+        issuer->name = *name;
+        issuer->issuers = NGX_CONF_UNSET_PTR;
+        issuer->audiences = NGX_CONF_UNSET_PTR;
+        issuer->claims.session = "sid";
+        *last = issuer;
+    }
+
+    return issuer;
+}
+
+
+char *
+ngx_http_pgw_trust_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    char                   *rv;
+    ngx_str_t              *value = cf->args->elts;
+    ngx_conf_t              save = *cf;
+    ngx_http_pgw_issuer_t  *issuer;
+
+    issuer = ngx_http_pgw_trust_add(cf, conf, &value[1]);
+    if (issuer == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    cf->handler = ngx_http_pgw_trust_line;
+    cf->handler_conf = (char *) issuer;
+
+    rv = ngx_conf_parse(cf, NULL);
+
+    *cf = save;
+
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    if (issuer->audiences == NGX_CONF_UNSET_PTR) {
+        issuer->audiences = NULL;
+    }
+
+    return issuer->issuers == NGX_CONF_UNSET_PTR
+           ? "needs \"issuer\", the \"iss\" of its tokens"
+           : !ngx_http_pgw_issuer_usable(issuer)
+           ? "needs \"key_location\" or \"key_file\", for keys to check tokens "
+             "with" : NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_pgw_trust_names(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t                *value = cf->args->elts;
+    ngx_uint_t                i;
+    ngx_http_pgw_loc_conf_t  *lcf = conf;
+    ngx_http_pgw_trusted_t   *one;
+
+    if (lcf->trusted != NGX_CONF_UNSET_PTR) {
+        return "is duplicate";
+    }
+
+    lcf->trusted = ngx_array_create(cf->pool, 2,
+                                    sizeof(ngx_http_pgw_trusted_t));
+
+    for (i = 1; lcf->trusted && i < cf->args->nelts; i++) {
+
+        one = ngx_array_push(lcf->trusted);
+        if (one == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        one->name = (pj_str_t) { value[i].data, value[i].len };
+    }
+
+    return lcf->trusted ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+char *
+ngx_http_pgw_trust_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_str_t                name;
+    ngx_uint_t               i;
+    ngx_http_pgw_trusted_t  *one;
+
+    if (conf->trusted == NULL) {
+        return NGX_CONF_OK;
+    }
+
+    one = conf->trusted->elts;
+
+    for (i = 0; i < conf->trusted->nelts; i++) {
+        name.len = one[i].name.len;
+        name.data = (u_char *) one[i].name.data;
+
+        one[i].issuer = ngx_http_pgw_trust_find(ngx_http_pgw_conf_main(cf),
+                                                &name);
+        if (one[i].issuer == NULL) {
+            return ngx_http_pgw_conf_fail(cf, NULL,
+                       "names \"%V\" in \"platform_gateway_trusted\": there "
+                       "is no \"platform_gateway_trust %V { ... }\"",
+                       &name, &name);
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_trust_takes(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *issuer)
+{
+    ngx_uint_t                     i;
+    const ngx_http_pgw_trusted_t  *one;
+
+    if (conf->trusted == NULL) {
+        return 1;
+    }
+
+    one = conf->trusted->elts;
+
+    for (i = 0; i < conf->trusted->nelts; i++) {
+        if (one[i].issuer == issuer) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_trust_opens(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_uint_t              opens = 0;
+    ngx_http_pgw_issuer_t  *issuer;
+
+    for (issuer = ngx_http_pgw_conf_main(cf)->issuers; issuer;
+         issuer = issuer->next)
+    {
+        if (ngx_http_pgw_trust_takes(conf, issuer)) {
+            opens |= issuer->issuers ? NGX_HTTP_PGW_TOKEN
+                     : conf->issuers ? NGX_HTTP_PGW_GUARDED : 0;
+        }
+    }
+
+    return opens;
+}

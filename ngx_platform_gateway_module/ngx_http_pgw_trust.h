@@ -1,0 +1,35 @@
+
+/*
+ * platform_gateway_trust NAME { ... }: an issuer of its own.
+ */
+
+
+#ifndef _NGX_HTTP_PGW_TRUST_H_INCLUDED_
+#define _NGX_HTTP_PGW_TRUST_H_INCLUDED_
+
+
+#include "ngx_http_pgw.h"
+
+
+/* Reads a block, and adds its issuer to the end of mcf->issuers. */
+ngx_http_pgw_set_t  ngx_http_pgw_trust_block;
+
+/* platform_gateway_trusted NAME ...; */
+ngx_http_pgw_set_t  ngx_http_pgw_trust_names;
+
+/*
+ * Completes conf->trusted, the names that platform_gateway_trusted lists, by
+ * their issuers; called when the location is merged, which is after all blocks.
+ */
+char *ngx_http_pgw_trust_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
+
+/* Whether a location with conf takes tokens of the issuer. */
+ngx_uint_t ngx_http_pgw_trust_takes(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *issuer);
+
+/* The levels that tokens of at least one of the issuers can open there. */
+ngx_uint_t ngx_http_pgw_trust_opens(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *conf);
+
+
+#endif /* _NGX_HTTP_PGW_TRUST_H_INCLUDED_ */
