@@ -43,7 +43,10 @@ sub test ($self) {
     return ($? == 0 ? 1 : 0, $out);
 }
 
+# Starts it, in place of the one that runs.
 sub start ($self) {
+    $self->stop;
+    $self->{log_from} = -s $self->{log};
     unlink $self->{pidfile};
     return $self->launch(sub { -s $self->{pidfile} && $self->_serves },
         log => "$self->{dir}/$self->{name}.out.log",
@@ -96,7 +99,10 @@ sub stop ($self, $signal = undef) {
     return $self->SUPER::stop($signal);
 }
 
-sub error_log ($self) { return slurp($self->{log}) // '' }
+# What it has said since its start.
+sub error_log ($self) {
+    return substr slurp($self->{log}) // '', $self->{log_from} // 0;
+}
 
 sub access_log ($self) { return slurp($self->{access}) // '' }
 
