@@ -58,7 +58,7 @@ my $HEALTH = 'platform_gateway_health;';
 refused('a content handler and no level',
     qr{location "/here" has a content handler and no "platform_gateway_access"}, $ON . $PASS);
 refused("no level: $_", qr{location "/here(?:/in)?" .* no "platform_gateway_access"}, $ON . $_)
-    for $HEALTH, "location /here/in { $PASS }", "if (\$arg_x) { $PASS }";
+    for $HEALTH, 'platform_gateway_metrics;', "location /here/in { $PASS }", "if (\$arg_x) { $PASS }";
 accepted('with a level', $OPEN . $PASS);
 accepted("a level of $_", $_ => $OPEN, location => $PASS) for qw(http server);
 accepted('no content handler: refused at run time', $ON);
@@ -131,6 +131,14 @@ refused("zone $_->[0]", $_->[1], zone => $_->[0], location => $SERVED)
     [ 'keys:x', qr/zone size "x" is invalid/ ],
     [ 'keys:128k', qr/zone size "128k" is invalid or below 256k/ ];
 accepted('the smallest zone', zone => 'keys:256k', location => $SERVED);
+
+sub counted ($n) {
+    return (zone => 'keys:256k', location => join ' ', $OPEN, 'platform_gateway_metrics;',
+        map {"location /here/$_ { platform_gateway_route $_; }"} 1 .. $n);
+}
+accepted('a small zone, a hundred routes', counted(100));
+like +(check(counted(1000)))[1],
+    qr/"keys_counters" is too small .* make "platform_gateway_zone" larger/, 'refused: a thousand';
 
 # Its ages and files: [lines of http{}, what is said; nothing: accepted, key location].
 

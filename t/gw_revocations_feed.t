@@ -36,7 +36,7 @@ sub revoke {
 # Until it is refused, through workers that die.
 sub arrives ($session, $name) {
     my $token = token($session);
-    return ok eventually(sub { (eval { ask($token) } // 0) == 401 }), $name;
+    ok eventually(sub { (eval { ask($token) } // 0) == 401 }), $name or die "it does not\n";
 }
 
 # All that is known still counts, and nothing else does.

@@ -90,12 +90,16 @@ sub reload ($self) {
     return $failed ? 0 : 1;
 }
 
-# Workers that a reload sent away may linger for their last connections; told
-# to terminate then, they would raise alerts about those.
-sub stop ($self, $signal = undef) {
+# Waits until the workers that a reload sent away are gone.
+sub settled ($self) {
     my @leaving = $self->error_log =~ /(\d+)#\d+: gracefully shutting down/g;
-    eventually(sub { !grep { kill 0, $_ } @leaving })
-        if $self->process && ($signal // 'TERM') eq 'TERM';
+    return eventually(sub { !grep { kill 0, $_ } @leaving });
+}
+
+# Those may linger for their last connections; told to terminate then, they
+# would raise alerts about those.
+sub stop ($self, $signal = undef) {
+    $self->settled if $self->process && ($signal // 'TERM') eq 'TERM';
     return $self->SUPER::stop($signal);
 }
 
