@@ -111,8 +111,8 @@ refuses(1,
     [ qr/more than one branch is called "Main": give its id/, 'branch deactivate Main' ],
 );
 sub state_of { return $pg->sql("select status from branches where branch_id = '$_[0]{branchId}'") }
-for my $change ([ deactivate => 'INACTIVE' ], [ activate => 'ACTIVE' ]) {
-    my ($verb, $state) = @$change;
+for my $case ([ deactivate => 'INACTIVE' ], [ activate => 'ACTIVE' ]) {
+    my ($verb, $state) = @$case;
     is $c->audited(["$_->[0].${verb}d"], $_->[0], $verb, @$_[ 1 .. $#$_ ])->{status}, $state,
         "$_->[0] $verb" for [qw(branch Main --workspace Second)], [qw(workspace Second)];
     is state_of($main2), $state, 'its row';
@@ -260,7 +260,7 @@ for my $case (
     }
     is +(with($with[0], 'enable', @with[ 1 .. $#with ]))[0], 0, 'nothing to record: exit 0';
 }
-is +(with(@$_))[0], $_->[2], "$_->[1] $_->[0]: exit $_->[2]"
+is +(with(@$_[ 0, 1 ]))[0], $_->[2], "$_->[1] $_->[0]: exit $_->[2]"
     for [ '>/dev/full', 'sessions', 1 ], [ '>/dev/null', 'sessions', 0 ],
     [ '>/dev/full', 'disable', 1 ], [ '>/dev/full 2>/dev/full', 'enable', 3 ];
 
@@ -278,18 +278,14 @@ sub change ($where) {
 
 sub logged ($text) { return map { decode_json($_)->{event} } split /\n/, $text }
 
-for my $where (undef, 'stderr') {
+my ($file, @events) = $t->dir . '/audit.log';
+for my $where (undef, 'stderr', $file, $file) {
     my ($event, $status, $out, $err) = change($where);
-    is_deeply [ $status, logged($err), $out =~ /"audit"/ ], [ 0, $event ],
-        'standard error; standard output has the result alone';
-}
-my $file = $t->dir . '/audit.log';
-my @events;
-for my $turn (1, 2) {
-    my ($event, $status, $out, $err) = change($file);
-    push @events, $event;
-    is_deeply [ $status, $err, logged($t->read_file('audit.log')), $out =~ /^(status) +/m ],
-        [ 0, '', @events, 'status' ], 'a file, and nothing on standard error';
+    my $to_file = ($where // '') eq $file;
+    push @events, $event if $to_file;
+    is_deeply [ $status, $out =~ /^status +/m && $out !~ /"audit"/, logged($err), 'file:',
+        logged($t->read_file('audit.log') // '') ], [ 0, 1, $to_file ? () : $event, 'file:',
+        @events ], 'the result, and an audit line in ' . ($where // 'standard error');
 }
 is sprintf('%04o', (stat $file)[2] & 07777), '0600', "it is its owner's alone";
 
