@@ -1,6 +1,6 @@
 # Refresh: what it answers, where the token comes from, what makes one no good and what
-# becomes of the cookie then; the policy `revoke`, the longest life of a session, and
-# clocks.  How the parts of a request are judged: check_refresh.
+# becomes of the cookie then; the policy `revoke`.  How the parts of a request are judged,
+# and clocks: check_refresh; the longest life of a session: id_refresh_statement.t.
 
 use Platform::Test;
 use Platform::Test::Client;
@@ -58,78 +58,63 @@ $answer = answers('includeAccountToken', $answer,
 is_problem(refresh($answer, more => { includeAccountToken => 'yes' }), 400,
     'REQUEST_INVALID', 'includeAccountToken of another type');
 
-# -- where the token comes from
+# -- where the token comes from (what more there is to it: check_refresh, check_http)
 
 my $token = next_of(refresh($one = logged_in('one')));
 for my $case (
-    [ 'the body' => 200, sub { refresh($_[0]) } ],
-    [ 'the cookie' => 200, sub { by_cookie($_[0]) } ],
-    [ 'both and different' => 400, sub { refresh($_[0], cookie => "$COOKIE=x$_[0]") } ],
-    [ 'two headers of them' => 400, sub { call(refresh => undef, body => '',
-        headers => [ map { (Cookie => "$COOKIE=$_") } $_[0], 'b' ]) } ],
-    [ 'an empty cookie' => 200, sub { refresh($_[0], cookie => "$COOKIE=") } ],
-    [ 'an empty member' => 200, sub {
-        call(refresh => { refreshToken => '' }, cookie => "$COOKIE=$_[0]") } ],
-    [ 'none' => 401, sub { call(refresh => undef, body => '') } ],
-    (map { my ($status, @h) = @$_; [ "by cookie, @h" => $status, sub {
-        by_cookie($_[0], headers => \@h) } ] } [ 200, Origin => 'https://app.test' ],
-        [ 200, Origin => 'http://localhost' ], [ 200, 'Sec-Fetch-Site' => 'same-site' ],
-        [ 403, Origin => 'https://evil.test' ], [ 403, 'Sec-Fetch-Site' => 'cross-site' ]),
-    [ 'in the body, any origin' => 200, sub {
+    [ undef, 'the body, any origin' => sub {
         refresh($_[0], headers => [ Origin => 'https://evil.test' ]) } ],
+    [ undef, 'the cookie, of an allowed one' => sub {
+        by_cookie($_[0], headers => [ Origin => 'https://app.test' ]) } ],
+    [ undef, 'an empty member' => sub {
+        call(refresh => { refreshToken => '' }, cookie => "$COOKIE=$_[0]") } ],
+    [ [ 400, 'AUTH_REFRESH_TOKEN_CONFLICT' ], 'two headers of cookies' => sub {
+        call(refresh => undef, body => '', headers => [ map { (Cookie => "$COOKIE=$_") }
+            $_[0], 'b' ]) } ],
+    [ [ 401, 'AUTH_REFRESH_TOKEN_MISSING' ], none => sub { by_cookie('') } ],
+    map({ my $headers = $_; [ [ 403, 'AUTH_ORIGIN_NOT_ALLOWED' ], "by cookie, @$_" => sub {
+        by_cookie($_[0], headers => $headers) } ] } [ Origin => 'https://evil.test' ],
+        [ 'Sec-Fetch-Site' => 'cross-site' ]),
     )
 {
-    my ($name, $status, $ask) = @$case;
+    my ($refusal, $name, $ask) = @$case;
     my $res = $ask->($token);
-    if ($status == 200) {
-        $token = next_of($res);
-        next;
+    if ($refusal) {
+        is_problem($res, @$refusal, $name);
+        is cookies($res), 0, "$name: no cookie is touched";
     }
-    is_problem($res, $status, { 400 => 'AUTH_REFRESH_TOKEN_CONFLICT',
-        401 => 'AUTH_REFRESH_TOKEN_MISSING', 403 => 'AUTH_ORIGIN_NOT_ALLOWED'
-        }->{$status}, $name);
-    is cookies($res), 0, "$name: no cookie is touched";
+    else {
+        $token = next_of($res);
+    }
 }
 
 # -- tokens that are no good: in a body, and in a cookie, which is cleared where it
 #    never can be
 
-# A session of its own, whose row something happens to; its first token, or (1) the
-# one that replaced that.
-sub ended ($how, $which) {
-    my $first = logged_in('one');
-    my @tokens = ($first->{refreshToken}, next_of(refresh($first)));
-    alter($first, $how);
-    return $tokens[$which];
-}
-
 my $claims = claims($token);
 my $signed = sub { jwt_token('refresh', $key, %$claims, @_) };
-my $revoked = "status = 'REVOKED', revoked_at = now()";
+my $over = logged_in('one');
+my $next = next_of(refresh($over));
+alter($next, "status = 'REVOKED', revoked_at = now()");
 for my $case (
-    [ 'REFRESH_TOKEN_INVALID', garbage => 'garbage',
-        expired => $signed->(exp => time),
-        'of another key' => jwt_token('refresh', jwt_key('other'), %$claims),
-        'a branch token' => $one->{accessToken} ],
-    [ 'SESSION_NOT_ACTIVE', 'of no session' => $signed->(session_id => uuid()),
-        'of a long one' => $signed->(session_id => 'x' x 99),
-        'of another account' => $signed->(account_id => uuid(9), sub => uuid(9)),
-        'a stale token of a revoked session' => ended($revoked, 0),
-        'the token of one' => ended($revoked, 1),
-        'expired in the database' => ended("expires_at = created_at + interval '1 ms'", 1) ],
-    [ 'REFRESH_TOKEN_STALE', 'rotated out' => $one->{refreshToken},
-        'in capitals' => $signed->(jti => uc $claims->{jti}) ],
+    [ REFRESH_TOKEN_INVALID => expired => $signed->(exp => time) ],
+    [ REFRESH_TOKEN_INVALID => 'of another key' =>
+        jwt_token('refresh', jwt_key('other'), %$claims) ],
+    [ SESSION_NOT_ACTIVE => 'of no session' => $signed->(session_id => uuid()) ],
+    [ SESSION_NOT_ACTIVE => 'whose id is none' => $signed->(session_id => 'x' x 99) ],
+    [ SESSION_NOT_ACTIVE => 'of another account' =>
+        $signed->(account_id => uuid(9), sub => uuid(9)) ],
+    [ SESSION_NOT_ACTIVE => 'a stale token of a revoked session' => $over ],
+    [ SESSION_NOT_ACTIVE => 'the token of one' => $next ],
+    [ REFRESH_TOKEN_STALE => 'rotated out' => $one->{refreshToken} ],
+    [ REFRESH_TOKEN_STALE => 'in capitals' => $signed->(jti => uc $claims->{jti}) ],
     )
 {
-    my ($code, %bad) = @$case;
-    for my $name (sort keys %bad) {
-        my $res = refresh($bad{$name});
-        is_problem($res, 401, "AUTH_$code", "$name, in the body");
-        is cookies($res), 0, "$name: no cookie is touched";
-        $res = by_cookie($bad{$name});
-        is_problem($res, 401, "AUTH_$code", "$name, in the cookie");
-        ok $code =~ /STALE/ ? !cookies($res) : cleared($res), "$name: what becomes of it";
-    }
+    my ($code, $name, $bad) = @$case;
+    my @res = (refresh($bad), by_cookie(ref $bad ? $bad->{refreshToken} : $bad));
+    is_problem($_, 401, "AUTH_$code", $name) for @res;
+    is_deeply [ map { cookies($_) && (cleared($_) ? 'cleared' : 'set') } @res ],
+        [ 0, $code =~ /STALE/ ? 0 : 'cleared' ], "$name: what becomes of the cookie";
 }
 $token = next_of(by_cookie($token));    # control: the token itself
 
@@ -139,7 +124,6 @@ $pg->sql("update accounts set status = 'DISABLED'
 is_problem(refresh($disabled), 401, 'AUTH_SESSION_NOT_ACTIVE', 'a disabled account');
 is row($disabled, 'status, revoked_at is not null, jti'),
     'REVOKED|t|' . claims($disabled)->{jti}, 'ends its session, and rotates nothing';
-ok cleared(by_cookie($disabled->{refreshToken})), 'its cookie is cleared';
 
 # -- the policy `revoke`: over a minute after it was rotated out, a token ends its
 #    session.  Each as if it had been issued and rotated out so many seconds ago.
@@ -175,41 +159,6 @@ $pg->sql("update rotated_tokens set rotated_at = rotated_at - interval '3 min'")
 refresh($token);
 is_deeply [ @kept, $kept->() ], [ 0, 3, 1 ], 'what is rotated out: none is kept by reject, all '
     . 'by revoke, until they are old';
-
-# -- the longest life: no expiry passes it, and it is counted from the login
-
-my $s = logged_in('one');
-my $created = row($s, 'floor(extract(epoch from created_at))');
-for my $limit ([ '20m', 1200, 900 ], [ '5m', 300, 300 ]) {
-    my ($setting, $life, $access) = @$limit;
-    restart($identity, AUTH_SESSION_MAX_LIFETIME => $setting);
-    my $res = refresh($s);
-    $s = $res->json;
-    my ($age) = $res->cookie_line($COOKIE) =~ /Max-Age=(\d+)/;
-    is_deeply [ $res->status, claims($s)->{exp}, claims($s->{accessToken})->{exp}
-            <= $created + $life, $s->{expiresIn} <= $access, $age <= $life ],
-        [ 200, $created + $life, (1) x 3 ], "$setting: where all ends" or diag $res->body;
-}
-is claims($s->{accessToken})->{exp}, $created + 300, '5m: the access token is cut';
-
-# -- clocks that do not agree (those of the database: id_refresh_statement.t)
-
-restart($identity, AUTH_SESSION_MAX_LIFETIME => undef);
-
-# Another host's clock is ahead: by less than the leeway nothing happens; by more, a
-# token may be good elsewhere, and here soon; and whoever wants to be logged out is.
-for my $case ([ 20, 200 ], [ 60, 401 ]) {
-    my ($by, $status) = @$case;
-    my $s = logged_in('one');
-    my $own = claims($s);
-    my $ahead = jwt_token('refresh', $key, %$own, iat => time + $by,
-        exp => $own->{exp} + $by);
-    my $res = by_cookie($ahead);
-    is_deeply [ $res->status, cookies($res) ], [ $status, $status == 200 ? 1 : 0 ],
-        "a token from $by s ahead: the answer, the cookie";
-    is_deeply [ logout($ahead)->status, row($s, 'status') ], [ 200, 'REVOKED' ],
-        "$by s ahead: a logout ends it";
-}
 
 # A session made in the future is ended no earlier.
 $one = logged_in('one');
