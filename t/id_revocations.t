@@ -409,10 +409,10 @@ $pg->sql('analyze session_revocations');
 my $held = $pg->begin($slow);
 ($cursor) = feed();
 for my $n (1 .. 8) {    # past the plans made for one call each
-    my $log = length $t->read_file("$pg->{name}.log");
+    $pg->logged;
     my $news = news();
     my ($plan) = grep { /Query Text: SELECT clock_timestamp/ }
-        split /^.*duration: /m, substr $t->read_file("$pg->{name}.log"), $log;
+        split /^.*duration: /m, $pg->logged;
     my @scans = $plan =~ /^\s*->\s*(.*session_revocations .*)$/mg;
     is_deeply [ scalar @$news, scalar @scans, (grep {
         !/\AIndex Scan using session_revocations_pkey.*actual rows=0 loops=1/ } @scans),
