@@ -1,7 +1,7 @@
 # The statement that reads a session and replaces its token at once.  Where it has
 # to wait while somebody else changes the row, what was decided upon is looked at
 # again; and it decides as the service does, to the second.  (At random, from many
-# clients: id_database_use.t, e2e_concurrent_refresh.t and soak/.)
+# clients: id_database_use.t, e2e_revocations.t and soak/.)
 
 use Platform::Test;
 use Platform::Test::Client;

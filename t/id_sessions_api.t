@@ -1,7 +1,7 @@
 # One's own sessions: seen, ended one by one, all others, or all; those of nobody
 # else.  And whose a session is: its row tells the address and the agent of the login
 # and of the last refresh, as the access log has them, bounded and valid UTF-8; a
-# switch stores neither.  (That a refresh is one HOT update: id_refresh_retry.t.)
+# switch stores neither.  (That a refresh is one HOT update: id_refresh.t.)
 
 use Platform::Test;
 use Platform::Test::Client;
