@@ -1,5 +1,7 @@
-# /actuator/prometheus: a known mix of requests gives exactly these sums, with
-# labels that no client can multiply, to nobody but this host.
+# What the identity face tells: health and readiness, the key set with its validators
+# (each check: check_route, check_http), and /actuator/prometheus, where a known mix of
+# requests gives exactly these sums, with labels that no client can multiply, to nobody
+# but this host.
 
 use Platform::Test;
 use Platform::Test::Client;
@@ -147,13 +149,54 @@ delete @used{qw(REQUEST_METHOD REQUEST_SCHEME)};    # FastCGI's parameters
 is_deeply [ grep { !$known{$_} } sort keys %used ], [],
     scalar(keys %used) . ' codes of the sources are in the table';
 
+# -- health, readiness and the key set
+
+my @ready = qw(/readyz /internal/readyz /actuator/health /actuator/health/readiness);
+my @alive = qw(/healthz /actuator/health/liveness);
+for my $path (@alive, @ready) {
+    my $res = http_get($face, $path);
+    is_deeply [ $res->status, $res->json, map { $res->header($_) } qw(Content-Type Cache-Control) ],
+        [ 200, { status => 'UP', service => 'identity-service' }, 'application/json', 'no-store' ],
+        "$path: UP, not cached";
+}
+my $pg = $t->postgres;
+$pg->sql('create database empty owner platform', user => 'postgres');
+my %no_keys = map { ("PLATFORM_JWT_$_" => undef) } qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64);
+for my $case ([ 'signing key' => 500, %no_keys ], [ migrations => 503, PLATFORM_DB_NAME => 'empty',
+    PLATFORM_DB_MIGRATE_ON_START => 'false', PLATFORM_DB_SEED_ON_START => undef ])
+{
+    my ($why, $login, %env) = @$case;
+    my $p = $t->identity(name => $why =~ s/ .*//r, %env);
+    is_deeply [ map { my $got = $t->fcgi($p->address)->request(@$_);
+        [ $got->{status}, $got->{body} =~ /$why|"keys":\[\]/ ? 1 : 0 ] } [ GET => '/readyz' ],
+        [ GET => '/healthz' ], [ POST => '/api/auth/login', body =>
+            '{"account":"one@demo.test","credential":"Demo-passw0rd!"}' ] ],
+        [ [ 503, 1 ], [ 200, 0 ], [ $login, 0 ] ], "no $why: not ready, and says so; no login";
+}
+my $res = http_get($face, my $set = '/.well-known/jwks.json');
+is_deeply [ $res->status, $res->header('Cache-Control'), $res->json->{keys} ],
+    [ 200, 'public, max-age=300', [ jwt_key('identity')->jwk ] ], 'the key set, to be kept';
+like $res->header('ETag'), qr/^"[^"]+"$/, 'a strong ETag';
+
+# If-None-Match is compared weakly, If-Match strongly and before the other one.
+for my $case ([ 304, 'If-None-Match' => 'W/E' ], [ 200, 'If-None-Match' => '"x"' ],
+    [ 200, 'If-Match' => 'E' ], [ 412, 'If-Match' => 'W/E' ],
+    [ 412, 'If-None-Match' => 'E', 'If-Match' => '"x"' ])
+{
+    my ($status, @headers) = map {s/E\z/$res->header('ETag')/er} @$case;
+    my $again = http_get($face, $set, headers => \@headers);
+    is_deeply [ $again->status, $again->body eq $res->body ], [ $status, $status == 200 ],
+        "@headers";
+}
+
 # -- without a database; its connections in use; connections that come to nothing
 
-my $pg = $t->postgres;
 $diff = changed(sub { $pg->stop('QUIT'); refresh($token{one}) });
 my %refused = answered([ '/api/auth/refresh', 503, 'DATABASE_UNAVAILABLE', 1 ]);
 is_deeply { map { $_ => $diff->{$_} } keys %refused }, \%refused, 'no database: 503 is counted';
 ok scalar(grep {/^identity_db_errors_total/} keys %$diff), 'no database: so are its errors';
+is http_get($face, $_)->status, 200, "no database: $_ is alive" for @alive;
+is_problem(http_get($face, $_), 503, 'DATABASE_UNAVAILABLE', "no database: $_") for @ready;
 $diff = changed(sub {
     $pg->start;
     eventually(sub { http_get($face, '/readyz')->status == 200 });
