@@ -149,6 +149,9 @@ typedef struct {
 struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    enable;
     ngx_uint_t                    access;        /* bit mask, 0: not set */
+    ngx_str_t                     levels;        /* the same, "account branch",
+                                                    and, next to it, ... */
+    ngx_str_t                     scopes;        /* ... "ACCOUNT BRANCH" */
     ngx_uint_t                    methods;       /* NGX_HTTP_GET ..., 0: any */
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
     ngx_str_t                     route_id;
@@ -275,7 +278,8 @@ typedef struct {
     ngx_http_pgw_reason_e        reason;
     const char                  *code;         /* NULL: the reason's */
     const char                  *detail;       /* NULL: the reason's */
-    ngx_uint_t                   required;     /* access of the location */
+    const ngx_str_t             *required;     /* levels of the location, and
+                                                  scopes, or NULL */
     ngx_http_pgw_subject_t       subject;      /* of the verified token */
     const ngx_http_pgw_subject_t  *named;      /* by a variable, or NULL */
 

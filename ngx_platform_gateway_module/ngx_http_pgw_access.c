@@ -87,7 +87,7 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
     conf = ngx_http_pgw_loc(r);
 
     if (conf->enable) {
-        gr->required = conf->access;
+        gr->required = &conf->levels;
 
         rc = ngx_http_pgw_cors_options(r, gr, conf);
         if (rc != NGX_DECLINED) {
@@ -187,7 +187,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         if (rc == NGX_DECLINED
             && conf->methods && !(r->method & conf->methods))
         {
-            gr->required = conf->access;
+            gr->required = &conf->levels;
 
             rc = ngx_http_pgw_guard_refuse(r, gr, conf,
                                            NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,

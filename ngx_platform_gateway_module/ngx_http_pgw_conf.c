@@ -12,6 +12,7 @@
 
 #define NGX_HTTP_PGW_NAME_MAX_LEN  63
 #define NGX_HTTP_PGW_ALLOW_MAX     128  /* all methods take 98 */
+#define NGX_HTTP_PGW_LEVELS_MAX    64   /* all levels take 36 */
 
 
 ngx_conf_bitmask_t  ngx_http_pgw_methods[] = {
@@ -127,6 +128,44 @@ ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
            ? NGX_CONF_OK
            : "accepts public, account, branch (or platform), system and "
              "token";
+}
+
+
+char *
+ngx_http_pgw_conf_access(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+{
+    u_char              *p;
+    size_t               i;
+    ngx_uint_t           left = conf->access;
+    ngx_conf_bitmask_t  *level;
+
+    if (left == 0) {
+        return NGX_CONF_OK;
+    }
+
+    p = ngx_pnalloc(cf->pool, 2 * NGX_HTTP_PGW_LEVELS_MAX);
+    if (p == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    conf->levels.data = p;
+
+    for (level = ngx_http_pgw_levels; level->name.len; level++) {
+        if (left & level->mask) {
+            p = ngx_sprintf(p, "%V ", &level->name);
+            left &= ~level->mask;      /* one level has two names */
+        }
+    }
+
+    conf->levels.len = (size_t) (p - 1 - conf->levels.data);
+    conf->scopes.len = conf->levels.len;
+    conf->scopes.data = p;
+
+    for (i = 0; i < conf->scopes.len; i++) {
+        p[i] = ngx_toupper(conf->levels.data[i]);
+    }
+
+    return NGX_CONF_OK;
 }
 
 

@@ -316,7 +316,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e      reason;
     ngx_http_core_loc_conf_t  *clcf;
 
-    gr->required = conf->access;
+    gr->required = &conf->levels;
 
     if (conf->access & NGX_HTTP_PGW_PUBLIC) {
         ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_PUBLIC);

@@ -66,18 +66,10 @@ ngx_http_pgw_log_upstream(const ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 {
-    ngx_uint_t                access;
     const char               *name;
     ngx_http_pgw_request_t   *gr;
     ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
     ngx_http_pgw_decision_e   decision;
-
-    static const ngx_str_t  public = ngx_string("public"), levels[] = {
-        ngx_null_string, ngx_string("account"), ngx_string("branch"),
-        ngx_string("account branch"), ngx_string("system"),
-        ngx_string("account system"), ngx_string("branch system"),
-        ngx_string("account branch system")
-    };
 
     ngx_memzero(log, sizeof(ngx_http_pgw_log_t));
 
@@ -101,9 +93,7 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 
     /* the levels of the location that decided */
 
-    access = gr->required ? gr->required : conf->access;
-    log->access = (access & NGX_HTTP_PGW_PUBLIC) ? public
-                  : levels[(access & NGX_HTTP_PGW_GUARDED) >> 2];
+    log->access = gr->required ? *gr->required : conf->levels;
 
     decision = ngx_http_pgw_request_decision(r, gr);
 

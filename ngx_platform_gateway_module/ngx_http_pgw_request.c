@@ -160,11 +160,6 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_reason_t    *reason = &ngx_http_pgw_reasons[code];
     const ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
-    static const char * const  scopes[] = {
-        "", "ACCOUNT", "BRANCH", "ACCOUNT BRANCH", "SYSTEM", "ACCOUNT SYSTEM",
-        "BRANCH SYSTEM", "ACCOUNT BRANCH SYSTEM"
-    };
-
     gr->reason = code;
     gr->shadowed = 0;
     gr->code = NULL;
@@ -184,11 +179,12 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         text = (ngx_http_pgw_text_t) { .request = r };
         forbidden = (code == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN);
 
-        ngx_http_pgw_text_format(&text, "%V, error=\"%s\", %s=\"%s\"",
-                 &conf->challenge, reason->error,
-                 forbidden ? "scope" : "error_description",
-                 forbidden ? scopes[(gr->required & NGX_HTTP_PGW_GUARDED) >> 2]
-                           : detail);
+        ngx_http_pgw_text_format(&text, "%V, error=\"%s\", ",
+                                 &conf->challenge, reason->error);
+        ngx_http_pgw_text_format(&text, forbidden ? "scope=\"%V\""
+                                        : "error_description=\"%s\"",
+                                 forbidden ? (const void *) &gr->required[1]
+                                           : detail);
 
         gr->challenge = ngx_http_pgw_text_value(&text);
 

@@ -82,7 +82,8 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
     pj_policy_t         policy;
     const ngx_array_t  *issuers, *audiences;
 
-    static const ngx_array_t  none;
+    static pj_str_t     nobody = { NULL, 0 };
+    static ngx_array_t  none = { .elts = &nobody, .nelts = 1 };
 
     issuers = issuer->issuers ? issuer->issuers : conf->issuers;
     audiences = issuer->issuers ? issuer->audiences : conf->audiences;

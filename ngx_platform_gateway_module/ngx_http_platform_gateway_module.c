@@ -189,6 +189,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->route == NULL
         || ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
         || ngx_http_pgw_trust_merge(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_conf_access(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_local_merge(cf, prev, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)

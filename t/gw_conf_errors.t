@@ -57,7 +57,7 @@ rule(@$_) for map({ [ "a level of $_", undef, $_ => $OPEN, location => $PASS ] }
     [ 'a level for methods', qr/cannot stand inside "limit_except".*platform_gateway_methods/,
         "$OPEN limit_except GET { $PUBLIC }" ],
 
-    [ 'no issuer', qr/has no issuer: add "platform_gateway_issuer"/, no_issuer => 1,
+    [ 'no issuer', qr/no issuer whose tokens open it: add "platform_gateway_issuer"/, no_issuer => 1,
         location => $SERVED ],
     [ 'no issuer and nothing guarded', undef, no_issuer => 1, keys => '',
         location => $OPEN . $PASS ],

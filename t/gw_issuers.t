@@ -1,0 +1,214 @@
+# Several issuers: a token is judged by the one that its iss names, with its keys and
+# rules and no other's; a location takes those that it trusts, at level token or by
+# ours; one that is down hurts nobody else.
+
+use Platform::Test;
+
+my ($t, $own, $issuer) = Platform::Test->gateway;
+my ($shop, $blog) = map { jwt_key($_) } qw(b c);
+my %ISS = (own => $Platform::Test::Jwt::ISSUER, shop => 'https://id.test/realms/shop',
+    blog => 'https://blog.test/');
+$t->issuer(name => 'shop', body => jwks($shop));
+$t->write_file('blog.json', jwks($blog));
+
+my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
+location = /_shop {
+    internal;
+    platform_gateway off;
+    proxy_pass http://127.0.0.1:%%PORT_shop%%;
+    subrequest_output_buffer_size 64k;
+}
+location = /_down {
+    internal;
+    platform_gateway off;
+    proxy_pass http://127.0.0.1:1;
+    subrequest_output_buffer_size 64k;
+}
+pass /any: platform_gateway_access token;
+pass /claims: platform_gateway_access token;
+    platform_gateway_claim_header sub X-User;
+    platform_gateway_claim_header account_id X-Account-Id;
+pass /shop: platform_gateway_access token; platform_gateway_trusted shop;
+pass /two: platform_gateway_access token; platform_gateway_trusted platform blog;
+pass /own: platform_gateway_access account branch;
+pass /mixed: platform_gateway_access branch token;
+location /explain {
+    platform_gateway_access public;
+    platform_gateway_explain;
+    allow 127.0.0.1;
+    deny all;
+}
+SERVER
+platform_gateway_issuer http://issuer.test;
+platform_gateway_key_wait 200ms;
+platform_gateway_trust shop {
+    issuer https://id.test/realms/shop https://id.test/realms/other;
+    audience shop-api;
+    key_location /_shop;
+    leeway 100s;
+}
+platform_gateway_trust blog {
+    issuer https://blog.test/;
+    key_file blog.json;
+    typ at+jwt;
+    claim subject uid;
+}
+platform_gateway_trust down { issuer https://down.test; key_location /_down; }
+HTTP
+$t->start_gateway;
+my $port = $t->port('gateway');
+
+# A token of an issuer as that one makes them; undef leaves a claim out.
+my %KEY = (own => $own, shop => $shop, blog => $blog);
+
+sub token ($of, %o) {
+    my $header = delete $o{header};
+    my $key = delete $o{key} // $KEY{$of};
+    return jwt_token('branch', $key, iat => time - 600, %o) if $of eq 'own';
+    my %claims = (iss => $ISS{$of}, exp => time + 600, sub => 'u-1', sid => 's-1',
+        $of eq 'shop' ? (aud => [ 'shop-api', 'x' ]) : (uid => 'b-1'), %o);
+    delete $claims{$_} for grep { !defined $claims{$_} } keys %claims;
+    return jwt_sign(key => $key, payload => \%claims,
+        header => { $of eq 'blog' ? (typ => 'at+jwt') : (), %{ $header // {} } });
+}
+
+sub ask ($path, $token) { return http_get($port, $path, token => $token) }
+
+sub status ($path, $token) { return ask($path, $token)->status }
+
+ok eventually(sub { status('/shop', token('shop')) == 200 }), 'the second issuer has its keys';
+
+# -- who comes in where
+
+my %IN = (
+    '/any'    => { own => 200, shop => 200, blog => 200 },
+    '/shop'   => { own => 401, shop => 200, blog => 401 },
+    '/two'    => { own => 200, shop => 401, blog => 200 },
+    '/own'    => { own => 200, shop => 403, blog => 403 },
+    '/mixed'  => { own => 200, shop => 200, blog => 200 },
+);
+for my $path (sort keys %IN) {
+    my %got = map { my $of = $_; ($of => status($path, token($of))) } keys %KEY;
+    is_deeply \%got, $IN{$path}, "$path takes whom it trusts";
+}
+
+# -- no key of another, under whatever id
+
+for my $of (sort keys %KEY) {
+    for my $other (grep { $_ ne $of } sort keys %KEY) {
+        my $other_key = $KEY{$other};
+        is status('/any', token($of, key => $other_key)), 401, "$of by the key of $other";
+        is status('/any', token($of, key => $other_key->as($KEY{$of}->kid))), 401,
+            "$of by the key of $other, under its own id";
+    }
+}
+
+# -- the rules of each: [name, issuer, claims and header, status at /any]
+
+is status('/any', token($_->[1], @$_[ 3 .. $#$_ ])), $_->[2], "$_->[1]: $_->[0]" for
+    [ 'its other name', shop => 200, iss => 'https://id.test/realms/other' ],
+    [ 'a name of nobody', shop => 401, iss => 'https://id.test/realms/shop/' ],
+    [ 'no name', shop => 401, iss => undef ],
+    [ 'a name that is no text', shop => 401, iss => [ $ISS{shop} ] ],
+    [ 'another audience', shop => 401, aud => 'blog' ],
+    [ 'no audience', shop => 401, aud => undef ],
+    [ 'one audience', shop => 200, aud => 'shop-api' ],
+    [ 'any audience', blog => 200, aud => 'what' ],
+    [ 'no subject', shop => 401, sub => undef ],
+    [ 'an empty subject', shop => 401, sub => '' ],
+    [ 'no subject of its claim', blog => 401, uid => undef ],
+    [ 'no sub, where another claim says it', blog => 200, sub => undef ],
+    [ 'no end', shop => 401, exp => undef ],
+    [ 'an end as text', shop => 401, exp => 'soon' ],
+    [ 'its leeway', shop => 200, exp => time - 60 ],
+    [ 'beyond it', shop => 401, exp => time - 160 ],
+    [ 'the leeway of the location', blog => 401, exp => time - 60 ],
+    [ 'within that', blog => 200, exp => time - 10 ],
+    [ 'made ahead', shop => 401, iat => time + 200 ],
+    [ 'made before', shop => 200, iat => time - 9999 ],
+    [ 'not yet', shop => 401, nbf => time + 200 ],
+    [ 'nbf as text', shop => 401, nbf => 'now' ],
+    [ 'a session of no text', shop => 401, sid => 5 ],
+    [ 'no session', shop => 200, sid => undef ],
+    [ 'bound to a key', shop => 401, cnf => { jkt => 'x' } ],
+    [ 'typ JWT', blog => 401, header => { typ => 'JWT' } ],
+    [ 'no typ', blog => 401, header => { typ => undef } ],
+    [ 'typ in full', blog => 200, header => { typ => 'application/AT+JWT' } ],
+    [ 'typ at+jwt', shop => 200, header => { typ => 'at+jwt' } ],
+    [ 'an id of no key', shop => 401, key => $shop->as('z'), iat => time - 600 ],
+    [ 'claims that open a branch here', shop => 200, %{ jwt_claims('branch') },
+        iss => $ISS{shop} ];
+
+is status('/own', token('shop', %{ jwt_claims('branch') }, iss => $ISS{shop})), 403,
+    'it cannot call itself one of our kinds';
+is status('/any', jwt_token('refresh', $own)), 403, 'a refresh token opens nothing';
+
+# -- what goes upstream
+
+# The trusted headers of an answer of the echo, without the ids.
+sub sent ($res) {
+    return { map { (lc $_->[0] => $_->[1]) }
+        grep { $_->[0] =~ /^x-(?!request|correlation)/i } @{ $res->json->{headers} } };
+}
+
+is_deeply sent(ask('/any', token('shop', account_id => 'forged', roles => ['admin']))), {},
+    'claims of another issuer do not become our headers';
+my $res = ask('/claims', token('shop', account_id => 'of-shop'));
+is_deeply sent($res), { 'x-user' => 'u-1', 'x-account-id' => 'of-shop' },
+    'those that are named for all do';
+is $t->logged($res)->{accountId}, 'u-1', 'the log names the subject';
+is sent(ask('/any', token('own')))->{'x-account-id'}, uuid(1), 'ours do';
+
+# -- the one that is down
+
+my $down = jwt_sign(key => $shop, payload => { iss => 'https://down.test', sub => 'x',
+    exp => time + 60 });
+is status('/any', $down), 503, 'an issuer without keys: its tokens wait for them';
+is http_get($port, '/ready')->status, 200, 'the gateway stays ready';
+my $said = http_post($port, '/explain', json => { token => $down, path => '/any' })->json;
+is_deeply [ $said->{reason}, $said->{trust}, $said->{keySet}{keys} ],
+    [ 'keys_unavailable', 'down', 0 ], 'explain says whose keys are missing';
+$said = http_post($port, '/explain', json => { token => token('shop'), path => '/own' })->json;
+is_deeply [ @$said{qw(decision reason trust)}, $said->{keySet}{keys} ],
+    [ 'deny', 'context_forbidden', 'shop', 1 ], 'and what a token of another meets';
+
+# -- nginx -t
+
+my $BLOG = "platform_gateway_trust blog { issuer https://blog.test/; key_file blog.json; }\n";
+
+sub config ($name, $said, $http, $location = 'platform_gateway_access token;') {
+    my ($ok, $why) = $t->location_test(http => $http,
+        location => "platform_gateway on; $location empty_gif;");
+    $said ? like($why, $said, "refused: $name") : ok($ok, $name) || diag $why;
+}
+
+config(@$_) for
+    [ 'one issuer in a block', undef, $BLOG ],
+    [ 'no issuer at all', qr/no issuer whose tokens open it/, '' ],
+    [ 'a level of ours', qr/no issuer whose tokens open it/, $BLOG,
+        'platform_gateway_access branch;' ],
+    [ 'trust in nobody', qr/names "x" in "platform_gateway_trusted": there is no/, $BLOG,
+        'platform_gateway_access token; platform_gateway_trusted x;' ],
+    [ 'trust in ours, without a name', qr/no issuer whose tokens open it/, $BLOG,
+        'platform_gateway_access token; platform_gateway_trusted platform;' ],
+    [ 'a name twice', qr/"blog" is already the name/, $BLOG x 2 ],
+    [ 'our own name', qr/"Platform" is already the name/, $BLOG =~ s/trust blog/trust Platform/r ],
+    [ 'no name', qr/is no name/, $BLOG =~ s/trust blog/trust "a b"/r ],
+    [ 'an iss twice', qr{"https://blog.test/" is the name of two issuers, of "two" and, before,},
+        $BLOG . $BLOG =~ s/trust blog/trust two/r ],
+    [ 'no iss', qr/needs "issuer"/, $BLOG =~ s/issuer \S+;//r ],
+    [ 'no keys', qr/needs "key_location" or "key_file"/, $BLOG =~ s/key_file \S+;//r ],
+    [ 'keys twice', qr/already given by "key_file" in \S+:\d+/, $BLOG =~ s/(key_file \S+;)/$1$1/r ],
+    [ 'a location that is none', qr/no server has an internal location/,
+        $BLOG =~ s/key_file \S+;/key_location \/none;/r ],
+    [ 'another directive', qr/"what" is no directive of "platform_gateway_trust"/,
+        $BLOG =~ s/key_file/what on; key_file/r ],
+    [ 'too many values', qr/"typ" has an invalid number of values/,
+        $BLOG =~ s/key_file/typ at+jwt JWT; key_file/r ],
+    [ 'another typ', qr/"typ" accepts at\+jwt/, $BLOG =~ s/key_file/typ JWT; key_file/r ],
+    [ 'another claim', qr/"claim" accepts subject and session/,
+        $BLOG =~ s/key_file/claim x y; key_file/r ],
+    [ 'much leeway', qr/"leeway" is more than 300 seconds/,
+        $BLOG =~ s/key_file/leeway 301s; key_file/r ];
+
+$t->done;
