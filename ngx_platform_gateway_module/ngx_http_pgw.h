@@ -26,9 +26,9 @@
 #define NGX_HTTP_PGW_SYSTEM   0x0010
 #define NGX_HTTP_PGW_TOKEN    0x0020
 
-#define NGX_HTTP_PGW_GUARDED                                                  \
-    (NGX_HTTP_PGW_ACCOUNT|NGX_HTTP_PGW_BRANCH|NGX_HTTP_PGW_SYSTEM             \
-     |NGX_HTTP_PGW_TOKEN)
+#define NGX_HTTP_PGW_OURS                                                     \
+    (NGX_HTTP_PGW_ACCOUNT|NGX_HTTP_PGW_BRANCH|NGX_HTTP_PGW_SYSTEM)
+#define NGX_HTTP_PGW_GUARDED  (NGX_HTTP_PGW_OURS|NGX_HTTP_PGW_TOKEN)
 
 
 #define NGX_HTTP_PGW_IDS         2    /* the first names to strip */
@@ -45,10 +45,31 @@ typedef struct ngx_http_pgw_zone_s ngx_http_pgw_zone_t;
 typedef struct ngx_http_pgw_source_s ngx_http_pgw_source_t;
 
 
+/* Where a claim is: members within members. */
+
+#define NGX_HTTP_PGW_CLAIM_DEPTH  8
+
+typedef struct {
+    ngx_str_t                    text;         /* as the configuration says */
+    ngx_uint_t                   depth;
+    const char                  *names[NGX_HTTP_PGW_CLAIM_DEPTH];
+} ngx_http_pgw_claim_t;
+
+
+/* Values of which a claim has to have one. */
+
+typedef struct {
+    ngx_http_pgw_claim_t         claim;
+    ngx_array_t                  values;       /* ngx_str_t */
+    ngx_str_t                    scope;        /* all of them, where the claim
+                                                  is the scope */
+} ngx_http_pgw_rule_t;
+
+
 /* A header name of ours, and the claim that becomes its value. */
 
 typedef struct {
-    ngx_str_t                    claim;
+    ngx_http_pgw_claim_t         claim;
     ngx_str_t                    name;         /* X-Account-Id */
     ngx_str_t                    lowcase;      /* x-account-id */
     ngx_uint_t                   hash;
@@ -149,9 +170,8 @@ typedef struct {
 struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    enable;
     ngx_uint_t                    access;        /* bit mask, 0: not set */
-    ngx_str_t                     levels;        /* the same, "account branch",
-                                                    and, next to it, ... */
-    ngx_str_t                     scopes;        /* ... "ACCOUNT BRANCH" */
+    ngx_str_t                     levels;        /* the same: "account branch" */
+    ngx_str_t                     scopes;        /* "ACCOUNT BRANCH" */
     ngx_uint_t                    methods;       /* NGX_HTTP_GET ..., 0: any */
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
     ngx_str_t                     route_id;
@@ -163,6 +183,7 @@ struct ngx_http_pgw_loc_conf_s {
     time_t                        leeway;
     size_t                        token_max_size;
     ngx_array_t                  *claim_headers;
+    ngx_array_t                  *required;      /* rule_t; NULL: none */
     ngx_flag_t                    forward_authorization;
     ngx_flag_t                    allow_confirmation;  /* "cnf" may stand */
     ngx_flag_t                    shadow;
@@ -211,6 +232,7 @@ typedef struct {
     ngx_uint_t               nstrings;
     size_t                   size;     /* of a copy of strings */
     ngx_http_pgw_mark_t      mark;
+    const ngx_http_pgw_rule_t  *missing;   /* NULL: all that is required holds */
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
@@ -278,8 +300,9 @@ typedef struct {
     ngx_http_pgw_reason_e        reason;
     const char                  *code;         /* NULL: the reason's */
     const char                  *detail;       /* NULL: the reason's */
-    const ngx_str_t             *required;     /* levels of the location, and
-                                                  scopes, or NULL */
+    const ngx_str_t             *required;     /* levels of the location, or
+                                                  NULL */
+    const ngx_str_t             *scope;        /* that would do, or NULL */
     ngx_http_pgw_subject_t       subject;      /* of the verified token */
     const ngx_http_pgw_subject_t  *named;      /* by a variable, or NULL */
 

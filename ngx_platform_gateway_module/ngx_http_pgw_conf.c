@@ -6,6 +6,7 @@
 
 
 #include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_peek.h"
 
@@ -411,7 +412,6 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
     }
 
     ch->own = 0;
-    ch->claim = *claim;
     ch->name = *name;
 
     ch->lowcase.len = name->len;
@@ -422,7 +422,9 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
 
     ch->hash = ngx_hash_strlow(ch->lowcase.data, name->data, name->len);
 
-    return NGX_OK;
+    return claim->len == 0
+           || ngx_http_pgw_claim_place(cf, claim, &ch->claim) == NGX_CONF_OK
+           ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -432,9 +434,11 @@ static ngx_int_t
 ngx_http_pgw_conf_strip_name(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
     const ngx_str_t *name)
 {
+    static const ngx_str_t  no_claim = ngx_null_string;
+
     conf->strip_lengths |= (uint64_t) 1 << name->len;
 
-    return ngx_http_pgw_conf_map(cf, &conf->strip, name, name) == NGX_ERROR
+    return ngx_http_pgw_conf_map(cf, &conf->strip, &no_claim, name) == NGX_ERROR
            ? NGX_ERROR : NGX_OK;
 }
 
@@ -552,9 +556,7 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
-    if (ngx_http_pgw_conf_check_name(cf, &value[2]) != NGX_OK
-        || ngx_http_pgw_conf_path(cf, &value[1]) != NGX_CONF_OK)
-    {
+    if (ngx_http_pgw_conf_check_name(cf, &value[2]) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 

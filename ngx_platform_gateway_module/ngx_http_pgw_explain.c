@@ -7,6 +7,7 @@
 
 
 #include "ngx_http_pgw_explain.h"
+#include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_headers.h"
@@ -50,7 +51,8 @@ static const struct {
     { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK },
     { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK },
     { "session", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "context", NGX_HTTP_PGW_STAGES, PJ_OK }
+    { "context", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "require", NGX_HTTP_PGW_STAGES, PJ_OK }
 };
 
 #define NGX_HTTP_PGW_CHECKS                                                   \
@@ -69,6 +71,7 @@ typedef struct {
     ngx_uint_t                      redirect;  /* to the path and "/" */
     const pj_json_t                *header;    /* as the token says, ... */
     pj_claims_t                     claims;    /* ... true or not */
+    ngx_str_t                       missing;   /* a claim; len 0: none is */
     ngx_uint_t                      admits;    /* the reason if none fails */
     ngx_uint_t                      refuses;   /* of the first that failed */
 
@@ -260,6 +263,8 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     const ngx_str_t      *value = &e->asked->token;
     ngx_http_pgw_steps_t  steps = { .at = e->asked->at };
 
+    const ngx_http_pgw_rule_t  *missing;
+
     rc = ngx_http_pgw_token_find(value, &token);
 
     if (rc == NGX_DECLINED && value->data
@@ -300,8 +305,19 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
         }
 
         ngx_http_pgw_explain_note(e, "context",
-                   (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access)
+                   (ngx_http_pgw_token_access(e->by.issuer, &e->claims)
+                    & e->conf->access)
                    ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN, NULL);
+
+        missing = ngx_http_pgw_claim_missing(e->conf->required,
+                                             e->claims.root);
+        if (missing) {
+            e->missing = missing->claim.text;
+        }
+
+        ngx_http_pgw_explain_note(e, "require", missing
+                                  ? NGX_HTTP_PGW_REASON_CLAIM_REQUIRED : 0,
+                                  NULL);
     }
 
     return NGX_OK;
@@ -467,8 +483,12 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
         name = ngx_http_pgw_explain_checks[i].name;
         reason = e->check[i].reason;
 
-        if (e->by.issuer->revocations == NULL
-            && ngx_strcmp(name, "session") == 0)
+        /* checks that this configuration does not make */
+
+        if ((e->by.issuer->revocations == NULL
+             && ngx_strcmp(name, "session") == 0)
+            || ((e->conf == NULL || e->conf->required == NULL)
+                && ngx_strcmp(name, "require") == 0))
         {
             continue;
         }
@@ -492,6 +512,10 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
             ngx_http_pgw_text_json(text, ",\"claim\":", &e->claims.fault);
         }
 
+        if (reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED) {
+            ngx_http_pgw_text_json(text, ",\"claim\":", &e->missing);
+        }
+
         ngx_http_pgw_text_format(text, "}");
     }
 }
@@ -507,7 +531,8 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     ngx_http_pgw_grant_t          grant;
     ngx_http_pgw_claim_header_t  *ch;
 
-    if (ngx_http_pgw_token_grant(e->request->pool, e->conf, &e->claims, &grant)
+    if (ngx_http_pgw_token_grant(e->request->pool, e->conf, e->by.issuer,
+                                 &e->claims, &grant)
         != NGX_OK)
     {
         text->failed = 1;

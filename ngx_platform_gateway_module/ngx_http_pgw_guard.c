@@ -128,7 +128,9 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
     }
 
     if (ctx->err == PJ_OK
-        && (ngx_http_pgw_token_grant(pool, conf, &claims, &grant) != NGX_OK
+        && (ngx_http_pgw_token_grant(pool, conf, ctx->by.issuer, &claims,
+                                     &grant)
+            != NGX_OK
             || ngx_http_pgw_revocations_mark(ctx->by.issuer->revocations,
                                              &claims, &grant.mark)
                != NGX_OK
@@ -242,9 +244,18 @@ ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
     gr->subject = *ctx->grant.subject;
     ctx->settled = 1;
 
-    return (conf->access & ctx->grant.access)
-           ? NGX_HTTP_PGW_REASON_VERIFIED
-           : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;
+    if (!(conf->access & ctx->grant.access)) {
+        gr->scope = &conf->scopes;
+        return NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;
+    }
+
+    if (ctx->grant.missing) {
+        gr->scope = ctx->grant.missing->scope.len ? &ctx->grant.missing->scope
+                                                  : NULL;
+        return NGX_HTTP_PGW_REASON_CLAIM_REQUIRED;
+    }
+
+    return NGX_HTTP_PGW_REASON_VERIFIED;
 }
 
 
@@ -317,6 +328,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_core_loc_conf_t  *clcf;
 
     gr->required = &conf->levels;
+    gr->scope = NULL;
 
     if (conf->access & NGX_HTTP_PGW_PUBLIC) {
         ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_PUBLIC);

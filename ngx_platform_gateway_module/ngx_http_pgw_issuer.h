@@ -11,6 +11,14 @@
 #include "ngx_http_pgw_lease.h"
 
 
+/* A level that a claim opens, beside the one of its kind. */
+
+typedef struct {
+    ngx_uint_t                       access;
+    ngx_http_pgw_rule_t              rule;
+} ngx_http_pgw_opens_t;
+
+
 /* All there is of one; nothing of it is shared with another. */
 
 struct ngx_http_pgw_issuer_s {
@@ -26,6 +34,7 @@ struct ngx_http_pgw_issuer_s {
     time_t                           leeway;     /* s; NGX_CONF_UNSET: that of
                                                     the location */
     ngx_uint_t                       at_jwt;     /* typ has to be that */
+    ngx_array_t                     *opens;      /* opens_t; NULL: none */
     ngx_http_pgw_limits_t            limits;
     ngx_http_pgw_revocations_t      *revocations;  /* NULL: it has no feed */
 

@@ -85,6 +85,10 @@ typedef struct {
     X(CONTEXT_FORBIDDEN, "context_forbidden", PGW_REFUSES, 403,               \
       "GATEWAY_CONTEXT_FORBIDDEN", "the token is valid for another context",  \
       "insufficient_scope", 0)                                                \
+    X(CLAIM_REQUIRED, "claim_required", PGW_REFUSES, 403,                     \
+      "GATEWAY_CLAIM_REQUIRED",                                               \
+      "the token does not have a claim that is required here",                \
+      "insufficient_scope", 0)                                                \
     X(KEYS_UNAVAILABLE, "keys_unavailable", PGW_REFUSES, 503,                 \
       "GATEWAY_KEYS_UNAVAILABLE",                                             \
       "the key of the token is not available yet", NULL, 0)                   \

@@ -155,8 +155,8 @@ ngx_int_t
 ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e code, const char *detail)
 {
-    ngx_uint_t                      forbidden;
     ngx_http_pgw_text_t             text;
+    const ngx_str_t                *scope = gr->scope;
     const ngx_http_pgw_reason_t    *reason = &ngx_http_pgw_reasons[code];
     const ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
@@ -177,14 +177,11 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     if (reason->error) {
         text = (ngx_http_pgw_text_t) { .request = r };
-        forbidden = (code == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN);
-
         ngx_http_pgw_text_format(&text, "%V, error=\"%s\", ",
                                  &conf->challenge, reason->error);
-        ngx_http_pgw_text_format(&text, forbidden ? "scope=\"%V\""
-                                        : "error_description=\"%s\"",
-                                 forbidden ? (const void *) &gr->required[1]
-                                           : detail);
+        ngx_http_pgw_text_format(&text, scope ? "scope=\"%V\""
+                                              : "error_description=\"%s\"",
+                                 scope ? (const void *) scope : detail);
 
         gr->challenge = ngx_http_pgw_text_value(&text);
 

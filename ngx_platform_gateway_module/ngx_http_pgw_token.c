@@ -6,6 +6,7 @@
 
 
 #include "ngx_http_pgw_token.h"
+#include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_trust.h"
 
@@ -207,8 +208,12 @@ ngx_http_pgw_token_no_key(const ngx_http_pgw_judge_t *by, int64_t iat)
 
 
 ngx_uint_t
-ngx_http_pgw_token_access(pj_token_kind_t kind)
+ngx_http_pgw_token_access(const ngx_http_pgw_issuer_t *by,
+    const pj_claims_t *claims)
 {
+    ngx_uint_t                   i, access;
+    const ngx_http_pgw_opens_t  *opens;
+
     static const ngx_uint_t  levels[] = {
         [PJ_TOKEN_ACCOUNT] = NGX_HTTP_PGW_ACCOUNT|NGX_HTTP_PGW_TOKEN,
         [PJ_TOKEN_BRANCH] = NGX_HTTP_PGW_BRANCH|NGX_HTTP_PGW_TOKEN,
@@ -217,7 +222,18 @@ ngx_http_pgw_token_access(pj_token_kind_t kind)
         [PJ_TOKEN_FOREIGN] = NGX_HTTP_PGW_TOKEN
     };
 
-    return levels[kind];
+    access = levels[claims->kind];
+
+    for (i = 0; by->opens && i < by->opens->nelts; i++) {
+
+        opens = (const ngx_http_pgw_opens_t *) by->opens->elts + i;
+
+        if (ngx_http_pgw_claim_holds(&opens->rule, claims->root)) {
+            access |= opens->access;
+        }
+    }
+
+    return access;
 }
 
 
@@ -349,7 +365,8 @@ ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
 
 ngx_int_t
 ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
-    const pj_claims_t *claims, ngx_http_pgw_grant_t *grant)
+    const ngx_http_pgw_issuer_t *by, const pj_claims_t *claims,
+    ngx_http_pgw_grant_t *grant)
 {
     ngx_str_t                          *s;
     ngx_uint_t                          i;
@@ -360,7 +377,8 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         claims->account_id, claims->session_id, claims->workspace_id
     };
 
-    grant->access = ngx_http_pgw_token_access(claims->kind);
+    grant->access = ngx_http_pgw_token_access(by, claims);
+    grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
     grant->nstrings = NGX_HTTP_PGW_GRANT_IDS + conf->claim_headers->nelts;
     grant->size = grant->nstrings * sizeof(ngx_str_t);
 
@@ -377,8 +395,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         if (i >= NGX_HTTP_PGW_GRANT_IDS) {
 
             claim = ch->own && claims->kind == PJ_TOKEN_FOREIGN ? NULL
-                    : pj_json_member(claims->root,
-                                     (const char *) ch->claim.data);
+                    : ngx_http_pgw_claim_find(claims->root, &ch->claim);
             ch++;
 
             if (ngx_http_pgw_token_value(pool, claim, s) == NGX_ERROR) {
@@ -447,6 +464,7 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
             && one->token_max_size == conf->token_max_size
             && one->allow_confirmation == conf->allow_confirmation
             && one->claim_headers == conf->claim_headers
+            && one->required == conf->required
             && ngx_http_pgw_policy_same(one->issuers, conf->issuers)
             && ngx_http_pgw_policy_same(one->audiences, conf->audiences)
             && ngx_http_pgw_policy_same(one->trusted, conf->trusted))

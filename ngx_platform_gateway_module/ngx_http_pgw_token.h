@@ -66,14 +66,15 @@ pj_err_t ngx_http_pgw_token_verify(ngx_pool_t *pool,
 ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
     const ngx_http_pgw_judge_t *by, int64_t iat);
 
-/* The access level that tokens of kind open; 0: none. */
-ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
+/* The levels that a token of that issuer opens; 0: none. */
+ngx_uint_t ngx_http_pgw_token_access(const ngx_http_pgw_issuer_t *by,
+    const pj_claims_t *claims);
 
 /* What claims give under the policy of conf; it lives as long as both they and
    pool do. */
 ngx_int_t ngx_http_pgw_token_grant(ngx_pool_t *pool,
-    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
-    ngx_http_pgw_grant_t *grant);
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_issuer_t *by,
+    const pj_claims_t *claims, ngx_http_pgw_grant_t *grant);
 
 /* Copies a grant; mem has from->size bytes for what it points to.  NGX_ERROR:
    mem is NULL. */

@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_pgw_trust.h"
+#include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
@@ -76,6 +77,45 @@ ngx_http_pgw_trust_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+/* access LEVEL CLAIM VALUE ...; */
+
+static char *
+ngx_http_pgw_trust_access(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t              *value = cf->args->elts;
+    ngx_conf_bitmask_t     *level;
+    ngx_http_pgw_opens_t   *opens;
+    ngx_http_pgw_issuer_t  *issuer = conf;
+
+    for (level = ngx_http_pgw_levels; level->name.len; level++) {
+        if ((level->mask & NGX_HTTP_PGW_OURS)
+            && ngx_strcmp(level->name.data, value[1].data) == 0)
+        {
+            break;
+        }
+    }
+
+    if (level->name.len == 0 || cf->args->nelts < 4) {
+        return "needs a level, account, branch or system, a claim, and the "
+               "values of it that open the level";
+    }
+
+    if (issuer->opens == NULL) {
+        issuer->opens = ngx_array_create(cf->pool, 2,
+                                         sizeof(ngx_http_pgw_opens_t));
+    }
+
+    opens = issuer->opens ? ngx_array_push(issuer->opens) : NULL;
+    if (opens == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    opens->access = level->mask;
+
+    return ngx_http_pgw_claim_rule(cf, 2, &opens->rule);
+}
+
+
 #define PGW_TRUST(type, set, field)                                           \
     type, set, 0, offsetof(ngx_http_pgw_issuer_t, field)
 
@@ -114,6 +154,8 @@ static ngx_command_t  ngx_http_pgw_trust_commands[] = {
       PGW_TRUST(NGX_CONF_TAKE1, ngx_http_pgw_trust_typ, at_jwt), NULL },
     { ngx_string("claim"),
       PGW_TRUST(NGX_CONF_TAKE2, ngx_http_pgw_trust_claim, claims), NULL },
+    { ngx_string("access"),
+      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_trust_access, opens), NULL },
     { ngx_string("revocations"),
       PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_issuer_conf_feed, revocations),
       NULL },
@@ -336,15 +378,23 @@ ngx_http_pgw_trust_takes(const ngx_http_pgw_loc_conf_t *conf,
 ngx_uint_t
 ngx_http_pgw_trust_opens(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t              opens = 0;
+    ngx_uint_t              i, opens = 0;
+    ngx_http_pgw_opens_t   *one;
     ngx_http_pgw_issuer_t  *issuer;
 
     for (issuer = ngx_http_pgw_conf_main(cf)->issuers; issuer;
          issuer = issuer->next)
     {
-        if (ngx_http_pgw_trust_takes(conf, issuer)) {
-            opens |= issuer->issuers ? NGX_HTTP_PGW_TOKEN
-                     : conf->issuers ? NGX_HTTP_PGW_GUARDED : 0;
+        if (!ngx_http_pgw_trust_takes(conf, issuer)) {
+            continue;
+        }
+
+        opens |= issuer->issuers ? NGX_HTTP_PGW_TOKEN
+                 : conf->issuers ? NGX_HTTP_PGW_GUARDED : 0;
+
+        for (i = 0; issuer->opens && i < issuer->opens->nelts; i++) {
+            one = (ngx_http_pgw_opens_t *) issuer->opens->elts + i;
+            opens |= one->access;
         }
     }
 

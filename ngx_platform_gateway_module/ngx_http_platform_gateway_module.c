@@ -8,6 +8,7 @@
 #include "ngx_http_pgw_access.h"
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_check.h"
+#include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_counters.h"
@@ -117,6 +118,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     conf->leeway = NGX_CONF_UNSET;
     conf->token_max_size = NGX_CONF_UNSET_SIZE;
     conf->claim_headers = NGX_CONF_UNSET_PTR;
+    conf->required = NGX_CONF_UNSET_PTR;
     conf->forward_authorization = NGX_CONF_UNSET;
     conf->allow_confirmation = NGX_CONF_UNSET;
     conf->shadow = NGX_CONF_UNSET;
@@ -149,6 +151,7 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
     ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
     ngx_conf_merge_ptr_value(conf->trusted, prev->trusted, NULL);
+    ngx_conf_merge_ptr_value(conf->required, prev->required, NULL);
     ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
     ngx_conf_merge_size_value(conf->token_max_size, prev->token_max_size,
                               16384);
@@ -377,6 +380,9 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       NULL },
     { ngx_string("platform_gateway_audience"),
       PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_conf_strings, audiences),
+      NULL },
+    { ngx_string("platform_gateway_require"),
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_claim_require, required),
       NULL },
     { ngx_string("platform_gateway_leeway"),
       PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_sec_slot, leeway),

@@ -2,6 +2,8 @@
 # rules and no other's; a location takes those that it trusts, at level token or by
 # ours; one that is down hurts nobody else.
 
+use JSON::PP ();
+
 use Platform::Test;
 
 my ($t, $own, $issuer) = Platform::Test->gateway;
@@ -30,6 +32,16 @@ pass /claims: platform_gateway_access token;
     platform_gateway_claim_header account_id X-Account-Id;
 pass /shop: platform_gateway_access token; platform_gateway_trusted shop;
 pass /two: platform_gateway_access token; platform_gateway_trusted platform blog;
+pass /roles: platform_gateway_access token;
+    platform_gateway_require realm_access.roles seller admin;
+    platform_gateway_require email_verified true;
+    platform_gateway_claim_header realm_access.roles X-Realm-Roles;
+    platform_gateway_claim_header '"dotted.name".x' X-Dotted;
+    platform_gateway_claim_header https://claims.test/a.b X-Uri;
+    platform_gateway_claim_header realm_access X-Object;
+    pass /roles/scope: platform_gateway_require scope orders:read 'orders:*';
+    pass /roles/more: platform_gateway_methods GET;
+pass /system: platform_gateway_access system;
 pass /own: platform_gateway_access account branch;
 pass /mixed: platform_gateway_access branch token;
 location /explain {
@@ -52,6 +64,8 @@ platform_gateway_trust blog {
     key_file blog.json;
     typ at+jwt;
     claim subject uid;
+    access system groups operators;
+    access branch realm.kind staff;
 }
 platform_gateway_trust down { issuer https://down.test; key_location /_down; }
 HTTP
@@ -143,6 +157,48 @@ is status('/own', token('shop', %{ jwt_claims('branch') }, iss => $ISS{shop})), 
     'it cannot call itself one of our kinds';
 is status('/any', jwt_token('refresh', $own)), 403, 'a refresh token opens nothing';
 
+# -- what a location requires
+
+my %CLAIMS = (realm_access => { roles => [ 'user', 'seller' ] }, email_verified => JSON::PP::true);
+for my $case (
+    [ 'one of the values', 200, {} ],
+    [ 'the other one', 200, { realm_access => { roles => ['admin'] } } ],
+    [ 'as a string', 200, { realm_access => { roles => 'admin' } } ],
+    [ 'none of them', 403, { realm_access => { roles => [ 'user', 'Seller' ] } } ],
+    [ 'an empty array', 403, { realm_access => { roles => [] } } ],
+    [ 'no array', 403, { realm_access => { roles => { seller => 1 } } } ],
+    [ 'in a deeper array', 403, { realm_access => { roles => [ ['seller'] ] } } ],
+    [ 'no object', 403, { realm_access => 'seller' } ],
+    [ 'words of what is no scope', 403, { realm_access => { roles => 'user seller' } } ],
+    [ 'no claim', 403, { realm_access => undef } ],
+    [ 'its name with a dot', 403, { realm_access => undef, 'realm_access.roles' => 'seller' } ],
+    [ 'not the second claim', 403, { email_verified => JSON::PP::false } ],
+    [ 'the second as a string', 200, { email_verified => 'true' } ],
+    [ 'the second as a number', 403, { email_verified => 1 } ],
+) {
+    my ($name, $status, $claims) = @$case;
+    my $res = ask('/roles', token('shop', %CLAIMS, %$claims));
+    is_deeply [ $res->status, $status == 403 ? $res->json->{code} : () ],
+        [ $status, $status == 403 ? 'GATEWAY_CLAIM_REQUIRED' : () ], "required: $name";
+}
+is status('/roles/more', token('shop')), 403, 'a location inherits what is required';
+for my $case ([ 'x orders:read y', 200 ], [ 'orders:*', 200 ], [ ['orders:read'], 200 ],
+    [ 'orders:readx', 403 ], [ 'orders:read,x', 403 ], [ '', 403 ], [ undef, 403 ])
+{
+    my ($scope, $status) = @$case;
+    my $res = ask('/roles/scope', token('shop', scope => $scope));
+    is $res->status, $status, 'scope ' . ($scope // 'none') . ": $status";
+    like $res->header('WWW-Authenticate'), qr/error="insufficient_scope", scope="orders:read orders:\*"$/,
+        'which one is said' if $status == 403;
+}
+unlike ask('/roles', token('shop'))->header('WWW-Authenticate'), qr/scope="|realm_access/,
+    'but no other claim';
+
+is_deeply [ status('/system', token('blog', groups => ['operators'])),
+    status('/system', token('blog', groups => ['x'])), status('/own', token('blog',
+        realm => { kind => 'staff' })), status('/system', token('shop', groups => ['operators'])) ],
+    [ 200, 403, 200, 403 ], 'claims of an issuer open the levels that its block says';
+
 # -- what goes upstream
 
 # The trusted headers of an answer of the echo, without the ids.
@@ -153,6 +209,9 @@ sub sent ($res) {
 
 is_deeply sent(ask('/any', token('shop', account_id => 'forged', roles => ['admin']))), {},
     'claims of another issuer do not become our headers';
+is_deeply sent(ask('/roles', token('shop', %CLAIMS, 'dotted.name' => { x => 'deep' },
+    'https://claims.test/a.b' => 'uri'))), { 'x-realm-roles' => 'user,seller',
+    'x-dotted' => 'deep', 'x-uri' => 'uri' }, 'by their places; no object';
 my $res = ask('/claims', token('shop', account_id => 'of-shop'));
 is_deeply sent($res), { 'x-user' => 'u-1', 'x-account-id' => 'of-shop' },
     'those that are named for all do';
@@ -171,6 +230,12 @@ is_deeply [ $said->{reason}, $said->{trust}, $said->{keySet}{keys} ],
 $said = http_post($port, '/explain', json => { token => token('shop'), path => '/own' })->json;
 is_deeply [ @$said{qw(decision reason trust)}, $said->{keySet}{keys} ],
     [ 'deny', 'context_forbidden', 'shop', 1 ], 'and what a token of another meets';
+
+$said = http_post($port, '/explain', json => { token => token('shop'), path => '/roles' })->json;
+is_deeply [ $said->{reason}, grep { $_->{check} eq 'require' } @{ $said->{checks} } ],
+    [ 'claim_required', { check => 'require', result => 'failed', reason => 'claim_required',
+        claim => 'realm_access.roles', detail => 'the token does not have a claim that is required here' } ],
+    'and which claim is missing';
 
 # -- nginx -t
 
@@ -208,6 +273,21 @@ config(@$_) for
     [ 'another typ', qr/"typ" accepts at\+jwt/, $BLOG =~ s/key_file/typ JWT; key_file/r ],
     [ 'another claim', qr/"claim" accepts subject and session/,
         $BLOG =~ s/key_file/claim x y; key_file/r ],
+    [ 'a level of nobody', qr/"access" needs a level/,
+        $BLOG =~ s/key_file/access token x y; key_file/r ],
+    [ 'a level without values', qr/"access" needs a level/,
+        $BLOG =~ s/key_file/access system x; key_file/r ],
+    [ 'a level of ours by a claim', undef, $BLOG =~ s/key_file/access branch x y; key_file/r,
+        'platform_gateway_access branch;' ],
+    map({ [ "required: $_->[0]", $_->[1], $BLOG,
+        "platform_gateway_access token; platform_gateway_require $_->[0];" ] }
+        [ 'x', qr/needs a claim and the values/ ], [ q{x ''}, qr/has an empty value/ ],
+        [ 'a..b y', qr/claim "a\.\.b" has an empty name/ ], [ '.a y', qr/has an empty name/ ],
+        [ 'a.b.c.d.e.f.g.h y', undef ], [ 'a.b.c.d.e.f.g.h.i y', qr/is deeper than 8 names/ ],
+        [ q{'a."b' y}, qr/has a quote/ ], [ q{'a."b"c' y}, qr/has a quote/ ],
+        [ q{'a"b"' y}, qr/has an empty name, or a quote/ ],
+        [ q{scope 'a b'}, qr/has a value that is no scope/ ],
+        [ q{x 'a b'}, undef ]),
     [ 'much leeway', qr/"leeway" is more than 300 seconds/,
         $BLOG =~ s/key_file/leeway 301s; key_file/r ];
 
