@@ -340,7 +340,7 @@ is http_post($t->port('other'), '/explain/bare', json => { path => '/none' })
 # Questions that get no answer: [status, code, path, request].
 
 my ($ASKS, $FORBIDDEN) = ('{"path":"/"}', 'GATEWAY_ORIGIN_NOT_ALLOWED');
-is_problem(http_post($port, @$_[ 2 .. $#$_ ]), @$_[ 0, 1 ], "no answer to @$_[ 2, 4 ]" =~ tr, ,,sr) for
+is_problem(http_post($port, @$_[ 2 .. $#$_ ]), @$_[ 0, 1 ], 'no answer to ' . substr $_->[4], 0, 60) for
     map({ [ 400, 'REQUEST_INVALID', '/explain', body => $_ ] } '', 'token=x', '[]', '{"path":1}',
     '{"path":"/","path":"/"}', '{"path":"/","tokn":"x"}', '{"path":"/","origin":null}',
     '{"path":"/","origin":"a","headers":["b"]}', '{"token":"x"}', '{"path":""}',
