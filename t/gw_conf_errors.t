@@ -156,7 +156,8 @@ rule("buffers $_->[0]; $_->[2]", $_->[1], location => $_->[2], server => $_->[3]
     [ '4 32k', $LARGE, $OPEN . $PROTO =~ s/fastcgi/uwsgi/r ],
     map { [ '4 32k', undef, $_ ] } $PROTO, $OPEN . $PASS, $OPEN . $PROTO =~ s/fastcgi/scgi/r;
 
-# Nobody gets what another was sent, nor goes without trusted headers.
+# Nobody gets what another was sent, by a name of theirs or not, nor goes without
+# trusted headers.
 
 for my $proto (qw(proxy fastcgi scgi uwsgi)) {
     my ($at, $key) = $proto eq 'proxy' ? ('http://', '') : ('', "${proto}_cache_key \$uri;");
@@ -166,6 +167,8 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
     my $off = "${proto}_pass_request_headers off;";
     my $KEEPS = qr/guarded, but "${proto}_cache" or .*_allow_cache on"/;
     my $WITHOUT = qr/"${proto}_pass_request_headers off" keeps the trusted headers/;
+    my $SHARED = qr/"${proto}_store" names a file by .*: use "${proto}_cache"/;
+    my $store = "${proto}_store /tmp/\$platform_account_id\$uri;";
     my $others = "$GUARDED scgi_pass 127.0.0.1:1;";
 
     # [name, what is said, location, http{}]
@@ -173,6 +176,11 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         [ 'cache, guarded', $KEEPS, $GUARDED . $pass . $cached ],
         [ 'store, guarded', $KEEPS, $GUARDED . $pass . "${proto}_store on;" ],
         [ 'without headers, guarded', $WITHOUT, $GUARDED . $pass . $off ],
+        map({ [ "store by account: $_", $SHARED, $_ . $pass . $store ],
+            [ "store by account inside if: $_", $SHARED,
+                "$_ grpc_pass grpc://127.0.0.1:1; $IF { $anywhere } $store" ],
+            [ "store by another: $_", undef, $_ . $pass . $store =~ s/account/route/r ] }
+            $GUARDED . 'platform_gateway_allow_cache on;', $OPEN, ''),
         $proto =~ /scgi|uwsgi/ ? () : (    # how they are found is the same
         [ 'cache of http{}', $KEEPS, $GUARDED . $pass, $zone . $cached ],
         [ 'cache of a variable zone', $KEEPS, $GUARDED . $pass . $cached =~ s/one/\$arg_z/r ],
@@ -192,7 +200,7 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         [ 'without headers, public', undef, $OPEN . $pass . $off ]);
 }
 
-# The subject of a token, where it cannot be known or would be shared.
+# The subject of a token, where it cannot be known.
 
 my $EARLY = qr/the server reads \$platform_account_id.* before it is known/;
 my @early = (map({"set \$x \$platform_${_}_id;"} qw(account session workspace)),
@@ -202,20 +210,6 @@ rule("of a server: $_", $EARLY, server => $_, location => $SERVED) for @early;
 rule("of a location: $_", undef, "$GUARDED $_ $PASS") for @early;
 rule('another variable', undef, server => 'set $x $platform_request_id;', location => $SERVED);
 rule('a server without the gateway', undef, server => $early[0], location => $PASS);
-
-for my $proto (qw(proxy uwsgi)) {
-    my $at = $proto eq 'proxy' ? 'http://' : '';
-    my $store = "${proto}_store /tmp/\$platform_account_id\$uri;";
-    my $SHARED = qr/"${proto}_store" names a file by .*: use "${proto}_cache"/;
-
-    for my $lines ($GUARDED . 'platform_gateway_allow_cache on;', $OPEN, '') {
-        my $pass = "$lines ${proto}_pass ${at}127.0.0.1:1;";
-        rule("$pass store by account", $SHARED, $pass . $store);
-        rule("$lines store by account, inside if", $SHARED,
-            "$lines grpc_pass grpc://127.0.0.1:1; $IF { ${proto}_pass $at\$arg_to; } $store");
-        rule("$pass store by another", undef, $pass . $store =~ s/account/route/r);
-    }
-}
 
 # An explanation that anybody could ask for; a server to explain, among others.
 
