@@ -58,7 +58,8 @@ my $HEALTH = 'platform_gateway_health;';
 refused('a content handler and no level',
     qr{location "/here" has a content handler and no "platform_gateway_access"}, $ON . $PASS);
 refused("no level: $_", qr{location "/here(?:/in)?" .* no "platform_gateway_access"}, $ON . $_)
-    for $HEALTH, 'platform_gateway_metrics;', "location /here/in { $PASS }", "if (\$arg_x) { $PASS }";
+    for $HEALTH, 'platform_gateway_metrics;', "location /here/in { $PASS }",
+    "if (\$arg_x) { $PASS }";
 accepted('with a level', $OPEN . $PASS);
 accepted("a level of $_", $_ => $OPEN, location => $PASS) for qw(http server);
 accepted('no content handler: refused at run time', $ON);
@@ -329,7 +330,7 @@ accepted('server: return', server => $GUARDED . 'return 200;', location => $PASS
 # check_cors has all origins.
 
 my $CLAIM = 'platform_gateway_claim_header';
-my $STRIP = 'platform_gateway_strip_header';
+my ($STRIP, $CACHE) = ('platform_gateway_strip_header', 'platform_gateway_token_cache');
 my ($NAME, $NGINX) = (qr/header name/, qr/has a meaning for nginx itself/);
 my ($PATH, $CONTROL) = (qr/reads as a path .*only claims at the top level/,
     qr/has a control character in its id/);
@@ -355,6 +356,11 @@ for my $case (
     [ http => "$STRIP X-A X1;" ], [ server => "$STRIP X-B;" ],
     [ location => "$STRIP X-A;", qr/is not allowed here/ ],
 
+    map({ [ http => "$CACHE $_->[0];", $_->[1] ] } [ 'on', qr/invalid parameter "on"/ ],
+        [ 'size=1m', qr/needs "entries=N"/ ], [ 'entries=0', qr/invalid parameter/ ],
+        [ 'entries=10000001', qr/of 1 to 10000000/ ], [ "off; $CACHE off", $TWICE ],
+        [ 'entries=1 size=1k', qr/invalid parameter "size=1k".*at least 64k/ ],
+        [ 'off entries=1', qr/invalid parameter/ ], ['entries=1 size=64k']),
     [ http => 'platform_gateway_leeway 301;', qr/is more than 300 seconds/ ],
     [ http => 'platform_gateway_leeway 5m;' ],
     [ http => 'platform_gateway_issuer "";', qr/has an empty value/ ],

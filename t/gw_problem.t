@@ -171,9 +171,9 @@ for my $case ((map { [ 400, $BAD, $_ ] } "nonsense\r\n\r\n", "GET / HTTP/1.1\r\n
 # HEAD, HTTP/1.0, kept connections, pipelines.
 
 my @same = (headers => [ 'X-Request-Id' => 'same' ]);
-my $head = http($port, HEAD => '/ours', @same);
-is_deeply [ $head->status, map { $head->header($_) } qw(Content-Length Content-Type) ],
-    [ 404, length http_get($port, '/ours', @same)->body, 'application/problem+json' ],
+my ($head, $get) = map { http($port, $_ => '/account', @same) } qw(HEAD GET);
+is_deeply [ $head->status, map { $head->header($_) } qw(Content-Type WWW-Authenticate
+    Content-Length) ], [ 401, 'application/problem+json', $realm, length $get->body ],
     'HEAD: the headers of GET';
 is http_raw($port, "HEAD /ours HTTP/1.0\r\n\r\n") =~ s/\A.*?\r\n\r\n//sr, '', 'HEAD: no body';
 $res = http_get($port, '/ours', version => '1.0');

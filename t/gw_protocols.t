@@ -1,5 +1,5 @@
 # The guard over every protocol: HTTP/1.0, 1.1 with keepalive and pipelining,
-# HTTP/2, HEAD, WebSocket; towards every kind of upstream.
+# HTTP/2, WebSocket; towards every kind of upstream.
 
 use List::Util qw(pairmap);
 use Platform::Test;
@@ -98,20 +98,6 @@ for my $case (@pipeline) {
         "pipelined: $path has its own answer and headers" if $status == 200 && $method ne 'HEAD';
 }
 is scalar(keys %id), @pipeline, 'pipelined: each with its own id';
-
-# HEAD: the headers of GET, no body, and the connection goes on.
-
-my @OF_GET = qw(Content-Type WWW-Authenticate);
-$c = connected();
-for my $case ([ '/proxy', 401 ], [ '/proxy', 403, token => $token{account} ],
-    [ '/proxy', 200, @with ], [ '/nowhere', 401 ],
-    [ '/nowhere', 404, @with ], [ '/public', 200 ]) {
-    my ($path, $status, @o) = @$case;
-
-    my ($head, $get) = ($c->request(HEAD => $path, @o), http_get($port, $path, @o));
-    is_deeply [ $head->status, $head->body, map { $head->header($_) } @OF_GET ],
-        [ $status, '', map { $get->header($_) } @OF_GET ], "HEAD $path: $status, as GET";
-}
 
 # HTTP/2, each with an HTTP/1.1 request beside it in the cases above.
 
