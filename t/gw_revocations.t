@@ -29,9 +29,8 @@ sub everywhere ($token, $path = '/branch') {
 
 # Until it is so everywhere.
 sub becomes ($token, $status, $name) {
-    return ok eventually(sub {
-        ask($token)->status == $status && everywhere($token) eq $status;
-    }), $name;
+    ok eventually(sub { ask($token)->status == $status && everywhere($token) eq $status }), $name
+        or die "it does not\n";
 }
 
 # [name, token, status, path]: each gets that everywhere.
