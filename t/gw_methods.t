@@ -225,12 +225,4 @@ is_problem(http_post($port, '/small', @large), 405, 'METHOD_NOT_ALLOWED', 'befor
 is_problem(http_get($port, '/small', @large), 413, 'GATEWAY_REQUEST_TOO_LARGE',
     'control: with the right method');
 
-# TRACE and CONNECT are nginx's to refuse, before it knows the location.
-
-for my $method (qw(TRACE CONNECT)) {
-    my $raw = http_raw($port, "$method /get HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    like $raw, qr{\AHTTP/1\.1 40[05] .*application/problem\+json}s, "$method is refused";
-    like $raw, qr{^Allow: $ALL\r$}m, "$method: Allow" if $raw =~ /^HTTP\S+ 405/;
-}
-
 $t->done;
