@@ -34,14 +34,14 @@ my ($OPEN, $GUARDED) = ($ON . $PUBLIC, $ON . $BRANCH);
 my $SERVED = $GUARDED . $PASS;
 my $IF = 'if ($arg_x)';
 
-
 sub counted ($n) {
     return (zone => 'keys:256k', location => join ' ', $OPEN, 'platform_gateway_metrics;',
         map {"location /here/$_ { platform_gateway_route $_; }"} 1 .. $n);
 }
 
 rule("no level: $_", qr{"/here(?:/in)?" has a content handler and no "$ACCESS"}, $ON . $_)
-    for $PASS, map({"platform_gateway_$_;"} qw(health metrics)), "location /here/in { $PASS }", "$IF { $PASS }";
+    for $PASS, map({"platform_gateway_$_;"} qw(health metrics)), "location /here/in { $PASS }",
+    "$IF { $PASS }";
 my $IN_IF = qr/cannot stand inside "if": say it in the/;
 rule(@$_) for map({ [ "a level of $_", undef, $_ => $OPEN, location => $PASS ] } qw(http server)),
     [ 'a level', undef, $OPEN . $PASS ], [ 'the gateway off', undef, $PASS ],
@@ -257,6 +257,7 @@ rule('server: return', undef, server => $GUARDED . 'return 200;', location => $P
 # check_cors has all origins.
 
 my ($CLAIM, $STRIP) = map {"platform_gateway_${_}_header"} qw(claim strip);
+my $CACHE = 'platform_gateway_token_cache';
 my ($NAME, $NGINX) = (qr/header name/, qr/has a meaning for nginx itself/);
 my ($PATH, $CONTROL) = (qr/reads as a path .*only claims at the top level/,
     qr/has a control character in its id/);
@@ -282,6 +283,11 @@ rule($_->[1] =~ s/[^ -~]/?/gr, $_->[2], $_->[0] eq 'location' ? () : $_->[0], $_
     [ http => "$STRIP X-A X1;" ], [ server => "$STRIP X-B;" ],
     [ location => "$STRIP X-A;", qr/is not allowed here/ ],
 
+    map({ [ http => "$CACHE $_->[0];", $_->[1] ] } [ 'on', qr/invalid parameter "on"/ ],
+        [ 'size=1m', qr/needs "entries=N"/ ], [ 'entries=0', qr/invalid parameter/ ],
+        [ 'entries=10000001', qr/of 1 to 10000000/ ], [ "off; $CACHE off", qr/is duplicate/ ],
+        [ 'entries=1 size=1k', qr/invalid parameter "size=1k".*at least 64k/ ],
+        [ 'off entries=1', qr/invalid parameter/ ], ['entries=1 size=64k']),
     [ http => 'platform_gateway_leeway 301;', qr/is more than 300 seconds/ ],
     [ http => 'platform_gateway_leeway 5m;' ],
     [ http => 'platform_gateway_issuer "";', qr/has an empty value/ ],
