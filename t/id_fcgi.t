@@ -1,6 +1,6 @@
 # FastCGI connections: each is good for one request, and those that are silent,
-# half-sent or broken hold up others for two seconds at most.  A request's time runs
-# from its arrival.  check_fcgi has what is read of a connection, check_server who is next.
+# half-sent or broken hold up others for two seconds at most.  check_fcgi has what is
+# read of a connection, check_server who is next, and that time runs from the arrival.
 
 use Platform::Test;
 use Time::HiRes qw(time);
@@ -99,27 +99,6 @@ my $tcp = $t->identity(name => 'tcp', IDENTITY_LISTEN => '127.0.0.1:' . $t->port
     HTTP_HOST => 'app.example.com', HTTP_COOKIE => 'platform_refresh_token=abc');
 like $t->fcgi($tcp->address)->request(POST => '/api/auth/refresh')->{body},
     qr/AUTH_REFRESH_TOKEN_MISSING/, 'a cookie in the environment is none of the request';
-
-# The only worker waits for the database: the time of who waits for it runs from
-# when it came.
-
-my $pg = $t->postgres;
-my $one = $t->identity(name => 'one', PLATFORM_WORKER_THREADS => 1,
-    map { ("PLATFORM_DB_${_}_TIMEOUT" => '50s') } qw(STATEMENT CONNECT));
-$address = $one->address;
-is status_of(GET => $_), 200, "nobody is busy: $_" for '/readyz', $jwks;
-sub files { return scalar(() = glob '/proc/' . $one->pid . '/fd/*') }
-my $before = files();
-$pg->freeze('STOP');
-my @waiting = map { sent(bytes(GET => $_)) } '/readyz', ($jwks) x 3;
-ok eventually(sub { files() >= $before + 4 }), 'four have come';
-sleep 0.3;
-$pg->freeze('CONT');
-is $_->read_answer->{status}, 200, 'who waited is served' for @waiting;
-my ($alone, @took) = map { $_->{durationMs} }
-    grep { ($_->{path} // '') eq $jwks } $one->log_lines;
-is scalar(grep { $_ >= 290 && $_ > $alone } @took), 3, 'their time ran from their arrival'
-    or diag "$alone, @took";
 
 # Too long: the process stands still while a request is on its way.  (A signal is on
 # its way for a moment: whether every thread stands still.)
