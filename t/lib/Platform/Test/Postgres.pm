@@ -126,6 +126,11 @@ sub sql ($self, $sql, %o) {
     return $got;
 }
 
+# Changes a setting of the server: 'name = value'.
+sub setting ($self, $set) {
+    $self->sql($_, user => 'postgres') for "alter system set $set", 'select pg_reload_conf()';
+}
+
 # A transaction that stays open after some SQL: what that changed is locked,
 # and unseen.  To be given to more() and end().
 sub begin ($self, $sql = undef, %o) {
