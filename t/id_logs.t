@@ -208,8 +208,7 @@ my $texts = 0;
 
 sub clean ($where, $file) {
     $texts++;
-    open my $fh, '<:raw', $file or die "$file: $!";
-    my $text = do { local $/; <$fh> // '' };
+    my $text = $t->read_file($file) // die "$file: $!";
     my @found = map { $secret{$_} } grep { index($text, $_) >= 0 } keys %secret;
     ok !@found, "$where: no secret" or diag "@found";
 }

@@ -146,8 +146,7 @@ is refresh($session{$bob})->status, 401, 'bob is out';
 
 # The runbook, as it is written.
 
-open my $runbooks, '<', $t->root . '/docs/runbooks.md' or die "runbooks: $!\n";
-my ($page) = do { local $/; <$runbooks> }
+my ($page) = $t->read_file($t->root . '/docs/runbooks.md')
     =~ /^## Removing a person\n.*?^```sh\n(.*?)^```/ms or die 'no runbook';
 my $program = Platform::Test::Env::identity();
 my $run = $t->track(Platform::Test::Process->start(name => 'page',
