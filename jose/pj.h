@@ -185,6 +185,10 @@ PJ_MUST_CHECK pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text,
 /* The member of obj called name, or NULL; NULL too if obj is no object. */
 const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name);
 
+/* The string that the member of obj called name is; len 0 where there is no
+ * such member, or it is no string. */
+pj_str_t pj_json_string(const pj_json_t *obj, const char *name);
+
 typedef enum { PJ_ROUND_DOWN, PJ_ROUND_UP } pj_round_t;
 
 /* The number that node holds (a NumericDate, RFC 7519 section 2), a fraction

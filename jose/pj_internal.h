@@ -85,10 +85,6 @@ size_t pj_json_arena_bytes(size_t len, size_t docs);
 PJ_MUST_CHECK pj_err_t pj_json_decode(pj_arena_t *arena, pj_str_t src,
                                       const pj_json_t **root);
 
-/* The string that the member of obj called name is; len 0 where there is no
- * such member, or it is no string. */
-pj_str_t pj_json_string(const pj_json_t *obj, const char *name);
-
 /* -- text (text.c) -------------------------------------------------------- */
 
 bool pj_is_space(unsigned char c);

@@ -84,8 +84,7 @@ ngx_http_pgw_claim_find(const pj_json_t *root,
     ngx_uint_t  i;
 
     for (i = 0; root && i < claim->depth; i++) {
-        root = root->type == PJ_JSON_OBJECT
-               ? pj_json_member(root, claim->names[i]) : NULL;
+        root = pj_json_member(root, claim->names[i]);
     }
 
     return root;

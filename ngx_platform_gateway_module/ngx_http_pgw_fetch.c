@@ -92,6 +92,16 @@ ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
 }
 
 
+const ngx_str_t *
+ngx_http_pgw_fetch_url(const ngx_http_request_t *r)
+{
+    ngx_http_pgw_fetch_t  *fetch = ngx_http_pgw_fetch_get(r->connection->log);
+
+    return fetch && fetch->from && fetch->from->url.len ? &fetch->from->url
+                                                        : NULL;
+}
+
+
 void
 ngx_http_pgw_fetch_reserve(ngx_http_pgw_source_t *from)
 {

@@ -42,6 +42,9 @@ struct ngx_http_pgw_issuer_s {
     ngx_http_pgw_source_t            from;
     ngx_str_t                        file;
     ngx_str_t                        document;   /* of the file, at first */
+    ngx_flag_t                       discover;
+    ngx_str_t                        discovery;  /* URL of its metadata; len 0:
+                                                    the location leads to keys */
 
     ngx_http_pgw_zone_t             *zone;       /* part of mcf->keys_zone */
 

@@ -81,6 +81,7 @@ ngx_http_pgw_issuer_conf_new(ngx_conf_t *cf)
     if (issuer) {
         ngx_http_pgw_issuer_conf_unset(&issuer->limits);
         issuer->leeway = NGX_CONF_UNSET;
+        issuer->discover = NGX_CONF_UNSET;
         issuer->claims.subject = "sub";
     }
 

@@ -146,6 +146,10 @@ ngx_http_pgw_keys_activate(ngx_http_pgw_issuer_t *issuer)
 
     /* the set of another source gives way to the key file's, or to none */
 
+    if (rc == NGX_DONE) {
+        zone->jwks_uri_len = 0;
+    }
+
     if (rc == NGX_DONE || (rc == NGX_OK && issuer->document.len)) {
         (void) ngx_http_pgw_keys_put(zone, issuer->document.len
                                      ? &issuer->document : &none,

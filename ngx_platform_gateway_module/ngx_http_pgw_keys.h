@@ -35,6 +35,9 @@ struct ngx_http_pgw_zone_s {
     ngx_uint_t      refresh;      /* due whatever the age */
     ngx_uint_t      complaint;    /* last one about the key file, 0: none */
 
+    size_t          jwks_uri_len; /* discovered; 0: not yet */
+    u_char          jwks_uri[1024];
+
     size_t          len[2];       /* slot: version & 1; 0: none */
     u_char          document[2][PJ_KEYSET_MAX_BYTES];
 };

@@ -83,6 +83,8 @@ struct ngx_http_pgw_source_s {
 
     ngx_event_t                      begin;      /* posted: a fetch */
     ngx_uint_t                       number;     /* of our own fetch */
+    ngx_str_t                        url;        /* what it is to get; len 0:
+                                                    the location says it */
     ngx_uint_t                       fetching;   /* it is in progress */
     ngx_uint_t                       quiet;      /* the failure was logged */
     ngx_http_pgw_fetch_t            *fetch;      /* made at its first */

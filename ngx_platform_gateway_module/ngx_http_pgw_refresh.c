@@ -7,6 +7,7 @@
 
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_discovery.h"
 #include "ngx_http_pgw_disk.h"
 #include "ngx_http_pgw_fetch.h"
 #include "ngx_http_pgw_keys.h"
@@ -114,6 +115,12 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
 
     set = NULL;
 
+    if (issuer->discovery.len
+        && ngx_http_pgw_discovery_end(issuer, document, &err) == NGX_OK)
+    {
+        return;
+    }
+
     if (err == NULL) {
         err = ngx_http_pgw_keys_parse(document, &set);
     }
@@ -173,6 +180,8 @@ ngx_http_pgw_refresh_begin(ngx_event_t *ev)
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, issuer->from.log, 0,
                    "http platform gateway: key fetch of lease %ui begun",
                    issuer->from.number);
+
+    ngx_http_pgw_discovery_begin(issuer);
 
     if (issuer->file.len) {
         err = ngx_http_pgw_keys_read(&issuer->file, document.data,

@@ -7,6 +7,7 @@
 #include "ngx_http_pgw_trust.h"
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_discovery.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_names.h"
@@ -132,6 +133,8 @@ static ngx_command_t  ngx_http_pgw_trust_commands[] = {
       NULL },
     { ngx_string("key_file"),
       PGW_TRUST(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_file, file), NULL },
+    { ngx_string("discovery"),
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_flag_slot, discover), NULL },
     { ngx_string("key_cache_file"),
       PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_str_slot, limits.cache_file),
       &ngx_http_pgw_trust_cache_file_post },
@@ -288,7 +291,9 @@ ngx_http_pgw_trust_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
            ? "needs \"issuer\", the \"iss\" of its tokens"
            : !ngx_http_pgw_issuer_usable(issuer)
            ? "needs \"key_location\" or \"key_file\", for keys to check tokens "
-             "with" : NGX_CONF_OK;
+             "with"
+           : issuer->discover == 1 ? ngx_http_pgw_discovery_init(cf, issuer)
+                                   : NGX_CONF_OK;
 }
 
 

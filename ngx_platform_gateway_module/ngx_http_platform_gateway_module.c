@@ -11,6 +11,7 @@
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_cors.h"
+#include "ngx_http_pgw_discovery.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
@@ -45,10 +46,11 @@ ngx_http_pgw_add_variables(ngx_conf_t *cf)
     ngx_http_variable_t  *var, *v;
 
     ngx_http_variable_t  *tables[] = {
-        ngx_http_pgw_log_variables, ngx_http_pgw_subject_variables
+        ngx_http_pgw_log_variables, ngx_http_pgw_subject_variables,
+        ngx_http_pgw_discovery_variables, NULL
     };
 
-    for (i = 0; i < 2; i++) {
+    for (i = 0; tables[i]; i++) {
         for (v = tables[i]; v->name.len; v++) {
 
             var = ngx_http_add_variable(cf, &v->name, v->flags);

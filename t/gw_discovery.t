@@ -1,0 +1,109 @@
+# An issuer that says itself where its keys are (OpenID Connect Discovery): asked
+# once, believed only about itself, and only over TLS or within this host.
+
+use JSON::PP ();
+
+use Platform::Test;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+my $port = $t->port('idp');
+my $iss = "http://127.0.0.1:$port/realms/shop";
+$t->echo_upstream;
+
+my $idp = $t->http_server('idp', sub ($request, $server, @) {
+    my $answer = $server->get->{ $request->{uri} } // return [ 404, [], '' ];
+    return [ 200, [], $answer ];
+});
+
+# What it says of itself, changed by %o.
+sub says (%o) {
+    return $idp->set('/realms/shop/.well-known/openid-configuration' => JSON::PP::encode_json(
+        { issuer => $iss, jwks_uri => "http://127.0.0.1:$port/certs?a=b", %o }));
+}
+
+my $http = <<'HTTP';
+platform_gateway_key_cooldown 1s;
+platform_gateway_key_soft_age 1s;
+platform_gateway_trust shop { issuer <iss>; key_location /_fetch; discovery on; }
+HTTP
+my $fetch = <<'SERVER';
+location = /_fetch {
+    internal;
+    platform_gateway off;
+    proxy_pass $platform_fetch_url;
+    proxy_pass_request_headers off;
+    subrequest_output_buffer_size 64k;
+}
+pass /: platform_gateway_access token;
+location /leak { platform_gateway_access public; return 200 "[$platform_fetch_url]"; }
+SERVER
+
+sub token { return jwt_sign(key => $key, payload => { iss => $iss, sub => 'u', exp => time + 60 }) }
+
+sub status { return http_get($t->port('gateway'), '/', token => token())->status }
+
+sub log_has ($pattern) { return eventually(sub { $t->nginx->error_log =~ $pattern }) }
+
+$t->issuer(body => jwks(jwt_key('b')));
+my $nginx = $t->gateway_conf($fetch, http => $http =~ s/<iss>/$iss/r);
+$t->start_nginx;
+
+# -- what is not believed: [what it says, what the log says]
+
+ok log_has(qr/status 404; there is none yet/), 'no metadata: said';
+for my $case (
+    [ { issuer => "$iss/" }, qr/metadata are another's/ ],
+    [ { issuer => undef }, qr/metadata are another's/ ],
+    map({ [ { jwks_uri => $_ }, qr/metadata have no "jwks_uri" that begins with "https/ ] }
+        undef, '', 7, "http://idp.test/certs", "http://127.0.0.1.idp.test:$port/certs",
+        "http://127.0.0.1:$port/certs x", "http://127.0.0.1:$port/\x{e9}", '/certs',
+        "http://127.0.0.1:$port/" . 'c' x 1100),
+) {
+    my ($says, $said) = @$case;
+    my $before = length $t->nginx->error_log;
+    says(%$says);
+    ok eventually(sub { substr($t->nginx->error_log, $before) =~ $said }),
+        'refused: ' . substr JSON::PP::encode_json($says), 0, 60;
+}
+is status(), 503, 'and there are no keys';
+
+# -- what is
+
+$idp->set('/certs?a=b' => jwks($key));
+says();
+ok eventually(sub { status() == 200 }), 'its own metadata: the keys are fetched from there';
+$idp->forget;
+ok eventually(sub { grep { $_->{uri} eq '/certs?a=b' } $idp->requests }), 'and fetched again,';
+is scalar(grep { $_->{uri} =~ /well-known/ } $idp->requests), 0, 'but nobody asks twice where';
+is http_get($t->port('gateway'), '/leak')->body, '[]', 'no client sees the address';
+ok $t->reload, 'a reload';
+$idp->forget;
+ok eventually(sub { grep { $_->{uri} eq '/certs?a=b' } $idp->requests }), 'keeps the address';
+is scalar(grep { $_->{uri} =~ /well-known/ } $idp->requests), 0, 'and does not ask again';
+
+$idp->set('/certs?a=b' => undef, '/new' => jwks($key));
+says(jwks_uri => "http://127.0.0.1:$port/new");
+ok eventually(sub { grep { $_->{uri} eq '/new' } $idp->requests }),
+    'keys that are gone from there: asked again';
+is status(), 200, 'and served';
+
+# -- nginx -t
+
+for my $case (
+    [ 'an issuer elsewhere, without TLS', qr/needs an issuer that begins with "https:/,
+        $http =~ s/<iss>/http:\/\/id.test/r ],
+    [ 'a file', qr/needs "key_location"/,
+        $http =~ s/<iss>/https:\/\/id.test/r =~ s/key_location \S+;/key_file keys.json;/r ],
+    [ 'an issuer with TLS', undef, $http =~ s/<iss>/https:\/\/id.test/r ],
+) {
+    my ($name, $said, $http) = @$case;
+    $t->write_file('keys.json', jwks($key));
+    my ($ok, $why) = $t->location_test(http => $http,
+        server => 'location = /_fetch { internal; proxy_pass $platform_fetch_url;'
+            . ' subrequest_output_buffer_size 64k; }',
+        location => 'platform_gateway on; platform_gateway_access token; empty_gif;');
+    $said ? like($why, $said, "refused: $name") : ok($ok, $name) || diag $why;
+}
+
+$t->done;
