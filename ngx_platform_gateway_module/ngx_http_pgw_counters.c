@@ -5,6 +5,8 @@
 
 
 #include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_issuer.h"
+#include "ngx_http_pgw_revocations.h"
 
 
 /* The bounds of a histogram, and how they are written. */
@@ -41,35 +43,68 @@ ngx_http_pgw_counters_route(ngx_conf_t *cf, const ngx_str_t *id)
 }
 
 
+/* Where fetches for an issuer are counted; NULL: the zone is too small. */
+
+static ngx_atomic_t *
+ngx_http_pgw_counters_ends(ngx_shm_zone_t *shm_zone, ngx_uint_t kind,
+    const ngx_http_pgw_issuer_t *issuer)
+{
+    ngx_http_pgw_ends_t  *ends;
+
+    ends = ngx_http_pgw_zone_part(shm_zone, kind, sizeof(ngx_http_pgw_ends_t),
+                                  &issuer->name);
+
+    return ends ? ends->outcomes : NULL;
+}
+
+
 static ngx_int_t
 ngx_http_pgw_counters_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
+    ngx_uint_t                 full;
     ngx_http_pgw_route_t      *route;
+    ngx_http_pgw_issuer_t     *issuer;
+    ngx_http_pgw_source_t     *feed;
     ngx_http_pgw_main_conf_t  *mcf = shm_zone->data;
 
     static const ngx_str_t  all = ngx_null_string;
 
     mcf->counters = ngx_http_pgw_zone_part(shm_zone, NGX_HTTP_PGW_ZONE_COUNTERS,
                                            sizeof(ngx_http_pgw_shared_t), &all);
+    full = (mcf->counters == NULL);
+
+    for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
+
+        issuer->from.counted = ngx_http_pgw_counters_ends(shm_zone,
+                                           NGX_HTTP_PGW_ZONE_FETCHES, issuer);
+        full |= (issuer->from.counted == NULL);
+
+        if (issuer->revocations) {
+            feed = &issuer->revocations->from;
+            feed->counted = ngx_http_pgw_counters_ends(shm_zone,
+                                           NGX_HTTP_PGW_ZONE_PAGES, issuer);
+            full |= (feed->counted == NULL);
+        }
+    }
 
     for (route = mcf->routes; route; route = route->next) {
 
         route->counters = ngx_http_pgw_zone_part(shm_zone,
                               NGX_HTTP_PGW_ZONE_ROUTE,
                               sizeof(ngx_http_pgw_counters_t), &route->id);
-
-        if (mcf->counters == NULL || route->counters == NULL) {
-            ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                          "zone \"%V\" is too small for the counters of "
-                          "\"platform_gateway_metrics\" in %V:%ui: make "
-                          "\"platform_gateway_zone\" larger, which it follows",
-                          &shm_zone->shm.name, &mcf->metrics_place.file,
-                          mcf->metrics_place.line);
-            return NGX_ERROR;
-        }
+        full |= (route->counters == NULL);
     }
 
-    return NGX_OK;
+    if (full) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "zone \"%V\" is too small for the counters of "
+                      "\"platform_gateway_metrics\" in %V:%ui: make "
+                      "\"platform_gateway_zone\" larger, which it follows",
+                      &shm_zone->shm.name, &mcf->metrics_place.file,
+                      mcf->metrics_place.line);
+    }
+
+    return full ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -101,6 +136,16 @@ ngx_http_pgw_counters_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     mcf->counters_zone->data = mcf;
 
     return NGX_CONF_OK;
+}
+
+
+void
+ngx_http_pgw_counters_end(const ngx_http_pgw_source_t *from,
+    ngx_uint_t outcome)
+{
+    if (from->counted) {
+        (void) ngx_atomic_fetch_add(&from->counted[outcome], 1);
+    }
 }
 
 

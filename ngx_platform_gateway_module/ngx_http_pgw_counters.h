@@ -78,14 +78,20 @@ struct ngx_http_pgw_shared_s {
     ngx_atomic_t              refusals[NGX_HTTP_PGW_DECISIONS]
                                       [NGX_HTTP_PGW_REASONS];
     ngx_atomic_t              verifications[NGX_HTTP_PGW_REASONS];
-    ngx_atomic_t              fetches[NGX_HTTP_PGW_FETCH_OUTCOMES];
     ngx_atomic_t              cache[NGX_HTTP_PGW_CACHE_EVENTS];
     ngx_atomic_t              cached[NGX_MAX_PROCESSES];
 
-    ngx_atomic_t              feed[NGX_HTTP_PGW_FEED_OUTCOMES];
     ngx_atomic_t              unchecked[1];  /* let in with a stale feed */
     ngx_http_pgw_histogram_t  lag;  /* from a revocation to its effect */
 };
+
+
+/* What is counted of the keys, or of the feed, of one issuer; in the zone. */
+
+typedef struct {
+    ngx_http_pgw_zone_part_t  part;  /* its name is the issuer's */
+    ngx_atomic_t              outcomes[NGX_HTTP_PGW_FEED_OUTCOMES];
+} ngx_http_pgw_ends_t;
 
 
 /* A route id of the configuration. */
@@ -110,6 +116,10 @@ char *ngx_http_pgw_counters_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf);
 
 /* Sets that, and forgets how many tokens a process in our place had. */
 void ngx_http_pgw_counters_init_process(ngx_http_pgw_shared_t *shared);
+
+/* One more fetch from there with that outcome, fetch_e or feed_e. */
+void ngx_http_pgw_counters_end(const ngx_http_pgw_source_t *from,
+    ngx_uint_t outcome);
 
 /* One more of what is at that offset of shared_t. */
 void ngx_http_pgw_counters_count(size_t offset);

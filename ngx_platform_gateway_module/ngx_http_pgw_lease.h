@@ -75,6 +75,8 @@ struct ngx_http_pgw_source_s {
     /* what the documents are good for and where they are, as a digest */
     u_char                           source[NGX_HTTP_PGW_DIGEST];
 
+    ngx_atomic_t                    *counted;    /* fetches by outcome, in shared
+                                                    memory; NULL: nowhere */
     ngx_slab_pool_t                 *shpool;
     ngx_http_pgw_lease_t            *lease;
     ngx_uint_t                       generation;

@@ -232,30 +232,40 @@ ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
 }
 
 
-/* A family of ours that has one word for each name. */
+/* Series that have one word for each name; issuer NULL, or without a name: it is
+   not said. */
 
 static void
-ngx_http_pgw_metrics_words(ngx_http_pgw_text_t *text, const char *head,
-    const char *series, const ngx_atomic_t *words, const char *const *names)
+ngx_http_pgw_metrics_words(ngx_http_pgw_text_t *text, const char *series,
+    const ngx_http_pgw_issuer_t *issuer, const char *label,
+    const ngx_atomic_t *words, const char *const *names)
 {
     ngx_uint_t  i;
 
-    ngx_http_pgw_text_format(text, "%s", head);
-
     for (i = 0; names[i]; i++) {
-        ngx_http_pgw_text_format(text, "platform_gateway_%s=\"%s\"} %uA\n",
-                                 series, names[i], words[i]);
+
+        ngx_http_pgw_text_format(text, "platform_gateway_%s{", series);
+
+        if (issuer && issuer->name.len) {
+            ngx_http_pgw_text_json(text, "issuer=", &issuer->name);
+            ngx_http_pgw_text_format(text, ",");
+        }
+
+        ngx_http_pgw_text_format(text, "%s=\"%s\"} %uA\n", label, names[i],
+                                 words[i]);
     }
 }
 
 
-static void
-ngx_http_pgw_metrics_events(ngx_http_pgw_text_t *text, ngx_uint_t feed)
-{
-    ngx_uint_t         i;
-    ngx_atomic_uint_t  cached;
+/* Fetches for each issuer by outcome: of keys, or pages of a feed. */
 
-    static const char *const  events[] = { "hit", "miss", "eviction", NULL };
+static void
+ngx_http_pgw_metrics_fetches(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_issuer_t *issuer, ngx_uint_t feed)
+{
+    ngx_uint_t                    n = 0;
+    const ngx_http_pgw_source_t  *from;
+
     static const char *const  fetches[] = {
         "new", "unchanged", "failed", "superseded", NULL
     };
@@ -263,11 +273,49 @@ ngx_http_pgw_metrics_events(ngx_http_pgw_text_t *text, ngx_uint_t feed)
         "read", "failed", "cursor", "full", "superseded", NULL
     };
 
-    ngx_http_pgw_metrics_words(text,
+    for ( /* void */ ; issuer; issuer = issuer->next) {
+
+        from = feed && issuer->revocations ? &issuer->revocations->from
+                                           : &issuer->from;
+
+        if (feed ? issuer->revocations == NULL
+            : issuer->name.len && !ngx_http_pgw_issuer_usable(issuer))
+        {
+            continue;
+        }
+
+        if (n++ == 0) {
+            ngx_http_pgw_text_format(text, feed
+                ? ngx_http_pgw_family("revocation_fetches_total", "counter",
+                                      "Pages of the feed of revocations, by "
+                                      "outcome.")
+                : ngx_http_pgw_family("key_fetches_total", "counter",
+                                      "Fetches of the key set, by outcome."));
+        }
+
+        ngx_http_pgw_metrics_words(text, feed ? "revocation_fetches_total"
+                                              : "key_fetches_total", issuer,
+                                   "outcome", from->counted,
+                                   feed ? pages : fetches);
+    }
+}
+
+
+static void
+ngx_http_pgw_metrics_events(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_issuer_t *first, ngx_uint_t feed)
+{
+    ngx_uint_t         i;
+    ngx_atomic_uint_t  cached;
+
+    static const char *const  events[] = { "hit", "miss", "eviction", NULL };
+
+    ngx_http_pgw_text_format(text,
         ngx_http_pgw_family("token_cache_total", "counter",
                             "Lookups in the verified-token cache by outcome, "
-                            "and evictions from it."),
-        "token_cache_total{event", ngx_http_pgw_counters->cache, events);
+                            "and evictions from it."));
+    ngx_http_pgw_metrics_words(text, "token_cache_total", NULL, "event",
+                               ngx_http_pgw_counters->cache, events);
 
     for (i = 0, cached = 0; i < NGX_MAX_PROCESSES; i++) {
         cached += ngx_http_pgw_counters->cached[i];
@@ -278,19 +326,13 @@ ngx_http_pgw_metrics_events(ngx_http_pgw_text_t *text, ngx_uint_t feed)
                            "Tokens in the caches of all workers.", " %uA"),
         cached);
 
-    ngx_http_pgw_metrics_words(text,
-        ngx_http_pgw_family("key_fetches_total", "counter",
-                            "Fetches of the key set, by outcome."),
-        "key_fetches_total{outcome", ngx_http_pgw_counters->fetches, fetches);
+    ngx_http_pgw_metrics_fetches(text, first, 0);
 
     if (!feed) {
         return;
     }
 
-    ngx_http_pgw_metrics_words(text,
-        ngx_http_pgw_family("revocation_fetches_total", "counter",
-                            "Pages of the feed of revocations, by outcome."),
-        "revocation_fetches_total{outcome", ngx_http_pgw_counters->feed, pages);
+    ngx_http_pgw_metrics_fetches(text, first, 1);
 
     ngx_http_pgw_text_format(text,
         ngx_http_pgw_family("revocation_unchecked_total", "counter",
@@ -466,7 +508,7 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
         feed |= (issuer->revocations != NULL);
     }
 
-    ngx_http_pgw_metrics_events(&text, feed);
+    ngx_http_pgw_metrics_events(&text, mcf->issuers, feed);
     ngx_http_pgw_metrics_issuers(&text, mcf->issuers);
 
     ngx_http_pgw_text_format(&text,

@@ -105,7 +105,7 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);
 
-    ngx_http_pgw_counters_of(feed, outcome);
+    ngx_http_pgw_counters_end(&rev->from, outcome);
 }
 
 
@@ -263,7 +263,7 @@ ngx_http_pgw_poll_turn(ngx_event_t *ev)
                                             : NGX_HTTP_PGW_FEED_FAILED);
 
     } else {
-        ngx_http_pgw_counters_of(feed, NGX_HTTP_PGW_FEED_READ);
+        ngx_http_pgw_counters_end(&rev->from, NGX_HTTP_PGW_FEED_READ);
         ngx_http_pgw_poll_lag(page, now);
     }
 

@@ -132,7 +132,7 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
                    "outcome:%d, %s", issuer->from.number, outcome,
                    err ? err : "a key set");
 
-    ngx_http_pgw_counters_of(fetches, outcome);
+    ngx_http_pgw_counters_end(&issuer->from, outcome);
 
     if (outcome == NGX_HTTP_PGW_FETCH_NEW) {
         ngx_log_error(NGX_LOG_NOTICE, issuer->from.log, 0,

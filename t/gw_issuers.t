@@ -5,6 +5,8 @@
 use JSON::PP ();
 
 use Platform::Test;
+use Platform::Test::Metrics;
+use Platform::Test::Revocations;
 
 my ($t, $own, $issuer) = Platform::Test->gateway;
 my ($shop, $blog) = map { jwt_key($_) } qw(b c);
@@ -12,6 +14,7 @@ my %ISS = (own => $Platform::Test::Jwt::ISSUER, shop => 'https://id.test/realms/
     blog => 'https://blog.test/');
 $t->issuer(name => 'shop', body => jwks($shop));
 $t->write_file('blog.json', jwks($blog));
+my $feed = revocations_feed($t);
 
 my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 location = /_shop {
@@ -20,6 +23,13 @@ location = /_shop {
     proxy_pass http://127.0.0.1:%%PORT_shop%%;
     subrequest_output_buffer_size 64k;
 }
+location = /_feed {
+    internal;
+    platform_gateway off;
+    proxy_pass http://127.0.0.1:%%PORT_feed%%;
+    subrequest_output_buffer_size 1m;
+}
+location = /metrics { platform_gateway_access public; platform_gateway_metrics; }
 location = /_down {
     internal;
     platform_gateway off;
@@ -58,6 +68,7 @@ platform_gateway_trust shop {
     audience shop-api;
     key_location /_shop;
     leeway 100s;
+    revocations zone=shop:1m uri=/_feed interval=50ms;
 }
 platform_gateway_trust blog {
     issuer https://blog.test/;
@@ -218,12 +229,29 @@ is_deeply sent($res), { 'x-user' => 'u-1', 'x-account-id' => 'of-shop' },
 is $t->logged($res)->{accountId}, 'u-1', 'the log names the subject';
 is sent(ask('/any', token('own')))->{'x-account-id'}, uuid(1), 'ours do';
 
+# -- what its feed ends is its own
+
+my $before = token('shop', sub => 'gone');
+is status('/any', $before), 200, 'a session of the second issuer';
+$feed->set(all => [ revoked_id('s-2'), map { revoked_subject($_, time + 5) } 'gone', uuid(1) ]);
+ok eventually(sub { status('/any', $before) == 401 }), 'ends by its feed,';
+is_deeply [ map { status('/any', $_) } token('shop', sid => 's-2'), token('shop'), token('own'),
+    token('blog', uid => 'gone'), token('own', session_id => 's-2') ], [ 401, 200, 200, 200, 200 ],
+    'by its session, too; no other issuer\'s does';
+
 # -- the one that is down
 
 my $down = jwt_sign(key => $shop, payload => { iss => 'https://down.test', sub => 'x',
     exp => time + 60 });
 is status('/any', $down), 503, 'an issuer without keys: its tokens wait for them';
 is http_get($port, '/ready')->status, 200, 'the gateway stays ready';
+my $metrics = metrics_scrape($port, '/metrics');
+ok $metrics->{"platform_gateway_$_"}, $_ for 'key_fetches_total{outcome="new"}',
+    map({"key_fetches_total{issuer=\"$_\",outcome=\"new\"}"} qw(shop blog)),
+    'key_fetches_total{issuer="down",outcome="failed"}',
+    'revocation_fetches_total{issuer="shop",outcome="read"}', 'revocation_entries{issuer="shop"}',
+    'key_set_keys{issuer="blog"}';
+is $metrics->{'platform_gateway_key_set_keys{issuer="down"}'}, 0, 'no keys of the one that is down';
 my $said = http_post($port, '/explain', json => { token => $down, path => '/any' })->json;
 is_deeply [ $said->{reason}, $said->{trust}, $said->{keySet}{keys} ],
     [ 'keys_unavailable', 'down', 0 ], 'explain says whose keys are missing';
@@ -236,6 +264,19 @@ is_deeply [ $said->{reason}, grep { $_->{check} eq 'require' } @{ $said->{checks
     [ 'claim_required', { check => 'require', result => 'failed', reason => 'claim_required',
         claim => 'realm_access.roles', detail => 'the token does not have a claim that is required here' } ],
     'and which claim is missing';
+
+# -- as many as there may be, all but one down
+
+my @down = map {"platform_gateway_trust down$_ { issuer https://down$_.test; key_location /_down; }\n"}
+    1 .. 61;
+$t->write_file('nginx.conf', $t->read_file('nginx.conf') =~ s/(?=platform_gateway_trust down )/@down/r);
+ok $t->reload, '64 issuers, 62 of them down';
+ok eventually(sub { status('/any', token('shop')) == 200 }), 'the others are served';
+is status('/any', token('own')), 200, 'ours too';
+is http_get($port, '/ready')->status, 200, 'and it is ready';
+$t->write_file('nginx.conf', $t->read_file('nginx.conf') =~ s/\Q$down[0]\E/$down[0] =~ s{down1}{a1}gr . $down[0]/er);
+my ($ok, $why) = $t->nginx_test($t->read_file('nginx.conf'));
+like $why, qr/"down" is one issuer too many/, 'no more than that';
 
 # -- nginx -t
 
