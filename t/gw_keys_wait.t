@@ -95,8 +95,7 @@ is hanging(sub {
     my ($c, $token) = (Platform::Test::Http->new(port => $port), jwt_token('branch', $key));
     return join ' ', map { $c->request(GET => '/branch', token => $_)->status }
         $token, jwt_token('branch', $new, iat => past()), $token;
-}), '200 401 200',
-    'on one connection a known key, an unknown one after its wait, a known one';
+}), '200 401 200', 'on one connection a known key, an unknown one after its wait, a known one';
 
 $issuer->set(body => jwks($key, $new));
 keys_hold($issuer);
