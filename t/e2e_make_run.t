@@ -7,30 +7,15 @@ use Digest::MD5 qw(md5_hex);
 use IO::Socket::INET;
 use IO::Socket::UNIX;
 
-if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
-    plan skip_all => 'make run has no sanitizer mode';
-}
+Platform::Test::Env::plain('make run has no sanitizer mode');
 
 my $t = Platform::Test->new;
 my $run = $t->dir . '/run';
 my %ports = map { (uc($_) . '_PORT' => $t->port($_)) } qw(gateway identity stub playground);
 my $metrics = '127.0.0.1:' . $t->port('metrics');
 
-# Starts make run as a shell would: a process group that Ctrl-C reaches.  Of args,
-# what is given on make's command line, all else is in the environment; cmd is for
-# another command.
-my $count = 0;
-
-sub start (%more) {
-    my @args = @{ delete $more{args} // [] };
-    my $cmd = delete $more{cmd}
-        // [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run', @args ];
-    my $name = 'make-run-' . ++$count;
-    return $t->track(Platform::Test::Process->start(
-        name => $name, dir => $t->root, log => $t->dir . "/$name.log", cmd => $cmd,
-        env => { PATH => $ENV{PATH}, %ports, METRICS_LISTEN => $metrics, RUN_DIR => $run, %more },
-        ok_status => ['any'])->expect_end);
-}
+# As a shell would: a process group that Ctrl-C reaches.
+sub start { return $t->make_run($t->root, @_) }
 
 # Ends it by a signal; nothing is left.
 sub ends ($p, $signal, $pid, $name) {
@@ -54,8 +39,7 @@ sub holders {
 
 # Returns the answer to a login.
 sub is_ready ($p, $name) {
-    eventually(sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 300);
-    like said($p), qr/^Ready\.$/m, "$name: ready" or diag said($p);
+    $t->run_ready($p, $name);
     my $res;    # a hash may take longer than a request on a busy machine
     eventually(sub {
         $res = http_post($t->port('gateway'), '/api/auth/login', json => {
@@ -71,25 +55,26 @@ sub is_ready ($p, $name) {
 my $p = start();
 my $res = is_ready($p, 'first');
 my $text = said($p);
-like $text, qr{http://@{[ /GATEWAY|PLAYGROUND/ ? 'localhost' : '127.0.0.1' ]}:$ports{$_}\b},
-    "says $_" for sort keys %ports;
+my $name = "localhost:$ports{PLAYGROUND_PORT}";
+my $page = "http://$name";
+like $text, $_, "says $_" for qr/several\@demo\.test/, qr/Demo-passw0rd!/,
+    qr{^  playground +\Q$page\E }m,
+    map {qr{http://@{[ /GATEWAY/ ? 'localhost' : '127.0.0.1' ]}:$ports{$_}\b}}
+        qw(GATEWAY_PORT IDENTITY_PORT STUB_PORT);
 my ($url) = $text =~ m{^  metrics +(http://\Q$metrics\E/\S+)$}m;
-ok $url, 'says where metrics are';
-like `curl -s $url`, qr/^platform_gateway_key_set_keys 1$/m, 'and there they are';
-like $text, qr/several\@demo\.test/, 'says the demo logins';
-like $text, qr/Demo-passw0rd!/, 'and their credential';
+like `curl -s $url`, qr/^platform_gateway_key_set_keys 1$/m, 'says where metrics are';
 
-my ($curl) = $text =~ /^(\s*curl (?:.*\\\n)*.*)/m;
-my $out = `$curl 2>&1`;
-like $out, qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed' or diag $curl;
+sub curl_line ($text) {
+    my ($curl) = $text =~ /^(\s*curl (?:.*\\\n)*.*)/m;
+    return scalar `$curl 2>&1`;
+}
+
+like curl_line($text), qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed';
 
 # The playground: another origin than the gateway's, which the gateway knows, and
 # which alone gets explanations.
 
-my $name = "localhost:$ports{PLAYGROUND_PORT}";
-my $page = "http://$name";
 my @there = ($t->port('playground'));
-like $text, qr{^  playground +\Q$page\E }m, 'says where the playground is';
 my $got = http_get(@there, '/', host => $name);
 is $got->status, 200, 'playground: the page';
 like $got->header('Content-Security-Policy'),
@@ -118,11 +103,8 @@ for ([ 'itself', 1, Origin => $page ],
 }
 
 ok -s "$run/platform.env", 'platform.env holds the environment';
-is_deeply [ grep { (stat "$run/$_")[2] & 077 } 'platform.env', 'keys.env' ], [],
-    'for its owner alone, as are the keys';
-is((stat "$run/logs")[2] & 077, 0, 'and so are the logs');
-is_deeply [ grep { (stat)[2] & 077 } "$run/logs/identity.log",
-    "$run/logs/postgres.log" ], [], 'each of them';
+is_deeply [ grep { ((stat "$run/$_")[2] // 077) & 077 } qw(platform.env keys.env logs
+    logs/identity.log logs/postgres.log) ], [], 'for its owner alone, as are keys and logs';
 my $kid = (jwt_decode($res->json->{accessToken}))[0]{kid};
 
 # A second one beside it.
@@ -221,9 +203,7 @@ is_one_line($p, substr(said($p), length $before), qr/PostgreSQL ended.*postgres\
 # A gateway behind a proxy that speaks the PROXY protocol: it is asked in that.
 
 $p = start(GATEWAY_REAL_IP_HEADER => 'proxy_protocol');
-eventually(sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 300);
-($curl) = said($p) =~ /^(\s*curl (?:.*\\\n)*.*)/m;
-like `$curl 2>&1`, qr/AUTH_LOGIN_SUCCESS|AUTH_BUSY/,
+like curl_line($t->run_ready($p, 'proxy_protocol')), qr/AUTH_LOGIN_SUCCESS|AUTH_BUSY/,
     'proxy_protocol: the curl line works as printed' or diag said($p);
 is http_raw($t->port('gateway'), "GET / HTTP/1.0\r\n\r\n"), '',
     'proxy_protocol: and nothing else does';
@@ -245,16 +225,18 @@ sub refused ($name, $pattern, %set) {
     refused('METRICS_LISTEN in use', qr/\b$port\b.*in use.*METRICS_LISTEN=/,
         METRICS_LISTEN => "127.0.0.1:$port");
 }
-refused('metrics for the world', qr/METRICS_LISTEN has "[^"]+", .*of this host alone/,
-    METRICS_LISTEN => '0.0.0.0:8083');
-refused('a broken TTL', qr/PLATFORM_JWT_ACCESS_TOKEN_TTL/,
-    PLATFORM_JWT_ACCESS_TOKEN_TTL => 'soon');
-refused('a broken origin', qr/PLATFORM_CORS_ALLOWED_ORIGINS/,
-    PLATFORM_CORS_ALLOWED_ORIGINS => '*');
-refused('a broken key', qr/PLATFORM_JWT_PRIVATE_KEY_BASE64/,
-    PLATFORM_JWT_KEY_ID => 'x', PLATFORM_JWT_PRIVATE_KEY_BASE64 => 'c2VjcmV0',
-    PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('a')->public_base64);
-refused("$_ as a port", qr/GATEWAY_PORT=$_ is no port/, GATEWAY_PORT => $_) for 'eighty', 0;
+refused(@$_) for [ 'a broken TTL', qr/PLATFORM_JWT_ACCESS_TOKEN_TTL/,
+        PLATFORM_JWT_ACCESS_TOKEN_TTL => 'soon' ],
+    [ 'a broken key', qr/PLATFORM_JWT_PRIVATE_KEY_BASE64/,
+        PLATFORM_JWT_KEY_ID => 'x', PLATFORM_JWT_PRIVATE_KEY_BASE64 => 'c2VjcmV0',
+        PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('a')->public_base64 ],
+    [ 'no port', qr/GATEWAY_PORT=eighty is no port/, GATEWAY_PORT => 'eighty' ],
+    [ 'one port twice', qr/STUB_PORT=8080 is GATEWAY_PORT's/,
+        GATEWAY_PORT => 8080, STUB_PORT => 8080 ],
+    [ 'a listener elsewhere', qr/GATEWAY_LISTEN has no port \d+, where/,
+        GATEWAY_LISTEN => '127.0.0.1:1' ],
+    [ 'metrics where the playground is', qr/METRICS_LISTEN has the port or socket of another/,
+        METRICS_LISTEN => "127.0.0.1:$ports{PLAYGROUND_PORT}" ];
 refused("make run $_->[0]", qr/$_->[1]$/, args => [$_->[0]]) for
     ['GATEWAY_PROT=1', 'GATEWAY_PROT is no setting; did you mean GATEWAY_PORT\?'],
     ['RUN_DRI=x', 'RUN_DRI is no setting; did you mean RUN_DIR\?'],
@@ -263,12 +245,6 @@ refused('a service that no name server knows',
     qr/refuses its configuration: host not found in upstream "nohost\.invalid:99" in \S+:\d+$/,
     PLATFORM_ENTITLEMENT_URL => 'http://nohost.invalid:99');
 $t->allow(qr/host not found in upstream/);
-refused('one port twice', qr/STUB_PORT=8080 is GATEWAY_PORT's/,
-    GATEWAY_PORT => 8080, STUB_PORT => 8080);
-refused('a listener elsewhere', qr/GATEWAY_LISTEN has no port \d+, where/,
-    GATEWAY_LISTEN => '127.0.0.1:1');
-refused('metrics where the playground is', qr/METRICS_LISTEN has the port or socket of another/,
-    METRICS_LISTEN => "127.0.0.1:$ports{PLAYGROUND_PORT}");
 
 # Where the servers' user cannot enter RUN_DIR, they get a directory that root
 # writes to: it has to be root's own, or a link in it leads root elsewhere.

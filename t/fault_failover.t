@@ -6,14 +6,7 @@ use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $unit = $t->scale > 1 ? 6 : 3;    # seconds
-my $primary = $t->postgres;
-my $standby = $t->postgres(name => 'standby', standby_of => $primary);
-
-# A commit is answered once the standby has it too.
-$primary->sql($_, user => 'postgres') for "alter system set synchronous_standby_names = '*'",
-    'select pg_reload_conf()';
-ok eventually(sub { $primary->sql("select sync_state from pg_stat_replication",
-    user => 'postgres') eq 'sync' }), 'the standby follows';
+my ($primary, $standby) = $t->postgres_pair;
 
 my $third = $t->dir . '/third';    # not there yet
 my %identity = map {
@@ -57,28 +50,29 @@ for my $name (sort keys %identity) {
 
 my %token;
 for my $name (sort keys %identity) {
-    my $res = login($name);
-    is $res->{status}, 200, "$name: login";
-    $token{$name} = $res->{json}{refreshToken};
-    $res = refresh($name, $token{$name});
-    is $res->{status}, 200, "$name: refresh";
-    $token{$name} = $res->{json}{refreshToken};
+    for my $what (qw(login refresh)) {
+        my $res = $what eq 'login' ? login($name) : refresh($name, $token{$name});
+        is $res->{status}, 200, "$name: $what";
+        $token{$name} = $res->{json}{refreshToken};
+    }
 }
-is $primary->sql("select count(*) > 0 from pg_stat_activity
-    where application_name = 'identity-service'"), 't', 'of the primary';
-is $standby->sql("select count(*) from pg_stat_activity
-    where application_name = 'identity-service'"), 0, 'not of the standby';
+is_deeply [ map { $_->sql("select count(*) > 0 from pg_stat_activity
+    where application_name = 'identity-service'") } $primary, $standby ], [ 't', 'f' ],
+    'of the primary, not of the standby';
 
 # -- the primary dies
 
-$primary->stop('KILL');
-for my $name (sort keys %identity) {
-    my $start = time;
-    my $res = refresh($name, $token{$name});
-    is "$res->{status} $res->{json}{code}", '503 DATABASE_UNAVAILABLE',
-        "$name: a standby is no database";
-    cmp_ok time - $start, '<', 4 * $unit, "$name: said in time";
+sub missed ($what) {
+    for my $name (sort keys %identity) {
+        my $start = time;
+        my $res = refresh($name, $token{$name});
+        is "$res->{status} $res->{json}{code}", '503 DATABASE_UNAVAILABLE', "$name: $what";
+        cmp_ok time - $start, '<', 4 * $unit, "$name: said in time";
+    }
 }
+
+$primary->stop('KILL');
+missed('a standby is no database');
 
 # -- the standby takes over
 
@@ -108,12 +102,7 @@ ok eventually(sub { $standby->sql("select count(*) from pg_stat_replication
     where replay_lsn = pg_current_wal_lsn()", user => 'postgres') }),
     'a third one follows';
 $standby->freeze('STOP');
-for my $name (sort keys %identity) {
-    my $start = time;
-    my $res = refresh($name, $token{$name});
-    is "$res->{status} $res->{json}{code}", '503 DATABASE_UNAVAILABLE', "$name: it hangs";
-    cmp_ok time - $start, '<', 4 * $unit, "$name: said in time";
-}
+missed('it hangs');
 $last->promote;
 goes_on('hung');
 $standby->freeze('CONT');
@@ -121,8 +110,7 @@ goes_on('the old one is there again');
 
 # -- one that takes no more writes is left, though connections to it are there
 
-$last->sql($_, user => 'postgres') for 'alter system set default_transaction_read_only = on',
-    'select pg_reload_conf()';
+$last->setting('default_transaction_read_only = on');
 ok eventually(sub { $last->sql('show default_transaction_read_only') eq 'on' }),
     'the third one reads only';
 for my $name (sort keys %identity) {

@@ -4,14 +4,11 @@
 
 use List::Util qw(sum0);
 use Platform::Test;
-use POSIX ();
 
 my $RELOADS = 10;
 
-my $t = Platform::Test->new;
-my @keys = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($keys[0]));
-$t->echo_upstream;
+my ($t, $key, $issuer) = Platform::Test->gateway;
+my @keys = ($key, jwt_key('b'));
 
 $t->gateway_conf(<<'SERVER', main => 'worker_processes 2;', http => <<'HTTP');
 platform_gateway_access branch;
@@ -25,20 +22,16 @@ platform_gateway_key_cooldown 1s;
 keepalive_requests 100000;
 HTTP
 my $port = $t->start_gateway;
-my $token = jwt_token(branch => $keys[0]);
+my $token = jwt_token(branch => $key);
 
-# A child that asks until it is told to stop; "how status", "how status", ...
-sub load ($path, $kept) {
-    pipe my $in, my $out or die "pipe: $!\n";
-    my $pid = fork // die "fork: $!\n";
-    return { pid => $pid, in => $in } if $pid;
+# Children that ask until they are told to stop, and print "status times".
+my @ways = ([ '/quick', 1 ], [ '/quick', 0 ], [ '/proxied', 1 ], [ '/proxied', 0 ]);
+sub load ($n) {
     my (%status, $c);
     until (-e $t->dir . '/enough') {
-        my $got = eval { ask($path, $kept, \$c) } // "none $@";
-        $status{ $got =~ s/\s+/_/gr }++;
+        $status{ eval { ask(@{ $ways[ $n - 1 ] }, \$c) } // "none $@" }++;
     }
-    syswrite $out, join ' ', %status;
-    POSIX::_exit(0);
+    print map {"$_ $status{$_}\n"} keys %status;
 }
 
 # A kept connection that nginx closes while it is idle carried no request: a
@@ -67,39 +60,29 @@ sub sum ($lines) {
 
 sub free { return sum('zone_free_bytes\S+') }
 
-# Room is taken for every worker there is, those that leave included: so each
-# reload waits for the one before, or the room that is needed would vary.
-sub settled {
-    my @left = $t->nginx->error_log =~ /(\d+)#\d+: gracefully shutting down/g;
-    return eventually(sub { !grep { kill 0, $_ } @left });
-}
-
-# The first reloads take what there has to be for old workers and new.
+# The first reloads take what there has to be for old workers and new.  Room is
+# taken for every worker there is, those that leave included: so each reload
+# waits for the one before, or the room that is needed would vary.
 
 for (1 .. 2) {
     $t->reload;
-    ok settled(), 'old workers leave';
+    ok $t->nginx->settled, 'old workers leave';
 }
 my $before = free();
 cmp_ok $before, '>', 50_000, 'control: the zones have room';
 
-my @load = map { load(@$_) } [ '/quick', 1 ], [ '/quick', 0 ], [ '/proxied', 1 ], [ '/proxied', 0 ];
+my $load = Platform::Test::Crowd->new($t, 'client', scalar @ways, \&load);
 # As many more as it takes on a machine that is busy.
 for my $n (1 .. 100) {
     last if $n > $RELOADS && sum('requests_total\S+') > 400 / $t->scale;
     $issuer->set(body => jwks(@keys[ 0 .. $n % 2 ]));
-    $t->reload && settled() or die "reload $n failed\n";
+    $t->reload && $t->nginx->settled or die "reload $n failed\n";
 }
 $t->write_file('enough', '');
-my %status;
-for my $load (@load) {
-    my %got = split ' ', readline($load->{in}) // '';
-    $status{$_} += $got{$_} for keys %got;
-    waitpid $load->{pid}, 0;
-}
-is_deeply [ keys %status ], [200], "no request failed in $RELOADS reloads" or diag explain \%status;
-cmp_ok $status{200}, '>', 300 / $t->scale, 'and they were many';
-note "$status{200} requests";
+ok $load->ends(60), 'clients end';
+my $status = $load->sums;
+is_deeply [ keys %$status ], [200], "no request failed in $RELOADS reloads" or diag explain $status;
+cmp_ok $status->{200}, '>', 300 / $t->scale, "and they were many: $status->{200}";
 cmp_ok $issuer->count, '>', 1, 'control: key sets were fetched anew';
 is free(), $before, 'the zones have the room that they had';
 

@@ -3,7 +3,6 @@
 # e2e_keys_rotate.t.)  What goes wrong keeps the old keys and says why; what all is wrong:
 # check_keys.
 
-use JSON::PP qw(decode_json);
 use Platform::Test;
 use Platform::Test::Metrics;
 
@@ -27,9 +26,8 @@ sub signing ($key, @additional) {
     );
 }
 
+my %no_keys = map { $_ => undef } keys %{ { signing($old) } };
 env_file(signing($old));
-my %no_keys = map { ("PLATFORM_JWT_$_" => undef) }
-    qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64);
 my %env = (
     PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'),
     PLATFORM_REQUEST_TIMEOUT => '12s',
@@ -38,17 +36,17 @@ my @identity = map { $t->identity(name => $_, %env, %no_keys, args => [ '--env-f
     qw(a b);
 my $stack = $t->full_stack(identity => \@identity, env => \%env, key_age => '1s');
 
-# Whether those, or all, say so of the next keys.
-sub reload ($event, @which) {
+# What those, or all, say of the next keys, each once.
+sub reload (@which) {
+    my %said;
     for my $identity (@which ? @which : @identity) {
         my $before = () = $identity->log_text =~ /"keys\./g;
         $identity->process->signal('HUP');
-        eventually(sub { $before < (() = $identity->log_text =~ /"keys\./g) }) or return 0;
-        my ($line) = grep { $_->{event} =~ /^keys\./ } reverse $identity->log_lines;
-        return 0 if $line->{event} ne $event;
+        eventually(sub { $before < (() = $identity->log_text =~ /"keys\./g) });
+        $said{ ($identity->log_text =~ /"(keys\.\w+)/g)[-1] } = 1;
         sleep 0.3 unless @which;    # processes differ for a while
     }
-    return 1;
+    return join ' ', sort keys %said;
 }
 
 sub asks ($identity, $method, $path, @body) {
@@ -56,13 +54,12 @@ sub asks ($identity, $method, $path, @body) {
 }
 
 sub kids ($identity) {
-    my $set = decode_json(asks($identity, GET => '/.well-known/jwks.json')->{body});
-    return [ map { $_->{kid} } @{ $set->{keys} } ];
+    return [ asks($identity, GET => '/.well-known/jwks.json')->{body} =~ /"kid":"([^"]+)"/g ];
 }
 
 sub logs_in ($identity) {
-    return asks($identity, POST => '/api/auth/login', body => '{"account":"one@demo.test",'
-        . qq("credential":"$Platform::Test::Stack::CREDENTIAL"}));
+    return asks($identity, POST => '/api/auth/login', body => qq({"account":"one\@demo.test",)
+        . qq("credential":"$Platform::Test::Stack::CREDENTIAL"}))->{status};
 }
 
 # -- the runbook
@@ -72,13 +69,11 @@ sub kid_of ($token) { return (jwt_decode($token))[0]{kid} }
 sub code_of ($token) { return $stack->current_context($token)->code }
 
 my ($session, @access) = $stack->login('one')->json;
-for my $step (
-    [ 'before', $old ], [ '1. publish', $old, $new ], [ '2. sign', $new, $old ],
-    [ '3. retire', $new ],
-) {
+for my $step ([ 'before', $old ], [ '1. publish', $old, $new ], [ '2. sign', $new, $old ],
+    [ '3. retire', $new ]) {
     my ($name, @keys) = @$step;
     env_file(signing(@keys));
-    ok reload('keys.reloaded'), $name if $name ne 'before';
+    is reload(), 'keys.reloaded', $name if $name ne 'before';
     is_deeply kids($_), [ map { $_->kid } @keys ], "$name: what is published" for @identity;
     # A step is over when every gateway has what is published.
     ok eventually(sub { code_of($access[0] // $session->{accessToken});
@@ -110,30 +105,20 @@ for my $bad (
 ) {
     my ($name, $says, %set) = @$bad;
     env_file(signing($third), %set);
-    my @lines = $identity->log_lines;
-    ok reload('keys.reload_failed', $identity), "$name: refused";
-    my @all = $identity->log_lines;
-    my @said = map { $_->{message} } grep { $_->{event} ne 'http.request' }
-        splice @all, scalar @lines;
-    is scalar @said, 1, "$name: one line";
-    like $said[0], qr/$says.*; the old keys stay$/, "$name: says what, and what now";
+    my $lines = my @lines = $identity->log_lines;
+    is reload($identity), 'keys.reload_failed', "$name: refused";
+    @lines = $identity->log_lines;
+    like join("\n", map { $_->{event} eq 'http.request' ? () : $_->{message} }
+        splice @lines, $lines), qr/\A.*?$says.*; the old keys stay\z/, "$name: one line says why";
     is_deeply kids($identity), [ $new->kid ], "$name: the old keys are published";
-    next if $name !~ /^(?:halves|a weak key)/;
-    for my $args ([ '--env-file', $file, '--check' ], [ '--env-file', $file ]) {
-        my ($status, undef, $err) = $t->run_identity($args, %env, %no_keys,
-            APP_ENV => 'production', IDENTITY_LISTEN => $t->dir . '/never.sock',
-            map { ("PLATFORM_DB_${_}_ON_START" => undef) } qw(MIGRATE SEED));
-        is "$status $err", '2 identity-fcgi: ' . $said[0] =~ s/; the old keys stay$//r . "\n",
-            "$name: the same line of " . ($args->[2] // 'a start');
-    }
 }
 rename $file, "$file.away" or die "rename: $!";
-ok reload('keys.reload_failed', $identity), 'no file: refused';
+is reload($identity), 'keys.reload_failed', 'no file: refused';
 like $identity->log_text, qr/id\.env: cannot open/, 'and says so';
 unlike $identity->log_text, qr/@{[ substr $third->private_base64, 0, 40 ]}/, 'no key in the log';
-is logs_in($identity)->{status}, 200, 'after all that logins succeed';
+is logs_in($identity), 200, 'after all that logins succeed';
 env_file(signing($third, $new));
-ok reload('keys.reloaded', $identity), 'and good keys are taken';
+is reload($identity), 'keys.reloaded', 'and good keys are taken';
 
 # Keys of the environment cannot be read again.
 
@@ -141,6 +126,6 @@ my $plain = $t->identity(name => 'plain');
 $plain->process->signal('HUP');
 ok eventually(sub { $plain->log_text =~ /no --env-file to read keys from/ }),
     'without --env-file SIGHUP says that it cannot';
-is logs_in($plain)->{status}, 200, 'and changes nothing';
+is logs_in($plain), 200, 'and changes nothing';
 
 $t->done;
