@@ -12,7 +12,7 @@ my $port = $t->port('gateway');
 
 $t->set(CORS => 'platform_gateway_cors_origins https://app.test;',
     EXPLAIN => 'platform_gateway_access public; platform_gateway_explain;');
-my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
 server_name gateway.test;
 location = /explain {
     client_body_buffer_size 32k; %%EXPLAIN%%
@@ -341,7 +341,6 @@ my $bytes = http_request_bytes(POST => '/explain', body => $ASKS);
 $c->send($1) while $bytes =~ s/\A(.{1,80})//s and sleep 0.02;
 is $c->read_response->status, 200, 'a body in pieces';
 
-$t->stop($nginx);
 $issuer->set(status => 500);
 $t->start_nginx;
 is http_get($port, '/branch/', token => $branch)->status, 503, 'no keys';
