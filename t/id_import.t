@@ -167,9 +167,7 @@ sub roles { return bad(member_of('Shop', { branch => 'Main', roles => $_[0] })) 
 
 my @refused = (
     [ qr/malformed JSON/, 'no JSON' ],
-    [ qr/malformed JSON/, "{\"account\":\"bad\xff\"}" ],
     [ qr/a NUL character/, "{\"account\":\"bad\"}\0" ],
-    [ qr/repeated JSON member/, '{"account":"bad","account":"bad2"}' ],
     [ qr/too many JSON/, '{"account":"bad","type":[' . '1,' x 3000 . '1]}' ],
     [ qr/over 16384 bytes/, '{"account":"bad"' . ' ' x 16368 . '}' ],
     [ qr/over 16384 bytes/, 'x' x 200_000 ],
@@ -236,8 +234,8 @@ $c->done(qw(workspace add), 'Flower Shop', qw(--tenant Acme));
 $c->done(qw(branch add), 'Market Square', '--workspace', 'Flower Shop');
 my ($example) = $t->read_file($t->root . '/docs/import.md') =~ /```json\n(.*?)```/s;
 imports('the documented example', $example =~ s/^ +//gmr, 0, [ 3, 0, 0 ]);
-is login("$_->[0]\@example.com")->status, $_->[1], "$_->[0] of it: $_->[1]"
-    for [ ann => 200 ], [ bob => 200 ], [ eve => 401 ];
+is_deeply [ map { login("$_\@example.com")->status } qw(ann bob eve) ], [ 200, 200, 401 ],
+    'two of whom may log in';
 
 # -- what ends it
 
