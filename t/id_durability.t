@@ -99,8 +99,7 @@ is_deeply [ map { refresh($_)->status } $rotated, $new ], [ 200, 401 ],
     'so is the replaced one, and its owner is the one refused';
 
 # What the feed said is of another database.
-is_problem(feed($_), 400, 'REQUEST_INVALID', 'a cursor of the lost primary')
-    for $synced, $ahead;
+is_problem(feed($_), 400, 'REQUEST_INVALID', 'a cursor of the lost primary') for $synced, $ahead;
 # -- the command
 
 my @revoke = qw(sessions revoke --since);

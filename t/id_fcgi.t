@@ -163,10 +163,8 @@ is call(login => { account => $_->[1], credential => $_->[2] })->status, $_->[0]
 
 # Without a body.
 
-sub without { my ($path, @o) = @_; return http_post($port, "/api/auth/$path", body => '', @o) }
+sub without { return http_post($port, "/api/auth/$_[0]", body => '') }
 is_problem(without('login'), 415, 'MEDIA_TYPE_UNSUPPORTED', 'login with nothing');
-is_problem(without(login => headers => [ 'Content-Type' => 'application/json' ]), 400,
-    'REQUEST_INVALID', 'login with an empty body');
 is without('logout')->status, 200, 'logout needs neither body nor type';
 is_problem(without('refresh'), 401, 'AUTH_REFRESH_TOKEN_MISSING', 'nor does refresh');
 

@@ -23,8 +23,7 @@ sub keys_are ($keys) {
     for (split / /, $keys) {
         my ($kid, $state, $age, $public) = split /[.]/;
         $age *= 86400 if $age =~ s/d\z//;
-        key_put($dir, jwt_key($kid), $state, time - $age,
-            public => $public || $state eq 'refresh');
+        key_put($dir, jwt_key($kid), $state, time - $age, public => $public || $state eq 'refresh');
     }
 }
 
@@ -163,8 +162,7 @@ my $as_was = 'identity.signing next.published';
 my $asked_for = 'identity.signing.1d next.published.1000';
 my $ask = '--ask http://127.0.0.1:' . $asked->port . '/internal/metrics';
 sub metrics ($keys, $age) {
-    return "# HELP platform_gateway_key_set_keys x\n"
-        . "platform_gateway_key_set_keys $keys\n"
+    return "# HELP platform_gateway_key_set_keys x\nplatform_gateway_key_set_keys $keys\n"
         . "platform_gateway_key_set_age_seconds $age\n";
 }
 my $lacks = qr{/internal/metrics: does not have the new key yet};
