@@ -6,13 +6,9 @@ use Platform::Test::Client;
 
 my $t = Platform::Test->new;
 my $forbidden = $t->write_file('forbidden', "letmein-now\nPassword1\n");
-my $s = $t->full_stack(env => {
-    PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden,
-    PLATFORM_AUTH_MAX_FAILURES  => 3,
-    PLATFORM_LOGIN_RATE_LIMIT   => '1000r/s burst 1000',
-    PLATFORM_REFRESH_RATE_LIMIT => 'off',
-    PLATFORM_TRUSTED_PROXIES    => '127.0.0.1',
-});
+my $s = $t->full_stack(env => { PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden,
+    PLATFORM_AUTH_MAX_FAILURES => 3, PLATFORM_LOGIN_RATE_LIMIT => '1000r/s burst 1000',
+    PLATFORM_REFRESH_RATE_LIMIT => 'off', PLATFORM_TRUSTED_PROXIES => '127.0.0.1' });
 my ($gateway, $face, $pg) = ($s->gateway, $t->port('identity'), $s->postgres);
 my $OLD = $Platform::Test::Client::CREDENTIAL;
 my $NEW = "N\x{e9}w-passw0rd \x{1f511}";

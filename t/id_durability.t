@@ -9,11 +9,8 @@ use POSIX qw(strftime);
 my $t = Platform::Test->new;
 my $primary = $t->postgres;
 my $standby = $t->postgres(name => 'standby', standby_of => $primary);
-my %env = (
-    $primary->env,
-    PLATFORM_DB_HOST => join(',', $primary->host, $standby->host),
-    PLATFORM_AUTH_MAX_FAILURES => 0,
-);
+my %env = ($primary->env, PLATFORM_AUTH_MAX_FAILURES => 0,
+    PLATFORM_DB_HOST => join ',', $primary->host, $standby->host);
 my $identity = $t->identity_face(%env);
 my $c = Platform::Test::Commands->new(test => $t, env => \%env);
 my $port = client_of($t);

@@ -9,11 +9,9 @@ use Platform::Test::KeyDir;
 
 my $t = Platform::Test->new;
 my $dir = key_dir($t);
-my $c = Platform::Test::Commands->new(test => $t, env => {
-    key_dir_env($dir),
-    PLATFORM_JWT_ACCESS_TOKEN_TTL  => '15m',
-    PLATFORM_JWT_REFRESH_TOKEN_TTL => '30d',
-}, secrets => [ 'BEGIN', 'MII' ]);
+my $c = Platform::Test::Commands->new(test => $t, secrets => [ 'BEGIN', 'MII' ], env => {
+    key_dir_env($dir), PLATFORM_JWT_ACCESS_TOKEN_TTL => '15m',
+    PLATFORM_JWT_REFRESH_TOKEN_TTL => '30d' });
 my $asked = $t->issuer(name => 'asked');
 
 # Begins anew with these: KEY.STATE.SECONDS or KEY.STATE.DAYSd of age, and .public for
