@@ -152,15 +152,6 @@ sub start_nginx ($self, $name = undef) {
 
 sub reload ($self, $name = undef) { return $self->nginx($name)->reload }
 
-# nginx -t of a configuration that is not kept: (passed, what it said).
-sub nginx_test ($self, $text) {
-    my $nginx = $self->nginx_conf($text, 'check');
-    my @result = $nginx->test;
-    unlink $nginx->{log};
-    delete $self->{nginx}{check};
-    return @result;
-}
-
 sub http_server ($self, $name, $handler, %o) {
     return $self->track(Platform::Test::Server->new(name => $name, dir => $self->{dir},
         handler => $handler, port => $self->port($name), %o));
