@@ -5,8 +5,9 @@
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
-use Platform::Test::Import;
+use Crypt::KeyDerivation qw(pbkdf2);
 use List::Util qw(sum);
+use MIME::Base64 qw(encode_base64);
 use POSIX qw(mkfifo);
 
 my $ACCOUNTS = 1_400;
@@ -27,7 +28,34 @@ sub count ($table, $where = 'true') {
     return $pg->sql("select count(*) from $table where $where");
 }
 
-my $json = JSON::PP->new->utf8;
+my $json = JSON::PP->new->utf8->canonical;
+
+# Hashes as other systems store them: cheap ones, with a salt of the number n; those
+# of Demo-passw0rd! by the argon2 program of its authors, since Perl has none.
+my %argon2 = (
+    argon2i => '$argon2i$v=19$m=64,t=3,p=1$c2FsdHNhbHRzYWx0c2FsdA$'
+        . '+a2eacQOvrwYY35S4R+hoFVVknnNnvszlEbwtruVIs4',
+    argon2id => '$argon2id$v=19$m=64,t=3,p=4$c2FsdHNhbHRzYWx0c2FsdA$'
+        . '4LJ3w+CrtOcn8xK/C31sO+fTu7YoOkt+fABdOMIO6PI',
+);
+my %setting = (map({ ("2$_" => "\$2$_\$04\$") } qw(a b y)), sha256 => '$5$rounds=1000$',
+    sha512 => '$6$rounds=1000$', pbkdf2 => '', passlib => '');
+
+sub base64 ($bytes) { return encode_base64($bytes, '') =~ s/=+\z//r }
+
+my %made;
+
+sub foreign_hash ($kind, $credential, $n) {
+    return $made{"$kind $credential $n"} //= $argon2{$kind} // do {
+        my $salt = sprintf $kind =~ /^2/ ? '%021du' : '%016d', $n;
+        my $hash = base64(pbkdf2($credential, $salt, 1000, 'SHA256', 32));
+        $setting{$kind} ? crypt $credential, $setting{$kind} . $salt
+            : $kind eq 'pbkdf2' ? '$pbkdf2-sha256$i=1000,l=32$' . base64($salt) . "\$$hash"
+            : '$pbkdf2-sha256$1000$' . base64($salt) . '$' . $hash =~ tr/+/./r;
+    };
+}
+
+sub import_line { return $json->encode({@_}) . "\n" }
 
 # An import of these lines: one test of its exit status, and how many it added, found
 # there, and refused.  Its lines of reasons.  Events are kept.
@@ -45,7 +73,7 @@ sub imports ($name, $lines, $status, $counts, @args) {
 
 # -- many, of every kind, and a login of each
 
-my @kinds = hash_kinds();
+my @kinds = sort keys %argon2, keys %setting;
 my @lines = map {
     my $kind = $kinds[ $_ % @kinds ];
     import_line(
