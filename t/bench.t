@@ -86,9 +86,7 @@ my $x = 0;
 $x += $_ for 1 .. 1_000_000;
 my $used = process_cpu_us($$) - $before;
 cmp_ok $used, '>', 1000, 'computing takes processor time';
-my $idle = Platform::Test::Process->start(name => 'idle', dir => $t->dir,
-    log => $t->dir . '/idle.log', cmd => [ 'sleep', 60 ], ok_status => ['any']);
-$t->track($idle);
+my $idle = $t->process(idle => cmd => [ 'sleep', 600 ], ok_status => ['any']);
 $before = 0;
 eventually(sub {    # it has begun to sleep
     my $last = $before;

@@ -4,25 +4,14 @@
 
 use Platform::Test;
 
-if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
-    plan skip_all => 'make run has no sanitizer mode';
-}
+Platform::Test::Env::plain('make run has no sanitizer mode');
 my $node = Platform::Test::Env::node();
 my $chromium = Platform::Test::Env::chromium();
 
 my $t = Platform::Test->new;
-my ($dir, $run) = ($t->dir, $t->dir . '/run');
-my %port = map { $_ => $t->port($_) } qw(gateway identity stub metrics playground);
-
-my $p = $t->track(Platform::Test::Process->start(
-    name => 'make-run', dir => $t->root, log => "$dir/make-run.log",
-    env => { PATH => $ENV{PATH}, RUN_DIR => $run,
-        METRICS_LISTEN => "127.0.0.1:$port{metrics}",
-        map { (uc($_) . '_PORT' => $port{$_}) } qw(gateway identity stub playground) },
-    cmd => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run' ],
-    ok_status => ['any'])->expect_end);
-ok eventually(sub { ($t->read_file('make-run.log') // '') =~ /^Ready\.$/m
-    || !$p->alive }, 300), 'make run is ready' or diag $t->read_file('make-run.log');
+my ($run, $port) = ($t->dir . '/run', $t->port('playground'));
+my $p = $t->make_run($t->root);
+$t->run_ready($p, 'make run');
 
 # The client of examples/ lies beside the page, for this test alone.
 my $tools = $t->root . '/t/node';
@@ -33,11 +22,8 @@ my $shots = Platform::Test::Env::build() . '/screenshots';
 mkdir $shots;
 
 # Each check of the browser's is one of ours.
-my $browser = $t->track(Platform::Test::Process->start(
-    name => 'browser', dir => $t->root, log => "$dir/browser.log",
-    cmd => [ $node, "$tools/playground.js", $chromium,
-        "http://localhost:$port{playground}", "$run/logs/access.log", $shots ],
-    ok_status => ['any'])->expect_end);
+my $browser = $t->process(browser => cmd => [ $node, "$tools/playground.js", $chromium,
+    "http://localhost:$port", "$run/logs/access.log", $shots ], ok_status => ['any'])->expect_end;
 ok $browser->wait_end(800), 'the browser comes to an end';
 is $browser->status, 0, 'and has no complaint';
 my $checks = 0;
@@ -53,11 +39,6 @@ cmp_ok $checks, '>', 300, 'it checked what it saw';
 
 kill 'INT', -$p->pid;
 ok $p->wait_end(60), 'Ctrl-C ends make run';
-is http_get_or_none(), 'nothing', 'and the playground with it';
-
-sub http_get_or_none {
-    my $res = eval { http_get($port{playground}, '/') };
-    return $res && $res->status ? $res->status : 'nothing';
-}
+ok !eval { http_get($port, '/')->status }, 'and the playground with it';
 
 $t->done;

@@ -4,9 +4,7 @@
 use Platform::Test;
 use Platform::Test::Page qw(commands);
 
-if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
-    plan skip_all => 'installing has no sanitizer mode';
-}
+Platform::Test::Env::plain('installing has no sanitizer mode');
 
 my $t = Platform::Test->new;
 my $dest = $t->dir . '/dest';
@@ -141,16 +139,14 @@ for my $wait (@waits) {
     $wait =~ s{https?://[^/]+}{'http://127.0.0.1:' . $face->port}e;
     my $asked = $face->count;
     $face->set(status => 503, body => '{"status":"DOWN"}');
-    my $run = $t->track(Platform::Test::Process->start(name => 'curl',
-        log => $t->dir . '/curl.out', dir => $t->dir,
-        cmd => [ 'sh', '-c', $wait ]))->expect_end;
+    my $run = $t->process(curl => cmd => [ 'sh', '-c', $wait ])->expect_end;
     eventually(sub { $face->count > $asked });
     ok $run->alive, 'as long as it is not';
     $face->set(status => 200, body => '{"status":"UP"}');
     ok $run->wait_end(60), 'until it is';
-    is $run->status, 0, 'and says so' or diag $t->read_file('curl.out');
+    is $run->status, 0, 'and says so' or diag $t->read_file('curl.log');
 }
-is $t->read_file('curl.out'), '{"status":"UP"}' x 2, 'and nothing else';
+is $t->read_file('curl.log'), '{"status":"UP"}' x 2, 'and nothing else';
 
 # Values cannot bring configuration along.
 

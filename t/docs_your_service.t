@@ -4,14 +4,11 @@
 use Platform::Test;
 use Platform::Test::Page qw(steps);
 
-if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
-    plan skip_all => 'make run has no sanitizer mode';
-}
+Platform::Test::Env::plain('make run has no sanitizer mode');
 
 my $t = Platform::Test->new;
 my ($root, $dir) = ($t->root, $t->dir);
-my %port = (8080 => 'gateway', 8081 => 'identity', 8082 => 'stub',
-    8083 => 'metrics', 8084 => 'playground');
+my %port = (8080 => 'gateway', 8081 => 'identity', 8082 => 'stub', 8083 => 'metrics');
 $_ = $t->port($_) for values %port;
 
 my @steps = steps("$root/docs/your-service.md");
@@ -23,20 +20,9 @@ mkdir $own;
 symlink "$root/$_", "$own/$_" or die "$_: $!\n"
     for grep { $_ ne 'run' } map { s{.*/}{}r } glob "$root/*";
 
-my $runs = 0;
-
 sub make_run {
-    my $name = 'make-run-' . ++$runs;
-    my $p = $t->track(Platform::Test::Process->start(
-        name => $name, dir => $own, log => "$dir/$name.log",
-        env => { PATH => $ENV{PATH}, RUN_DIR => "$own/run",
-            GATEWAY_PORT => $port{8080}, IDENTITY_PORT => $port{8081},
-            STUB_PORT => $port{8082}, METRICS_LISTEN => "127.0.0.1:$port{8083}",
-            PLAYGROUND_PORT => $port{8084} },
-        cmd => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run' ],
-        ok_status => ['any'])->expect_end);
-    ok eventually(sub { ($t->read_file("$name.log") // '') =~ /^Ready\.$/m
-        || !$p->alive }, 300), "$name is ready" or diag $t->read_file("$name.log");
+    my $p = $t->make_run($own, RUN_DIR => "$own/run");
+    $t->run_ready($p, 'make run');
     return $p;
 }
 

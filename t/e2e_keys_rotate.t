@@ -6,9 +6,7 @@ use Platform::Test;
 use Platform::Test::KeyDir;
 use Time::HiRes qw(time);
 
-if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
-    plan skip_all => 'a sanitizer and the library that kills do not mix';
-}
+Platform::Test::Env::plain('a sanitizer and the library that kills do not mix');
 
 my $t = Platform::Test->new;
 my $access_ttl = 4;
@@ -32,7 +30,7 @@ sub session {
     return $login->json;
 }
 
-sub client {
+sub client ($=) {
     my $session = session();
     my @kept = ([ time, $session->{accessToken} ]);
     until (-e $t->dir . '/enough') {
@@ -50,11 +48,7 @@ sub client {
 }
 
 my @late = session();    # of the old key, refreshed late
-my @load = map {
-    Platform::Test::Process->start(
-        name => "load$_", dir => $t->dir, log => $t->dir . "/load$_.out",
-        code => sub { $| = 1; client() });
-} 1, 2;
+my $load = Platform::Test::Crowd->new($t, 'load', 2, \&client);
 
 sub kid_of { return (jwt_decode($_[0]))[0]{kid} }
 
@@ -132,17 +126,11 @@ is_deeply [ grep {/^\./} key_names($dir) ], [], 'nothing is left over';
 
 ok eventually(sub { at_gateway() == 401 }), 'the gateway drops the old key';
 is kid_of(session()->{accessToken}), (keys %{ key_states($dir) })[0], 'and the new one signs';
-ok eventually(sub {
-    my $n = 0;
-    $n += () = ($t->read_file("load$_.out") // '') =~ /^refresh 200/mg for 1, 2;
-    return $n > 100;
-}), 'clients have refreshed often';
+ok eventually(sub { 100 < grep {/^refresh 200/} $load->lines }), 'clients have refreshed often';
 $t->write_file('enough', '');
-ok $_->wait_end(60), 'a client ends' for @load;
+ok $load->ends(60), 'the clients end';
 my %seen;
-for my $n (1, 2) {
-    $seen{$_}++ for split /\n/, $t->read_file("load$n.out") // '';
-}
+$seen{$_}++ for $load->lines;
 my $refreshes = delete $seen{'refresh 200 AUTH_REFRESH_SUCCESS'};
 my ($context) = grep {/^context 200/} keys %seen;
 my $contexts = delete $seen{ $context // '' };

@@ -7,30 +7,15 @@ use Digest::MD5 qw(md5_hex);
 use IO::Socket::INET;
 use IO::Socket::UNIX;
 
-if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
-    plan skip_all => 'make run has no sanitizer mode';
-}
+Platform::Test::Env::plain('make run has no sanitizer mode');
 
 my $t = Platform::Test->new;
 my $run = $t->dir . '/run';
 my %ports = map { (uc($_) . '_PORT' => $t->port($_)) } qw(gateway identity stub playground);
 my $metrics = '127.0.0.1:' . $t->port('metrics');
 
-# Starts make run as a shell would: a process group that Ctrl-C reaches.  Of args,
-# what is given on make's command line, all else is in the environment; cmd is for
-# another command.
-my $count = 0;
-
-sub start (%more) {
-    my @args = @{ delete $more{args} // [] };
-    my $cmd = delete $more{cmd}
-        // [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run', @args ];
-    my $name = 'make-run-' . ++$count;
-    return $t->track(Platform::Test::Process->start(
-        name => $name, dir => $t->root, log => $t->dir . "/$name.log", cmd => $cmd,
-        env => { PATH => $ENV{PATH}, %ports, METRICS_LISTEN => $metrics, RUN_DIR => $run, %more },
-        ok_status => ['any'])->expect_end);
-}
+# As a shell would: a process group that Ctrl-C reaches.
+sub start { return $t->make_run($t->root, @_) }
 
 # Ends it by a signal; nothing is left.
 sub ends ($p, $signal, $pid, $name) {
@@ -54,8 +39,7 @@ sub holders {
 
 # Returns the answer to a login.
 sub is_ready ($p, $name) {
-    eventually(sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 300);
-    like said($p), qr/^Ready\.$/m, "$name: ready" or diag said($p);
+    $t->run_ready($p, $name);
     my $res;    # a hash may take longer than a request on a busy machine
     eventually(sub {
         $res = http_post($t->port('gateway'), '/api/auth/login', json => {
@@ -221,8 +205,7 @@ is_one_line($p, substr(said($p), length $before), qr/PostgreSQL ended.*postgres\
 # A gateway behind a proxy that speaks the PROXY protocol: it is asked in that.
 
 $p = start(GATEWAY_REAL_IP_HEADER => 'proxy_protocol');
-eventually(sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 300);
-($curl) = said($p) =~ /^(\s*curl (?:.*\\\n)*.*)/m;
+($curl) = $t->run_ready($p, 'proxy_protocol') =~ /^(\s*curl (?:.*\\\n)*.*)/m;
 like `$curl 2>&1`, qr/AUTH_LOGIN_SUCCESS|AUTH_BUSY/,
     'proxy_protocol: the curl line works as printed' or diag said($p);
 is http_raw($t->port('gateway'), "GET / HTTP/1.0\r\n\r\n"), '',

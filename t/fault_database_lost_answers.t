@@ -5,6 +5,7 @@
 use IO::Select;
 use IO::Socket::UNIX;
 use Platform::Test;
+use Platform::Test::Client;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
@@ -57,22 +58,7 @@ my $identity = $t->identity_face(
     PLATFORM_DB_STATEMENT_TIMEOUT => "${unit}s",
     PLATFORM_REQUEST_TIMEOUT      => 2 * $unit . 's',
 );
-my $port = $t->port('identity');
-
-sub call ($path, $json, %o) {
-    return http_post($port, "/api/auth/$path", json => $json, %o);
-}
-
-# Not turned away for want of a hash slot.
-sub login {
-    return eventually(sub {
-        my $res = call(login => { account => 'several@demo.test',
-            credential => 'Demo-passw0rd!' });
-        return $res->code eq 'AUTH_BUSY' ? undef : $res;
-    });
-}
-
-sub refresh { return call(refresh => { refreshToken => $_[0] }) }
+client_of($t);
 
 sub break ($statement, $how, $hold = undef) {
     my $again = { statement => $statement };
@@ -86,23 +72,13 @@ sub wait_until ($when) {
 
 sub met { return $proxy->get->{statement} eq '' }
 
-sub row ($session) {
-    return [ split /\|/, $pg->sql("select jti, status,
-        coalesce(active_branch_id::text, '-') from auth_sessions
-        where session_id = '$session'") ];
-}
-
-sub claims { return (jwt_decode($_[0]))[1] }
-
 # Every statement is prepared first, so that only its use is met below.
-my $s = login()->json;
+my $s = logged_in('several');
 my ($branch, $other) = map { $_->{branchId} } @{ $s->{branches} };
-my $session = claims($s->{refreshToken})->{session_id};
 
-sub selects ($to, $name = 'a selection') {
-    is call('select-branch', { branchId => $to }, token => $s->{accountAccessToken})->status,
-        200, $name;
-}
+sub selects ($to, $name = 'a selection') { is select_branch($s, $to)->status, 200, $name }
+sub scoped { return row($s, "coalesce(active_branch_id::text, '-')") }
+sub session { return row($s, 'jti', 'status', 'active_branch_id') }
 
 selects($branch);
 my $token = $s->{refreshToken};
@@ -111,12 +87,12 @@ my $token = $s->{refreshToken};
 sub goes_on ($res, $name) {
     is $res->status, 200, $name or diag $res->body;
     $token = $res->json->{refreshToken};
-    is claims($token)->{jti}, row($session)->[0], "$name: its token is the session's";
+    is claims($token)->{jti}, row($s, 'jti'), "$name: its token is the session's";
     return $res->json;
 }
 
 goes_on(refresh($token), 'a refresh');
-is call(logout => { refreshToken => login()->json->{refreshToken} })->status, 200, 'a logout';
+is logout(logged_in('several'))->status, 200, 'a logout';
 
 # -- refresh
 
@@ -136,7 +112,7 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
         break($statement => $how);
         my $said = goes_on(refresh($used), "$what: succeeds all the same");
         ok met(), "$what: the write was met";
-        is_deeply [ row($session)->[2], $said->{nextAction}{type} ],
+        is_deeply [ scoped(), $said->{nextAction}{type} ],
             $lost ? [ '-', 'select_branch' ] : [ $branch, 'load_current_context' ],
             "$what: its scope, and the answer";
         is refresh($used)->code, 'AUTH_REFRESH_TOKEN_STALE', "$what: the old one is stale";
@@ -150,9 +126,9 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
     $start = time;
     goes_on(refresh($token), "$statement, late: a second write did it");
     ok met(), "$statement, late: the write was met";
-    $before = row($session);
+    $before = session();
     wait_until($start + 1.8 * $unit);
-    is_deeply row($session), $before, "$statement, late: the first changes nothing";
+    is session(), $before, "$statement, late: the first changes nothing";
     scope('ACTIVE') if $lost;
 }
 
@@ -163,10 +139,10 @@ my $res = refresh($token);
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'refresh, stuck');
 like $res->json->{detail}, qr/may or may not/, 'refresh, stuck: says so';
 cmp_ok time - $start, '<', 3 * $unit, 'refresh, stuck: in time';
-$before = row($session);
+$before = session();
 wait_until($start + 2.8 * $unit);
 break('', '');
-is_deeply row($session), $before, 'refresh, stuck: nothing happens later';
+is session(), $before, 'refresh, stuck: nothing happens later';
 goes_on(refresh($token), 'refresh, stuck: the token is still good');
 
 # -- select-branch
@@ -176,7 +152,7 @@ for my $case ([ before => $other ], [ after => $branch ]) {
     break(session_select => $how);
     selects($to, "selection, cut $how: succeeds all the same");
     ok met(), "selection, cut $how: the write was met";
-    is row($session)->[2], $to, "selection, cut $how: and it has";
+    is scoped(), $to, "selection, cut $how: and it has";
 }
 
 # A selection that arrives late must not undo one that was made since.
@@ -186,7 +162,7 @@ selects($other, 'selection, late: a second write did it');
 ok met(), 'selection, late: the first was met';
 selects($branch, 'another selection');
 wait_until($start + 1.8 * $unit);
-is row($session)->[2], $branch, 'selection, late: the last one stands';
+is scoped(), $branch, 'selection, late: the last one stands';
 
 # A read is simply read again.
 break(session_read => 'before');
@@ -197,7 +173,8 @@ ok met(), 'which was met';
 
 for my $how (qw(before after)) {
     break(session_create => $how);
-    $res = login();
+    # Not turned away for want of a hash slot.
+    eventually(sub { ($res = login('several'))->code ne 'AUTH_BUSY' });
     ok met(), "login, cut $how: the write was met";
     is_problem($res, 503, 'DATABASE_UNAVAILABLE', "login, cut $how");
     is scalar($res->header_all('Set-Cookie')), 0, "login, cut $how: no cookie";
@@ -206,12 +183,12 @@ for my $how (qw(before after)) {
 # -- logout
 
 for my $how (qw(before after)) {
-    my $mine = login()->json->{refreshToken};
+    my $mine = logged_in('several');
     break(session_revoke => $how);
-    is call(logout => { refreshToken => $mine })->status, 200,
+    is logout($mine)->status, 200,
         "logout, cut $how: succeeds all the same";
     ok met(), "logout, cut $how: the write was met";
-    is row(claims($mine)->{session_id})->[1], 'REVOKED', "logout, cut $how: and it has";
+    is row($mine, 'status'), 'REVOKED', "logout, cut $how: and it has";
 }
 
 $t->done;

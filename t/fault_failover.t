@@ -6,14 +6,7 @@ use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $unit = $t->scale > 1 ? 6 : 3;    # seconds
-my $primary = $t->postgres;
-my $standby = $t->postgres(name => 'standby', standby_of => $primary);
-
-# A commit is answered once the standby has it too.
-$primary->sql($_, user => 'postgres') for "alter system set synchronous_standby_names = '*'",
-    'select pg_reload_conf()';
-ok eventually(sub { $primary->sql("select sync_state from pg_stat_replication",
-    user => 'postgres') eq 'sync' }), 'the standby follows';
+my ($primary, $standby) = $t->postgres_pair;
 
 my $third = $t->dir . '/third';    # not there yet
 my %identity = map {
@@ -121,8 +114,7 @@ goes_on('the old one is there again');
 
 # -- one that takes no more writes is left, though connections to it are there
 
-$last->sql($_, user => 'postgres') for 'alter system set default_transaction_read_only = on',
-    'select pg_reload_conf()';
+$last->setting('default_transaction_read_only = on');
 ok eventually(sub { $last->sql('show default_transaction_read_only') eq 'on' }),
     'the third one reads only';
 for my $name (sort keys %identity) {

@@ -1,12 +1,16 @@
-# Which token opens which location: the four levels, lists of them, and deny by
-# default.  Methods, shadow mode and other access modules have files of their own.
+# Which token opens which location - the four levels, lists of them, deny by
+# default - and as whom: each claim of the verified token once in a trusted header,
+# encoded so that a service behind us can take it apart again.  Methods, shadow
+# mode and other access modules have files of their own.
 
 use Platform::Test;
 
 my ($t, $key) = Platform::Test->gateway;
+$t->echo_protocols;
 
-$t->gateway_conf(<<'SERVER');
-root %%DIR%%;
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_access account branch system;
+location / { %%TO_upstream%% }
 pass /public: platform_gateway_access public;
 pass /account: platform_gateway_access account;
 pass /branch: platform_gateway_access branch;
@@ -15,14 +19,29 @@ pass /system: platform_gateway_access system;
 pass /two: platform_gateway_access account system;
 location /inherits { platform_gateway_access branch; location /inherits/deep { %%TO_upstream%% } }
 pass /realm: platform_gateway_access branch; platform_gateway_realm "other place";
-location /static { }
 pass /off: platform_gateway off;
 pass /any: satisfy any; allow 127.0.0.1; deny all; platform_gateway_access branch;
 pass /denied: deny all; platform_gateway_access public;
 location = /health { platform_gateway_access public; platform_gateway_health; }
-location / { platform_gateway_access public; platform_gateway_route_not_found; }
+pass /quiet: platform_gateway_forward_authorization off;
+pass /quiet/public: platform_gateway_access public; platform_gateway_forward_authorization off;
+pass /map: platform_gateway_claim_header sub X-Subject;
+    platform_gateway_claim_header level X-Level;
+    platform_gateway_claim_header nothing X-Nothing;
+    platform_gateway_claim_header list X-List;
+    platform_gateway_claim_header list X-List-Again;
+    platform_gateway_claim_header https://ns.example/roles X-Name;
+pass /set: proxy_set_header X-Roles $http_x_roles; proxy_set_header X-Account-Id "";
+%%ECHO_LOCATIONS%%
+location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
 SERVER
+proxy_buffer_size 32k;
+proxy_buffers 8 32k;
+server { listen 127.0.0.1:%%PORT_bare%%; platform_gateway on; root %%DIR%%; location /x { } }
 
+# stands for a gRPC service
+server { listen 127.0.0.1:%%PORT_grpc%% http2; location / { %%TO_upstream%% } }
+HTTP
 my $port = $t->start_gateway;
 
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch system refresh);
@@ -56,7 +75,7 @@ for my $case (
 
 is http_get($port, '/branch', token => jwt_token(branch => $key, token_type => $_->[0],
     token_scope => $_->[1]))->status, 401, "pair @$_ is no token"
-    for [ 'account', 'BRANCH' ], [ 'refresh', 'BRANCH' ], [ 'workspace', '' ];
+    for [ 'account', 'BRANCH' ], [ 'workspace', '' ];
 
 for my $case ([ 'no token' ], [ 'a good token', token => $token{branch} ],
     [ 'garbage', token => 'garbage' ],
@@ -71,16 +90,15 @@ is http_get($port, '/realm')->header('WWW-Authenticate'), 'Bearer realm="other p
 
 # Deny by default, whatever the token; the gateway switched off.
 
-$t->write_file('static', 'text');
-is_problem http_get($port, $_, token => $token{branch}), 404, 'GATEWAY_ROUTE_NOT_FOUND', $_
-    for '/static', '/no/such/thing';
+$t->write_file('x', 'text');
+is_problem http_get($t->port('bare'), $_, token => $token{branch}), 404,
+    'GATEWAY_ROUTE_NOT_FOUND', $_ for '/x', '/no/such/thing';
 like $t->nginx->error_log, qr/no "platform_gateway_access" for location/, 'the log says why';
-is http_get($port, '/off')->status, 200, 'off: not our business';
-
 my $res = http_get($port, '/any?status=401');
 is_deeply [ $res->status, $res->json->{uri} ], [ 401, '/any?status=401' ],
     "satisfy any: the upstream's own 401 is not taken for ours";
-is http_get($port, '/denied')->status, 403, 'public does not overrule deny';
+is http_get($port, $_->[0])->status, $_->[1], $_->[2] for [ '/off', 200, 'off: not our business' ],
+    [ '/denied', 403, 'public does not overrule deny' ];
 
 # The gateway's own answer; bodies of refused requests do not harm the next one
 # on the connection.
@@ -94,6 +112,76 @@ is $c->request(GET => '/branch', token => $token{branch})->status, 200,
     'the next request on the connection';
 $res = $c->request(HEAD => '/branch');
 is_deeply [ $res->status, $res->body ], [ 401, '' ], 'HEAD: 401 without a body';
-is $c->request(GET => '/health')->status, 200, 'HEAD: connection goes on';
+
+# Each kind of token through each protocol: what it carries, once; no more.
+
+my %HEADER = map { $_ => join '-', 'X', map {ucfirst} split /_/ } qw(account_id account_type
+    session_id token_type token_scope workspace_id tenant_id member_id active_branch_id branch_ids
+    roles);
+
+sub context ($res) {
+    my %got;
+    for my $line (@{ $res->json->{headers} // $res->json->{params} }) {
+        my $name = lc $line->[0] =~ s/^HTTP_//r =~ s/_/-/gr;
+        push @{ $got{$name} }, $line->[1] if grep { $name eq lc } values %HEADER;
+    }
+    return \%got;
+}
+
+sub values_of ($res, @names) {
+    return { map { ($_ => [ header_values($res->json, $_) ]) } @names };
+}
+
+my %COUNT = (branch => 11, account => 5, system => 5);
+for my $path (qw(/ /grpc /fastcgi /scgi /uwsgi)) {
+    for my $kind (sort keys %COUNT) {
+        my $claims = jwt_claims($kind);
+        my %expect = map { (lc $HEADER{$_} => [ ref $claims->{$_}
+            ? join(',', @{ $claims->{$_} }) : $claims->{$_} ]) }
+            grep { defined $claims->{$_} } keys %HEADER;
+        is scalar keys %expect, $COUNT{$kind}, "$path: $kind: number of headers (control)";
+        is_deeply context(http_get($port, $path, token => $token{$kind})), \%expect,
+            "$path: $kind";
+    }
+}
+for my $kind (qw(branch account branch system)) {
+    $res = $c->request(GET => '/', token => $token{$kind});
+    is scalar keys %{ context($res) }, $COUNT{$kind}, "kept connection: $kind";
+}
+
+# Encoding (check_policy.c has more): [claim, value, header].
+
+my @branches = map { uuid($_) } 100 .. 299;
+for my $case (
+    [ workspace_id => "a\r\nX-Roles: \x{1f511}", 'a%0D%0AX-Roles:%20%F0%9F%94%91' ],
+    [ roles => [], '' ], [ roles => [ 'b,a', 'a%2Cb', ' ' ], 'b%2Ca,a%252Cb,%20' ],
+    [ branch_ids => \@branches, join ',', @branches ],
+) {
+    my ($claim, $value, $expect) = @$case;
+    $res = http_get($port, '/', token => jwt_token(branch => $key, $claim => $value));
+    is_deeply context($res)->{ lc $HEADER{$claim} }, [$expect], "encoded: $expect";
+}
+
+$res = http_get($port, '/map', token => jwt_token(branch => $key, level => 7,
+    nothing => JSON::PP::null, list => [ 'x', 'y,z' ], 'https://ns.example/roles' => [ 'p', 'q' ]));
+my %map = ('X-Subject' => [ uuid(1) ], 'X-Level' => ['7'], 'X-Nothing' => [],
+    'X-List' => ['x,y%2Cz'], 'X-List-Again' => ['x,y%2Cz'], 'X-Name' => ['p,q']);
+is_deeply [ values_of($res, keys %map), context($res) ], [ \%map, {} ],
+    'a map of its own replaces the default one';
+
+# proxy_set_header has the last word, and variables see the trusted value.
+
+is_deeply values_of(http_get($port, '/set', token => $token{branch}), 'X-Roles', 'X-Account-Id'),
+    { 'X-Roles' => ['manager,cashier'], 'X-Account-Id' => [] },
+    '$http_x_roles; an emptied header is not sent';
+
+for my $case ([ '/', "Bearer $token{branch}" ], [ '/quiet' ], [ '/quiet/public' ]) {
+    my ($path, @expect) = @$case;
+    $res = http_get($port, $path, token => $token{branch},
+        headers => [ 'X-Before' => 1, 'X-After' => 2 ]);
+    is_deeply values_of($res, qw(Authorization X-Before X-After)),
+        { Authorization => \@expect, 'X-Before' => [1], 'X-After' => [2] },
+        "$path: Authorization and others";
+}
 
 $t->done;

@@ -6,96 +6,83 @@ use Platform::Test;
 my $t = Platform::Test->new;
 
 # Where keys come from.
-my $KEYS = <<'CONF';
-location = /keys {
-    internal;
-    platform_gateway off;
-    subrequest_output_buffer_size 64k;
-    proxy_cache off;
-    proxy_pass http://127.0.0.1:1;
-}
-CONF
 my $SOURCE = "platform_gateway_key_location /keys;\n";
+my $KEYS = 'location = /keys { internal; platform_gateway off; proxy_cache off;'
+    . " subrequest_output_buffer_size 64k; proxy_pass http://127.0.0.1:1; }\n";
 
-# nginx -t with these lines in http{}, server{} and a location of their own (all
-# that accepted() and refused() take, if it is one text).
-sub check (%in) {
+my @good;    # those that need no more than a location are tried together, at the end
+
+# nginx -t with these lines in http{}, server{} and a location of their own (which
+# is meant, if it is one text) is refused and says that, or accepted (undef).
+sub rule ($name, $said, @in) {
+    return push @good, @in if @in == 1 && !$said;
+    my %in = (keys => $SOURCE . $KEYS, zone => 'gateway:1m', @in % 2 ? (location => @in) : @in);
     my $issuer = $in{no_issuer} ? '' : 'platform_gateway_issuer http://i;';
-    my $zone = $in{zone} // 'gateway:1m';
-    my ($http, $server) = map { $_ // '' } @in{qw(http server)};
-    my $keys = $in{keys} // $SOURCE . $KEYS;
-    return $t->location_test(location => $in{location},
-        http   => "platform_gateway_zone $zone; $issuer\n$http",
-        server => "$keys\n$server");
+    my ($ok, $why) = $t->location_test(location => $in{location},
+        http => "platform_gateway_zone $in{zone}; $issuer\n" . ($in{http} // ''),
+        server => "$in{keys}\n" . ($in{server} // ''));
+    return ok($ok, "accepted: $name") || diag $why if !$said;
+    like $why, $said, "refused: $name";
+    ok !$ok && $why =~ /check\.conf:\d/ && $why !~ /\[(?:alert|crit)\] (?!ngx_slab)/,
+        "$name: where, and calmly" or diag $why;
 }
-
-my $ON = "platform_gateway on;\n";
-my $PASS = "proxy_pass http://127.0.0.1:1;\n";
-my $BRANCH = "platform_gateway_access branch;\n";
-my $PUBLIC = "platform_gateway_access public;\n";
-my ($OPEN, $GUARDED) = ($ON . $PUBLIC, $ON . $BRANCH);
-my $SERVED = $GUARDED . $PASS;
-
-# Those that need no more than a location are tried together, at the end.
-my @good;
-
-sub accepted ($name, @in) {
-    my %in = @in % 2 ? (location => @in) : @in;
-    return push @good, $in{location} if join(' ', keys %in) eq 'location';
-    my ($ok, $said) = check(%in);
-    ok $ok, "accepted: $name" or diag $said;
-}
-
-sub refused ($name, $pattern, @in) {
-    my ($ok, $said) = check(@in % 2 ? (location => @in) : @in);
-    ok !$ok, "refused: $name";
-    like $said, $pattern, "$name: says why";
-    like $said, qr/check\.conf:\d+/, "$name: and where";
-    unlike $said, qr/\[(?:alert|crit)\]/, "$name: calmly";
-}
-
-my $HEALTH = 'platform_gateway_health;';
-refused('a content handler and no level',
-    qr{location "/here" has a content handler and no "platform_gateway_access"}, $ON . $PASS);
-refused("no level: $_", qr{location "/here(?:/in)?" .* no "platform_gateway_access"}, $ON . $_)
-    for $HEALTH, "location /here/in { $PASS }", "if (\$arg_x) { $PASS }";
-accepted('with a level', $OPEN . $PASS);
-accepted("a level of $_", $_ => $OPEN, location => $PASS) for qw(http server);
-accepted('no content handler: refused at run time', $ON);
-accepted('the gateway off', $PASS);
 
 my $ACCESS = 'platform_gateway_access';
+my ($BRANCH, $PUBLIC) = map {"$ACCESS $_; "} qw(branch public);
+my ($ON, $PASS) = ('platform_gateway on; ', 'proxy_pass http://127.0.0.1:1;');
+my ($OPEN, $GUARDED) = ($ON . $PUBLIC, $ON . $BRANCH);
+my $SERVED = $GUARDED . $PASS;
+my $IF = 'if ($arg_x)';
+
+
+sub counted ($n) {
+    return (zone => 'keys:256k', location => join ' ', $OPEN, 'platform_gateway_metrics;',
+        map {"location /here/$_ { platform_gateway_route $_; }"} 1 .. $n);
+}
+
+rule("no level: $_", qr{"/here(?:/in)?" has a content handler and no "$ACCESS"}, $ON . $_)
+    for $PASS, map({"platform_gateway_$_;"} qw(health metrics)), "location /here/in { $PASS }", "$IF { $PASS }";
 my $IN_IF = qr/cannot stand inside "if": say it in the/;
-refused("$_->[0]", $_->[1], $ON . $_->[0])
-    for [ "$ACCESS admin;", qr/invalid value "admin"/ ],
-    [ "$ACCESS branch admin;", qr/"$ACCESS" directive accepts public, account, branch / ],
-    [ "$ACCESS public branch;", qr/must stand alone/ ],
-    [ "if (\$arg_x) { $PUBLIC }", $IN_IF ],
-    [ "$PUBLIC if (\$arg_x) { platform_gateway off; }", $IN_IF ],
-    [ "$PUBLIC limit_except GET { $PUBLIC }",
-        qr/cannot stand inside "limit_except".*platform_gateway_methods/ ];
-refused('a level inside if of a server', $IN_IF, server => "$ON if (\$arg_x) { $PUBLIC }");
-accepted("levels $_", "$ON $ACCESS $_;")
-    for qw(public account branch platform system), 'account branch system';
+rule(@$_) for map({ [ "a level of $_", undef, $_ => $OPEN, location => $PASS ] } qw(http server)),
+    [ 'a level', undef, $OPEN . $PASS ], [ 'the gateway off', undef, $PASS ],
+    [ 'no content handler: refused at run time', undef, $ON ],
+    [ 'an unknown level', qr/invalid value "admin"/, "$ON $ACCESS admin;" ],
+    [ 'one of two', qr/"$ACCESS" directive accepts public, account, branch /,
+        "$ON $ACCESS branch admin;" ],
+    [ 'public and another', qr/must stand alone/, "$ON $ACCESS public branch;" ],
+    [ 'three levels', undef, "$ON $ACCESS account branch system;" ],
+    [ 'a level inside if', $IN_IF, "$ON $IF { $PUBLIC }" ],
+    [ 'a level inside if of a server', $IN_IF, server => "$ON $IF { $PUBLIC }" ],
+    [ 'off inside if', $IN_IF, "$OPEN $IF { platform_gateway off; }" ],
+    [ 'a level for methods', qr/cannot stand inside "limit_except".*platform_gateway_methods/,
+        "$OPEN limit_except GET { $PUBLIC }" ],
 
-refused('no issuer', qr/has no issuer: add "platform_gateway_issuer"/, $SERVED, no_issuer => 1);
-accepted('no issuer and nothing guarded', no_issuer => 1, keys => '', location => $OPEN . $PASS);
-refused('no source of keys',
-    qr/needs keys.*add "platform_gateway_key_location" to a server/,
-    keys => '', location => $SERVED);
-refused('no source of keys, and an internal location', qr/needs keys/,
-    keys => '', location => 'internal;' . $GUARDED . $PASS);
-accepted('a source of keys', location => $SERVED);
+    [ 'no issuer', qr/has no issuer: add "platform_gateway_issuer"/, no_issuer => 1,
+        location => $SERVED ],
+    [ 'no issuer and nothing guarded', undef, no_issuer => 1, keys => '',
+        location => $OPEN . $PASS ],
+    [ 'no source of keys', qr/needs keys.*add "platform_gateway_key_location" to a server/,
+        keys => '', location => $SERVED ],
+    [ 'no source of keys, and an internal location', qr/needs keys/,
+        keys => '', location => "internal; $SERVED" ],
+    [ 'all there', undef, $SERVED ],
+    map({ [ "zone $_", qr/it is NAME:SIZE/, zone => $_, location => $SERVED ] } 'keys', ':1m'),
+    [ 'a zone of no size', qr/zone size "x" is invalid/, zone => 'keys:x', location => $SERVED ],
+    [ 'a small zone', qr/zone size "128k" is invalid or below 256k/, zone => 'keys:128k',
+        location => $SERVED ],
+    [ 'the smallest zone', undef, zone => 'keys:256k', location => $SERVED ],
+    [ 'a small zone, a hundred routes', undef, counted(100) ],
+    [ 'a small zone, a thousand', qr/"keys_counters" is too small .* make "platform_gateway_zone"/,
+        counted(1000) ];
 
-# The key set's location: [name, what is said or undef, the server's lines].
+# The key set's location: [name, what is said, the server's lines].
 
 my $dir = $t->dir;
 my $SMALL_BUFFER = qr/cannot hold a key set: add "subrequest_output_buffer_size 64k;"/;
-my ($NO_BUFFER, $CACHING) = map { my $what = $_; $KEYS =~ s/$what//r } qr/subrequest_\w+ 64k;/,
-    qr/proxy_cache off;/;
+my ($NO_BUFFER, $CACHING) = map { $KEYS =~ s/$_//r } 'subrequest_\w+ 64k;', 'proxy_cache off;';
 my $INHERITS = "$SOURCE proxy_cache one;";
-for my $case (
-    [ 'the usual', undef, $SOURCE . $KEYS ],
+rule(@$_[ 0, 1 ], keys => $_->[2], location => "$GUARDED proxy_cache off; empty_gif;",
+    http => "proxy_cache_path $dir/cache keys_zone=one:1m;") for
     [ 'two', qr/already given by "platform_gateway_key_location" in \S+:\d+/, $SOURCE x 2 . $KEYS ],
     [ 'a relative one', qr/must begin with "\/"/, $SOURCE =~ s{/}{}r . $KEYS ],
     [ 'one that does not exist', qr/names no location .* in \S+:\d+/, $SOURCE ],
@@ -105,7 +92,6 @@ for my $case (
         $SOURCE . $KEYS =~ s/internal;//r ],
     [ 'a small output buffer', $SMALL_BUFFER, $SOURCE . $KEYS =~ s/64k/63k/r ],
     [ 'the default one', $SMALL_BUFFER, $SOURCE . $NO_BUFFER ],
-    [ 'a larger one', undef, $SOURCE . $KEYS =~ s/64k/256k/r ],
     [ 'one set for the server', undef, "subrequest_output_buffer_size 64k; $SOURCE $NO_BUFFER" ],
     [ 'a prefix location', undef, $SOURCE . $KEYS =~ s{= /keys}{/k}r ],
     [ 'a nested one, among others', undef, "$SOURCE location /k { platform_gateway off; $KEYS "
@@ -118,27 +104,16 @@ for my $case (
     [ 'a cache of an address made of variables', qr/add "proxy_cache off;"/,
         "set \$at 127.0.0.1:1; $INHERITS" . $CACHING =~ s/127.0.0.1:1;/\$at;/r ],
     [ 'none there', undef, $INHERITS . $KEYS ],
-    [ 'a cache around a file', undef, $INHERITS . $CACHING =~ s/proxy_pass .*/root html;/r ],
-) {
-    my ($name, $said, $keys) = @$case;
-    my @in = (keys => $keys, location => "$GUARDED proxy_cache off; empty_gif;",
-        http => "proxy_cache_path $dir/cache keys_zone=one:1m;");
-    $said ? refused($name, $said, @in) : accepted($name, @in);
-}
+    [ 'a cache around a file', undef, $INHERITS . $CACHING =~ s/proxy_pass .*?;/root html;/r ];
 
-refused("zone $_->[0]", $_->[1], zone => $_->[0], location => $SERVED)
-    for [ 'keys', qr/it is NAME:SIZE/ ], [ ':1m', qr/it is NAME:SIZE/ ],
-    [ 'keys:x', qr/zone size "x" is invalid/ ],
-    [ 'keys:128k', qr/zone size "128k" is invalid or below 256k/ ];
-accepted('the smallest zone', zone => 'keys:256k', location => $SERVED);
-
-# Its ages and files: [lines of http{}, what is said; nothing: accepted, key location].
+# Its ages and files: [lines of http{}, what is said, key location].
 
 my ($file, $kept) = ($t->write_file('keys.json', jwks(jwt_key('a'))), "$dir/kept");
 my $bad = $t->write_file('bad.json', '{"keys":[{"kty":"EC"}]}');
-my ($ONE_SECOND, $TWICE) = (qr/must be at least 1s/, qr/is duplicate/);
-for my $case (
-    [ 'platform_gateway_zone b:1m;', $TWICE ],
+my $ONE_SECOND = qr/must be at least 1s/;
+rule($_->[0], $_->[1], $#$_ > 1 ? (keys => $_->[2]) : (), location => "$GUARDED empty_gif;",
+    http => $_->[0] =~ s/<(\w+)>/platform_gateway_key_$1/gr) for
+    [ 'platform_gateway_zone b:1m;', qr/is duplicate/ ],
     [ '<cooldown> 0;', $ONE_SECOND ], [ '<cooldown> 999ms;', $ONE_SECOND ],
     [ '<soft_age> 5s; <cooldown> 6s;', qr/soft_age" \(5s\) must not be below .* \(6s\)/ ],
     [ '<soft_age> 0;', qr/soft_age" \(0s\) must not be below .* \(1s\)/ ],
@@ -155,49 +130,31 @@ for my $case (
     [ "<file> $file; <file> $file;", qr/already given by "platform_gateway_key_file"/, '' ],
     [ '<file> "";', qr/needs the name of a file/, '' ],
     [ "<cache_file> $kept;" ],
-    [ "<cache_file> $kept; <cache_file> $kept;", $TWICE ],
+    [ "<cache_file> $kept; <cache_file> $kept;", qr/is duplicate/ ],
     [ '<cache_file> /tmp/;', qr/needs the name of a file/ ],
     [ "<cache_file> $kept; <file> $file;",
-        qr/leave it out, it has no use beside .* in \S+:\d+/, '' ],
-) {
-    my ($name, $said, $keys) = @$case;
-    my @in = (keys => $keys, http => $name =~ s/<(\w+)>/platform_gateway_key_$1/gr,
-        location => "$GUARDED empty_gif;");
-    $said ? refused($name, $said, @in) : accepted($name, @in);
-}
+        qr/leave it out, it has no use beside .* in \S+:\d+/, '' ];
 
-# A token has to fit into a header line, and that into one buffer.
+# A token has to fit into a header line, and that into one buffer; FastCGI and uwsgi
+# carry all headers in one record: [lines of http{}, what is said, location, server].
 
-my $BUFFERS = 'large_client_header_buffers';
 my $SMALL = qr{"/here" accepts tokens of 16384 bytes .*_buffers 2 24k" in};
-refused("$BUFFERS $_", $SMALL, http => "$BUFFERS $_;", location => $SERVED)
-    for '4 8k', '4 16407';
-accepted("$BUFFERS $_", http => "$BUFFERS $_;", location => $SERVED) for '4 16408', '1 24k';
-refused('smaller ones of a server', $SMALL, http => "$BUFFERS 4 32k;",
-    server => "$BUFFERS 4 8k; $ON", location => $BRANCH . $PASS);
-accepted('smaller ones for smaller tokens', http => "$BUFFERS 4 8k;",
-    location => "$SERVED platform_gateway_token_max_size 8000;");
-refused('larger tokens', qr/tokens of 40960 bytes .*_buffers 2 60k"/,
-    "$SERVED platform_gateway_token_max_size 40k;");
-accepted('small ones where nothing is guarded', http => "$BUFFERS 4 1k;",
-    location => $OPEN . $PASS);
-
-# FastCGI and uwsgi carry all headers in one record.
-
-for my $proto (qw(fastcgi uwsgi)) {
-    my $pass = "${proto}_pass 127.0.0.1:1;";
-    refused("$proto: $_", qr/"\/here" uses "${proto}_pass".* say "large_cl\w+ 2 24k" in its/,
-        http => "$_;", location => $OPEN . $pass)
-        for "$BUFFERS 4 32k", "$BUFFERS 2 28k", "$BUFFERS 2 24k; client_header_buffer_size 9k";
-    accepted("$proto: $_", http => "$_;", location => $GUARDED . $pass)
-        for "$BUFFERS 2 24k", "$BUFFERS 2 24k; client_header_buffer_size 8k";
-    refused("$proto: larger ones of the server", qr/uses "${proto}_pass"/,
-        server => "$BUFFERS 4 32k; $ON", location => $PUBLIC . $pass);
-    accepted("$proto: large ones where the gateway is off", http => "$BUFFERS 4 32k;",
-        location => $pass);
-}
-accepted('large ones for other protocols', http => "$BUFFERS 4 32k;", location => $OPEN . $_)
-    for $PASS, 'scgi_pass 127.0.0.1:1;';
+my $LARGE = qr/"\/here" uses "\w+_pass".* say "large_cl\w+ 2 24k" in its/;
+my $PROTO = 'fastcgi_pass 127.0.0.1:1;';
+rule("buffers $_->[0]; $_->[2]", $_->[1], location => $_->[2], server => $_->[3],
+    http => "large_client_header_buffers $_->[0];") for
+    map({ [ $_, $SMALL, $SERVED ] } '4 8k', '4 16407'),
+    map({ [ $_, undef, $SERVED ] } '4 16408', '1 24k'),
+    [ '4 32k', $SMALL, $BRANCH . $PASS, "large_client_header_buffers 4 8k; $ON" ],
+    [ '4 8k', undef, "$SERVED platform_gateway_token_max_size 8000;" ],
+    [ '4 8k', qr/tokens of 40960 bytes .*_buffers 2 60k"/,
+        "$SERVED platform_gateway_token_max_size 40k;" ],
+    [ '4 1k', undef, $OPEN . $PASS ],
+    map({ [ $_, $LARGE, $OPEN . $PROTO ] } '4 32k', '2 28k', '2 24k; client_header_buffer_size 9k'),
+    map({ [ $_, undef, $GUARDED . $PROTO ] } '2 24k', '2 24k; client_header_buffer_size 8k'),
+    [ '2 24k', $LARGE, $PUBLIC . $PROTO, "large_client_header_buffers 4 32k; $ON" ],
+    [ '4 32k', $LARGE, $OPEN . $PROTO =~ s/fastcgi/uwsgi/r ],
+    map { [ '4 32k', undef, $_ ] } $PROTO, $OPEN . $PASS, $OPEN . $PROTO =~ s/fastcgi/scgi/r;
 
 # Nobody gets what another was sent, nor goes without trusted headers.
 
@@ -205,68 +162,58 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
     my ($at, $key) = $proto eq 'proxy' ? ('http://', '') : ('', "${proto}_cache_key \$uri;");
     my ($pass, $anywhere) = map {"${proto}_pass $at$_;"} '127.0.0.1:1', '$arg_to';
     my $cached = "${proto}_cache one; $key";
-    my @zone = (http => "${proto}_cache_path %%DIR%%/cache keys_zone=one:1m;");
-    my @used = (http => "$zone[1] $cached");
+    my $zone = "${proto}_cache_path %%DIR%%/cache keys_zone=one:1m;";
     my $off = "${proto}_pass_request_headers off;";
     my $KEEPS = qr/guarded, but "${proto}_cache" or .*_allow_cache on"/;
     my $WITHOUT = qr/"${proto}_pass_request_headers off" keeps the trusted headers/;
+    my $others = "$GUARDED scgi_pass 127.0.0.1:1;";
 
-    refused("${proto}_cache, guarded", $KEEPS, @zone, location => $GUARDED . $pass . $cached);
-    refused("${proto}_store, guarded", $KEEPS, $GUARDED . $pass . "${proto}_store on;");
-    refused("$proto, without headers, guarded", $WITHOUT, $GUARDED . $pass . $off);
-    next if $proto =~ /scgi|uwsgi/;    # how they are found is the same
-
-    refused("${proto}_cache, $_->[0], guarded", $KEEPS, @{ $_->[2] // \@zone },
-        location => $GUARDED . $_->[1])
-        for [ 'of http{}', $pass, \@used ],
-        [ 'of a variable zone', $pass . $cached =~ s/one/\$arg_z/r ],
-        [ 'passed by variable', $cached . $anywhere ],
-        [ 'inside if', "if (\$arg_x) { $pass } $cached" ],
-        map { [ "in $_ of a location of scgi", "$cached scgi_pass 127.0.0.1:1; $_ { $anywhere }" ] }
-        'if ($arg_x)', $proto eq 'proxy' ? 'limit_except GET' : ();
-    accepted("${proto}_cache, $_->[0]", @{ $_->[2] // \@zone }, location => $_->[1])
-        for [ 'guarded, meant', $GUARDED . $pass . $cached . 'platform_gateway_allow_cache on;' ],
-        [ 'off again', $GUARDED . $pass . "${proto}_cache off;", \@used ],
-        [ 'public', $OPEN . $pass . $cached ], [ 'gateway off', $pass . $cached ],
-        map { [ "for others: $_", $GUARDED . $_, \@used ] } 'grpc_pass grpc://127.0.0.1:1;',
-        map {"scgi_pass 127.0.0.1:1; $_"} 'if ($arg_x) { set $x 1; }',
-        'limit_except GET { deny all; }', 'if ($arg_x) { scgi_pass 127.0.0.1:2; }';
-
-    refused("$proto, without headers by http{}, guarded", $WITHOUT, http => $off,
-        location => $GUARDED . $pass);
-    accepted("$proto, with headers again, guarded", http => $off,
-        location => $GUARDED . $pass . $off =~ s/off/on/r);
-    accepted("$proto, without headers, public", $OPEN . $pass . $off);
+    # [name, what is said, location, http{}]
+    rule("$proto $_->[0]", $_->[1], location => $_->[2], http => $_->[3] // $zone) for
+        [ 'cache, guarded', $KEEPS, $GUARDED . $pass . $cached ],
+        [ 'store, guarded', $KEEPS, $GUARDED . $pass . "${proto}_store on;" ],
+        [ 'without headers, guarded', $WITHOUT, $GUARDED . $pass . $off ],
+        $proto =~ /scgi|uwsgi/ ? () : (    # how they are found is the same
+        [ 'cache of http{}', $KEEPS, $GUARDED . $pass, $zone . $cached ],
+        [ 'cache of a variable zone', $KEEPS, $GUARDED . $pass . $cached =~ s/one/\$arg_z/r ],
+        [ 'passed by variable', $KEEPS, $GUARDED . $cached . $anywhere ],
+        [ 'cache inside if', $KEEPS, "$GUARDED $IF { $pass } $cached" ],
+        map({ [ "cache in $_ of a location of scgi", $KEEPS, "$others $cached $_ { $anywhere }" ] }
+            $IF, $proto eq 'proxy' ? 'limit_except GET' : ()),
+        [ 'cache that is meant', undef, $GUARDED . $pass . $cached
+            . 'platform_gateway_allow_cache on;' ],
+        [ 'cache off again', undef, $GUARDED . $pass . "${proto}_cache off;", $zone . $cached ],
+        map({ [ 'cache, not guarded', undef, $_ . $pass . $cached ] } $OPEN, ''),
+        map({ [ "cache for others: $_", undef, $_, $zone . $cached ] }
+            "$GUARDED grpc_pass grpc://127.0.0.1:1;", "$others $IF { set \$x 1; }",
+            "$others limit_except GET { deny all; }", "$others $IF { scgi_pass 127.0.0.1:2; }"),
+        [ 'without headers by http{}, guarded', $WITHOUT, $GUARDED . $pass, $off ],
+        [ 'with headers again', undef, $GUARDED . $pass . $off =~ s/off/on/r, $off ],
+        [ 'without headers, public', undef, $OPEN . $pass . $off ]);
 }
 
 # The subject of a token, where it cannot be known or would be shared.
 
 my $EARLY = qr/the server reads \$platform_account_id.* before it is known/;
-for my $name (qw(account session workspace)) {
-    my $var = "\$platform_${name}_id";
-    refused("set of a server, $name", $EARLY, server => "set \$x $var;", location => $SERVED);
-    accepted("set of a location, $name", $GUARDED . "set \$x $var;" . $PASS);
-}
-refused("of a server: $_", $EARLY, server => $_, location => $SERVED)
-    for 'if ($arg_x) { set $x a$platform_account_id; }',
-    'if ($platform_account_id) { set $x 1; }', 'rewrite ^/x /of/$platform_account_id;';
-accepted('another variable', server => 'set $x $platform_request_id;',
-    location => $GUARDED . 'set $y $platform_account_id;' . $PASS);
-accepted('a server without the gateway', server => 'set $x $platform_account_id;',
-    location => $PASS);
+my @early = (map({"set \$x \$platform_${_}_id;"} qw(account session workspace)),
+    "$IF { set \$x a\$platform_account_id; }", 'if ($platform_account_id) { set $x 1; }',
+    'rewrite ^/x /of/$platform_account_id;');
+rule("of a server: $_", $EARLY, server => $_, location => $SERVED) for @early;
+rule("of a location: $_", undef, "$GUARDED $_ $PASS") for @early;
+rule('another variable', undef, server => 'set $x $platform_request_id;', location => $SERVED);
+rule('a server without the gateway', undef, server => $early[0], location => $PASS);
 
 for my $proto (qw(proxy uwsgi)) {
     my $at = $proto eq 'proxy' ? 'http://' : '';
-    my ($pass, $inside) = map {"${proto}_pass $at$_;"} '127.0.0.1:1', '$arg_to';
     my $store = "${proto}_store /tmp/\$platform_account_id\$uri;";
     my $SHARED = qr/"${proto}_store" names a file by .*: use "${proto}_cache"/;
 
     for my $lines ($GUARDED . 'platform_gateway_allow_cache on;', $OPEN, '') {
-        refused("${proto}_store by account: $lines", $SHARED, $lines . $pass . $store);
-        refused("${proto}_store by account, inside if: $lines", $SHARED,
-            "$lines grpc_pass grpc://127.0.0.1:1; if (\$arg_x) { $inside } $store");
-        accepted("${proto}_store by another variable: $lines",
-            $lines . $pass . $store =~ s/account/route/r);
+        my $pass = "$lines ${proto}_pass ${at}127.0.0.1:1;";
+        rule("$pass store by account", $SHARED, $pass . $store);
+        rule("$lines store by account, inside if", $SHARED,
+            "$lines grpc_pass grpc://127.0.0.1:1; $IF { ${proto}_pass $at\$arg_to; } $store");
+        rule("$pass store by another", undef, $pass . $store =~ s/account/route/r);
     }
 }
 
@@ -274,58 +221,52 @@ for my $proto (qw(proxy uwsgi)) {
 
 my $EXPLAIN = 'platform_gateway_explain;';
 my $ANYBODY = qr/location "\/here" .* open to anybody: say "[^"]+"/;
-accepted("explain: $_", "$_ $EXPLAIN")
+rule("explain: $_", undef, "$_ $EXPLAIN")
     for 'allow 127.0.0.1; deny all;', 'internal;', 'deny all;', $GUARDED,
     'allow unix:; allow ::1; deny all;', 'deny 0.0.0.0/0; deny ::/0; deny unix:;';
-accepted('explain: by its server', server => 'allow 127.0.0.1; deny all;', location => $EXPLAIN);
-refused("explain: $_", $ANYBODY, "$_ $EXPLAIN")
+rule("explain: $_", $ANYBODY, "$_ $EXPLAIN")
     for '', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;', 'deny 0.0.0.0/0;',
     'deny all; allow 10.0.0.1;', 'allow all; deny all;',
     'allow 127.0.0.1; allow 0.0.0.0/0; deny all;', 'allow unix:; allow ::/0; deny all;',
     'allow unix:; deny 0.0.0.0/0; deny ::/0;', 'deny 10.0.0.0/8; deny ::/0; deny unix:;', $OPEN,
     'deny all; limit_except GET { allow all; }', "platform_gateway off; $BRANCH";
-refused("explain: in shadow mode of the $_", $ANYBODY,
+rule("explain: in shadow mode of the $_", $ANYBODY,
     $_ => 'platform_gateway_shadow on;', location => $GUARDED . $EXPLAIN) for 'http', 'server';
-refused('explain: no level', qr/no "platform_gateway_access"/, "$ON deny all; $EXPLAIN");
+rule('explain: by its server', undef, server => 'allow ::1; deny all;', location => $EXPLAIN);
+rule('explain: no level', qr/no "$ACCESS"/, "$ON deny all; $EXPLAIN");
 
-my @other = ('server_name a.test b.test b.test;', 'server_name c.test;');
+my @servers = ('server_name a.test b.test b.test;', 'server_name c.test;');
 my $NOT_ONE = qr/"\/here" .* not exactly one server has that/;
-for my $case ([ 'a.test' ], [ 'B.test' ], [ 'c.test' ], map({ [ $_, $NOT_ONE ] }
-    'd.test', '.test', 'a'), [ 'c.test', $NOT_ONE, 'server_name c.test;' ]) {
-    my ($name, $said, @more) = @$case;
-    my @in = (location => "deny all; platform_gateway_explain $name;",
-        http => join '', map {"server { listen 127.0.0.1:8; $_ }\n"} @other, @more);
-    $said ? refused("explain $name", $said, @in) : accepted("explain $name", @in);
-}
+rule("explain $_->[0]", $_->[1], location => "deny all; platform_gateway_explain $_->[0];",
+    http => join '', map {"server { listen 127.0.0.1:8; $_ }\n"} @servers, $_->[2] // ())
+    for [ 'a.test' ], [ 'B.test' ], [ 'c.test' ], map({ [ $_, $NOT_ONE ] } 'd.test', '.test', 'a'),
+    [ 'c.test', $NOT_ONE, 'server_name c.test;' ];
 
 # What answers before the guard is asked.
 
-refused("guarded: $_", qr/answers before the guard/, "$GUARDED $_")
+rule("guarded: $_", qr/answers before the guard/, "$GUARDED $_")
     for 'return 200 "secret";', 'return 302 /elsewhere;', 'return 404;',
     'return http://elsewhere.test/;', 'rewrite ^ /elsewhere redirect;',
     'rewrite ^/(a)$ /b/$1 permanent;', 'rewrite ^ http://elsewhere.test/;',
     'set $x 1; rewrite ^/a /b break; rewrite ^ $scheme://elsewhere.test/;',
-    'if ($arg_x = 1) { return 200 "secret"; }',
-    'if ($arg_x) { rewrite ^ /elsewhere redirect; }',
+    'if ($arg_x = 1) { return 200 "secret"; }', "$IF { rewrite ^ /elsewhere redirect; }",
     'set $a "b$arg_c"; if (!-f $request_filename) { return 200; }';
-accepted("guarded: $_", "$GUARDED $_")
+rule("guarded: $_", undef, "$GUARDED $_")
     for 'rewrite ^ /elsewhere last;', 'rewrite ^ /elsewhere break;',
-    'rewrite ^ /elsewhere; set $a return; break;',
-    'if ($arg_x) { rewrite ^ /elsewhere last; }', 'set $a "x$arg_b$arg_c";',
+    'rewrite ^ /elsewhere; set $a return; break;', "$IF { rewrite ^ /elsewhere last; }",
+    'set $a "x$arg_b$arg_c";',
     map {"platform_gateway_allow_return on; $_"} 'return 200;', 'rewrite ^ /elsewhere redirect;';
-accepted('public: return', "$OPEN return 200;");
-accepted('off: return', 'return 200;');
-accepted('server: return', server => $GUARDED . 'return 200;', location => $PASS);
+rule("return: $_", undef, "$_ return 200;") for $OPEN, '';
+rule('server: return', undef, server => $GUARDED . 'return 200;', location => $PASS);
 
 # Names and values: [block, the directive, what is said of it; nothing: accepted].
 # check_cors has all origins.
 
-my $CLAIM = 'platform_gateway_claim_header';
-my $STRIP = 'platform_gateway_strip_header';
+my ($CLAIM, $STRIP) = map {"platform_gateway_${_}_header"} qw(claim strip);
 my ($NAME, $NGINX) = (qr/header name/, qr/has a meaning for nginx itself/);
 my ($PATH, $CONTROL) = (qr/reads as a path .*only claims at the top level/,
     qr/has a control character in its id/);
-for my $case (
+rule($_->[1] =~ s/[^ -~]/?/gr, $_->[2], $_->[0] eq 'location' ? () : $_->[0], $_->[1]) for
     [ location => 'platform_gateway_cors_origins *;',
         qr/invalid origin "\*" in .*each origin must be named/ ],
     [ location => 'platform_gateway_cors_origins https://*.example.com off.test://a;'
@@ -364,15 +305,10 @@ for my $case (
         "a\nb", "\t", "a\x01", "a\x7f"),
     map({ [ location => "platform_gateway_route $_;" ] } 'a service', q("é ~ \"")),
     [ location => $PUBLIC . $PASS . 'platform_gateway_ready;',
-        qr/conflicts with another content handler/ ],
-) {
-    my ($block, $text, $said) = @$case;
-    my $name = $text =~ s/[^ -~]/?/gr;
-    $said ? refused($name, $said, $block => $text) : accepted($name, $block => $text);
-}
+        qr/conflicts with another content handler/ ];
 
-my ($ok, $said) = check(server => join '', map {"location /good$_ { $good[$_] }\n"} 0 .. $#good);
-ok $ok, 'accepted: ' . @good . ' locations' or diag $said;
+rule(@good . ' locations', undef, server => join '',
+    map {"location /good$_ { $good[$_] }\n"} 0 .. $#good);
 
 $t->allow(qr/\[emerg\]/);
 $t->done;

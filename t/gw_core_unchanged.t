@@ -1,9 +1,8 @@
 # What nginx does without the module it does with it: the same requests to two
 # servers, one without the module and one where it is loaded and on, public.
-# Answers are compared byte by byte, but for the date and the ids; and so is
-# what reached the upstream.  Pages that nginx itself would write are problems
-# here (gw_problem.t), so of those all but type, length, caching and body is
-# compared.
+# Answers, and what reached the upstream, are compared byte by byte, but for the
+# date and the ids; of pages that nginx itself would write, which are problems
+# here (gw_problem.t), all but type, length, caching and body.
 
 use MIME::Base64 qw(encode_base64);
 use Platform::Test;
@@ -11,11 +10,17 @@ use Platform::Test;
 my $t = Platform::Test->new(module => 0);
 $t->echo_upstream;
 $t->echo_fastcgi;
-$t->http_server(origin => sub ($request, $self, @) {
+my $OK = "HTTP/1.1 200 OK\r\n";
+my %raw = (chunked => "${OK}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    short => "${OK}Content-Length: 100\r\n\r\nshort", nonsense => 'nonsense',
+    hints => "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n${OK}Content-Length: 2\r\n\r\nok");
+$t->http_server(origin => sub ($request, @) {
     my $uri = $request->{uri};
     my @h = ('Content-Type' => 'text/plain', 'X-Own' => 'a', 'X-Own' => 'b',
         'Set-Cookie' => 'a=1; Path=/', 'Set-Cookie' => 'b=2',
         'Last-Modified' => 'Mon, 01 Jan 2024 00:00:00 GMT', ETag => '"abc"');
+    return \$raw{$1} if $uri =~ /(chunked|short|nonsense|hints)/;
+    return undef if $uri =~ /hangup/;
     return [ 304, [ ETag => '"abc"' ], '' ]
         if Platform::Test::Server::header($request, 'if-none-match') eq '"abc"';
     return [ 302, [ Location => 'http://origin.test/next' ], '' ] if $uri =~ /redirect/;
@@ -23,13 +28,6 @@ $t->http_server(origin => sub ($request, $self, @) {
         'Accept-Ranges' => 'bytes' ], "cached $uri\n" ] if $uri =~ /cache/;
     return [ 200, [ @h, 'Cache-Control' => 'private' ], "private\n" ] if $uri =~ /private/;
     return [ $1, [ @h, 'Retry-After' => 7 ], "status $1\n" ] if $uri =~ /status=(\d+)/;
-    my $OK = "HTTP/1.1 200 OK\r\n";
-    return \"${OK}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" if $uri =~ /chunked/;
-    return \"${OK}Content-Length: 100\r\n\r\nshort" if $uri =~ /short/;
-    return \"nonsense" if $uri =~ /nonsense/;
-    return \"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n${OK}Content-Length: 2\r\n\r\nok"
-        if $uri =~ /hints/;
-    return undef if $uri =~ /hangup/;
     return [ 200, \@h, 'x' x ($uri =~ /large/ ? 300_000 : 2000) . "\n" ];
 });
 $t->http_server(accel => sub { [ 200, [ 'X-Accel-Redirect' => '/b.txt', 'X-Own' => 1 ], '' ] });
@@ -68,15 +66,11 @@ http {
         client_max_body_size 3000;
         lingering_timeout 100ms;
         gzip_min_length 1;
-
+        proxy_http_version 1.1;
         location /upstream/ { proxy_set_header X-Set "$scheme $request_method"; %%UPSTREAM%% }
-        location /unbuffered/ {
-            proxy_buffering off;
-            proxy_request_buffering off;
-            proxy_http_version 1.1;
-            %%UPSTREAM%%
-        }
+        location /unbuffered/ { proxy_buffering off; proxy_request_buffering off; %%UPSTREAM%% }
         location /origin/ {
+            proxy_http_version 1.0;
             proxy_redirect http://origin.test/ /origin/;
             proxy_cookie_path / /origin/;
             proxy_hide_header X-Own;
@@ -95,11 +89,7 @@ http {
         }
         location @named { %%TO_upstream%% }
         location /failing/ { proxy_pass http://failing/; }
-        location /kept/ {
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_pass http://kept/;
-        }
+        location /kept/ { proxy_set_header Connection ""; proxy_pass http://kept/; }
         location /dead { proxy_pass http://127.0.0.1:1; }
         location /slow { proxy_read_timeout 100ms; %%TO_upstream%% }
         location /cache {
@@ -116,7 +106,6 @@ http {
         location /fastcgi/ {
             fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
             fastcgi_param REQUEST_METHOD $request_method;
-            fastcgi_param DOCUMENT_URI $uri;
             fastcgi_param QUERY_STRING $query_string;
             fastcgi_param CONTENT_LENGTH $content_length;
         }
@@ -126,9 +115,9 @@ http {
         location /try/ { try_files $uri /b.txt; }
         location /try-named/ { try_files /nothing @named; }
         location /try-status/ { try_files /nothing =404; }
+        location /returns/404 { return 404; }
         location /returns/200 { return 200 "said\n"; }
         location /returns/301 { return 301 /b.txt; }
-        location /returns/404 { return 404; }
         location /returns/444 { return 444; }
         location /rewrites/ { rewrite ^/rewrites/(.*) /$1 last; }
         location /internal/ { internal; }
@@ -153,7 +142,7 @@ for my $name (qw(plain gated)) {
     $t->start_nginx($name);
 }
 
-# What differs by nature, by a name.
+# What differs by nature, by a name; of a page of nginx itself, on either side, its head.
 sub settled ($bytes) {
     my $ports = join '|', map { $t->port($_) } qw(plain gated plain-h2 gated-h2);
     $bytes =~ s/\b(?:$ports)\b/PORT/g;
@@ -164,34 +153,34 @@ sub settled ($bytes) {
         if $bytes =~ /"(?:headers|params)":\[\[/;
     my ($boundary) = $bytes =~ /boundary=(\d+)/;
     $bytes =~ s/$boundary/BOUNDARY/g if $boundary;
-    return $bytes;
-}
 
-# A page of nginx itself, on either side.
-sub page ($bytes) {
     my ($head, $body) = split /\r\n\r\n/, $bytes, 2;
-    return $bytes unless defined $head;
-    return $bytes unless defined $body && length $body
+    return $bytes unless length($body // '')
         ? $body =~ m{^<html>\r\n<head><title>\d{3} .*<hr><center>nginx}s
             || $body =~ /^\{"type":"about:blank",.*"status":\d+/
-        : $head =~ m{^HTTP/\S+ (?:4|5)\d\d };
-    my @lines = grep {
+        : ($head // '') =~ m{^HTTP/\S+ (?:4|5)\d\d };
+    return join "\n", (grep {
         !/^(?:Content-(?:Type|Length)|Retry-After|Allow):|^Cache-Control: no-store$/i
-    } split /\r\n/, $head;
-    return join "\n", @lines, '', '(page)';
+    } split /\r\n/, $head), '(page)';
+}
+
+# Requests are a path to GET, [METHOD => path, ...], bytes, or what to call.
+sub bytes_of ($request) {
+    return ref $request ? http_request_bytes(@$request)
+        : $request =~ m{\A/} ? http_request_bytes(GET => $request) : $request;
 }
 
 sub same ($name, @requests) {
     my %got;
     for my $server (qw(plain gated)) {
         my @answers;
-        for my $bytes (@requests) {
-            my $answer = page(settled(
-                ref $bytes ? $bytes->($server) : http_raw($t->port($server), $bytes)));
+        for my $request (@requests) {
+            my $answer = settled(ref $request eq 'CODE' ? $request->($server)
+                : http_raw($t->port($server), bytes_of($request)));
 
             # an echo is longer by the ids, which HEAD does not show
-            $answer =~ s/^Content-Length: .*/Content-Length: with ids/mi
-                if $bytes =~ m{\AHEAD\ /(?:upstream|fastcgi|try-named|intercept/\?status=500)}x;
+            $answer =~ s/^Content-Length: .*/Content-Length: with ids/mi if ref $request eq 'ARRAY'
+                && "@$request" =~ m{\AHEAD /(?:upstream|fastcgi|try-named|intercept/\?status=500)};
             push @answers, $answer;
         }
         $got{$server} = join "\n====\n", @answers;
@@ -200,95 +189,75 @@ sub same ($name, @requests) {
     return $got{plain};
 }
 
-sub get ($path, @o) { return http_request_bytes(GET => $path, @o) }
-
-sub put ($method, $path, @o) { return http_request_bytes($method => $path, @o) }
-
 my $upload = 'u' x 2500;
+my @KEPT = (connection => 'keep-alive');
 
-like same('proxy', get('/upstream/a?b=c%20d', headers => [ 'X-A' => 1,
-    'X-A' => 2, Cookie => 'a=b', 'X_Under' => 1, 'X-Empty' => '' ])),
+like same('proxy', [ GET => '/upstream/a?b=c%20d', headers => [ 'X-A' => 1,
+    'X-A' => 2, Cookie => 'a=b', 'X_Under' => 1, 'X-Empty' => '' ] ]),
     qr/HTTP\S+ 200 .*"X-A","1".*"X-A","2"/s, 'control: proxied';
-same("proxy: $_", put($_ => '/upstream/x', body => 'body')) for qw(POST PUT DELETE PROPFIND BREW);
-same("proxy: status $_", get("/origin/?status=$_"))
-    for 201, 204, 206, 301, 400, 401, 403, 404, 410, 422, 429, 500, 503;
-same("proxy: $_", get("/origin/$_"))
-    for qw(plain redirect chunked short nonsense hints hangup large);
-same("proxy: $_->[0]", @$_[ 1 .. $#$_ ])
-    for [ 'HEAD', put(HEAD => '/upstream/x') ],
-    [ 'HTTP/1.0', get('/upstream/x', version => '1.0') ],
-    [ 'no Host', "GET /upstream/x HTTP/1.0\r\n\r\n" ],
-    [ 'HTTP/1.0, chunked', get('/origin/chunked', version => '1.0') ],
-    [ 'unbuffered', get('/unbuffered/b?c') ],
-    [ 'unbuffered, a body', put(POST => '/unbuffered/a', body => $upload) ],
-    [ 'chunked body', put(POST => '/upstream/a', headers => [ 'Transfer-Encoding' => 'chunked' ])
-        . "5\r\nabcde\r\n3;x=y\r\nfgh\r\n0\r\nTrailer: a\r\n\r\n" ],
-    [ 'next upstream', (get('/failing/a')) x 2 ], [ 'kept connections', (get('/kept/a')) x 2 ],
-    [ 'nobody there', get('/dead') ], [ 'too slow', get('/slow?delay=10') ],
-    [ 'Expect', put(POST => '/upstream/a', headers => [ Expect => '100-continue' ], body => 'a') ],
-    [ 'a body too large', put(POST => '/upstream/a', body => 'x' x 3001) ];
-same('gzip', get('/gzip/a', headers => [ 'Accept-Encoding' => 'gzip' ]), get('/gzip/a'));
-same('sub_filter', get('/sub/a'));
-same("error_page of an upstream's $_", get("/intercept/?status=$_"),
-    put(HEAD => "/intercept/?status=$_")) for 404, 500, 503, 403;
-
-like same('cache', (get('/cache/a')) x 3, map({ get('/cache/a', headers => $_) }
+like same('cache', ('/cache/a') x 3, map({ [ GET => '/cache/a', headers => $_ ] }
     [ Range => 'bytes=2-5' ], [ 'If-None-Match' => '"abc"' ], [ 'X-Bypass' => 1 ]),
-    put(HEAD => '/cache/a')),
-    qr/X-Cache: MISS.*X-Cache: HIT.*206 Part.*304 Not.*BYPASS/s,
-    'control: cached';
-same('cache: private', (get('/cache-private/b-private')) x 2);
-same('cache: revalidated', get('/cache-short/c'), sub ($server) {
-    my ($port, $answer) = $t->port($server);
-    eventually(sub { ($answer = http_raw($port, get('/cache-short/c'))) !~ /X-Cache: HIT/ });
-    return $answer;
-});
-same('cache: 404', (get('/cache/?status=404')) x 2);
-same('cache: HEAD first', put(HEAD => '/cache/h'), get('/cache/h'));
+    [ HEAD => '/cache/a' ]),
+    qr/X-Cache: MISS.*X-Cache: HIT.*206 Part.*304 Not.*BYPASS/s, 'control: cached';
 
-same("fastcgi: $_->[0]", put(@$_))
-    for [ GET => '/fastcgi/a?b=c' ], [ POST => '/fastcgi/a', body => $upload ],
-    [ HEAD => '/fastcgi/a' ], [ GET => '/fastcgi/a', headers => [ 'X-A' => 1, 'X-B' => 2 ] ];
+same("@$_[ 0, 1 ]", $_) for map({ [ $_ => '/upstream/x', body => 'body' ] }
+    qw(POST PUT DELETE PROPFIND BREW)),
+    map({ [ GET => "/origin/$_" ] } qw(plain redirect chunked short nonsense hints hangup large),
+        map {"?status=$_"} 201, 204, 206, 301, 400, 401, 403, 404, 410, 422, 429, 500, 503),
+    [ HEAD => '/upstream/x' ], [ GET => '/upstream/x', version => '1.0' ],
+    [ GET => '/origin/chunked', version => '1.0' ], [ GET => '/unbuffered/b?c' ],
+    [ POST => '/unbuffered/a', body => $upload ], [ GET => '/dead' ], [ GET => '/slow?delay=10' ],
+    [ POST => '/upstream/a', headers => [ Expect => '100-continue' ], body => 'a' ],
+    [ POST => '/upstream/a', body => 'x' x 3001 ], [ GET => '/sub/a' ],
+    [ GET => '/fastcgi/a?b=c' ], [ POST => '/fastcgi/a', body => $upload ],
+    [ HEAD => '/fastcgi/a' ], [ GET => '/fastcgi/a', headers => [ 'X-A' => 1, 'X-B' => 2 ] ],
+    [ POST => '/b.txt', body => 'x' ], [ GET => '/returns/444' ], [ GET => '/except/a' ],
+    [ POST => '/except/a', body => 'x' ], [ POST => '/mirrored/a', body => 'x' ];
 
-same("file $_->[0]", get(@$_), put(HEAD => @$_))
+same("$_->[0], HEAD too", [ GET => @$_ ], [ HEAD => @$_ ])
     for map({ ["/$_"] } qw(a.html b.txt dir/ dir list/ none large.bin dir/../b.txt %62.txt
     alias/index.html try/a.html try/none try-named/x try-status/x returns/200 returns/301
     returns/404 rewrites/b.txt internal/x ssi/x.html denied/ denied-page/ asks/index.html
-    accel/x)),
+    accel/x), map {"intercept/?status=$_"} 404, 500, 503, 403),
     map({ [ '/large.bin', headers => [ Range => "bytes=$_" ] ] } '10-19', '0-1,5-6,-2',
     '9999999-'),
     map { [ '/b.txt', headers => $_ ] }
     [ 'If-Modified-Since' => 'Tue, 14 Nov 2023 22:13:20 GMT' ], [ 'If-Match' => '"no"' ],
     [ 'If-None-Match' => '*' ];
-same('file: POST', put(POST => '/b.txt', body => 'x'));
-same('return 444', get('/returns/444'));
-same('auth_basic', get('/basic/index.html'), get('/basic/index.html', token => 'abc'),
-    map { get('/basic/index.html', headers => [ Authorization => "Basic $_" ]) }
-    encode_base64('ann:secret', ''), 'eDp5');
-same('limit_except', get('/except/a'), put(POST => '/except/a', body => 'x'));
-same('limit_req', (get('/limited/index.html')) x 3);
-same('mirror', put(POST => '/mirrored/a', body => 'x'));
-
-same('pipelined', join '', map { put(@$_) }
-    [ GET => '/b.txt', connection => 'keep-alive' ],
-    [ POST => '/upstream/a', connection => 'keep-alive', body => $upload ],
-    [ HEAD => '/a.html', connection => 'keep-alive' ],
-    [ POST => '/returns/200', connection => 'keep-alive', body => $upload ],
-    [ GET => '/b.txt' ]);
 
 my ($GET, $POST) = ("GET / HTTP/1.1\r\nHost: a\r\n", "POST /b.txt HTTP/1.1\r\nHost: a\r\n");
-same("bad: $_->[0]", $_->[1])
-    for [ 'request line', "GET\r\n\r\n" ], [ 'method', "get / HTTP/1.1\r\n" ],
-    [ 'version', "GET / HTTP/9.9\r\nHost: a\r\n\r\n" ],
-    [ 'no Host', "GET / HTTP/1.1\r\n\r\n" ],
-    [ 'Host', "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n" ],
-    [ 'length', "${POST}Content-Length: x\r\n\r\n" ],
-    [ 'coding', "${POST}Transfer-Encoding: x\r\n\r\n" ],
-    [ 'path', $GET =~ s{/}{/../../etc/passwd}r . "\r\n" ],
-    [ 'escape', $GET =~ s{/}{/%00}r . "\r\n" ],
+same(@$_) for [ 'no Host', "GET /upstream/x HTTP/1.0\r\n\r\n" ],
+    [ 'chunked body', bytes_of([ POST => '/upstream/a', headers => [
+        'Transfer-Encoding' => 'chunked' ] ]) . "5\r\nabcde\r\n3;x=y\r\nfgh\r\n0\r\nX: a\r\n\r\n" ],
+    [ 'next upstream', ('/failing/a') x 2 ], [ 'kept connections', ('/kept/a') x 2 ],
+    [ 'gzip', [ GET => '/gzip/a', headers => [ 'Accept-Encoding' => 'gzip' ] ], '/gzip/a' ],
+    [ 'cache: private', ('/cache-private/b-private') x 2 ],
+    [ 'cache: 404', ('/cache/?status=404') x 2 ],
+    [ 'cache: HEAD first', [ HEAD => '/cache/h' ], '/cache/h' ],
+    [ 'cache: revalidated', '/cache-short/c', sub ($server) {
+        my ($port, $answer) = $t->port($server);
+        eventually(sub { ($answer = http_raw($port, bytes_of('/cache-short/c'))) !~ /: HIT/ });
+        return $answer;
+    } ],
+    [ 'auth_basic', '/basic/index.html', [ GET => '/basic/index.html', token => 'abc' ],
+        map { [ GET => '/basic/index.html', headers => [ Authorization => "Basic $_" ] ] }
+        encode_base64('ann:secret', ''), 'eDp5' ],
+    [ 'limit_req', ('/limited/index.html') x 3 ],
+    [ 'pipelined', join '', map { bytes_of($_) } [ GET => '/b.txt', @KEPT ],
+        [ POST => '/upstream/a', @KEPT, body => $upload ], [ HEAD => '/a.html', @KEPT ],
+        [ POST => '/returns/200', @KEPT, body => $upload ], '/b.txt' ],
+
+    [ 'bad request line', "GET\r\n\r\n" ], [ 'bad method', "get / HTTP/1.1\r\n" ],
+    [ 'bad version', "GET / HTTP/9.9\r\nHost: a\r\n\r\n" ],
+    [ 'HTTP/1.1 and no Host', "GET / HTTP/1.1\r\n\r\n" ],
+    [ 'bad Host', "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n" ],
+    [ 'bad length', "${POST}Content-Length: x\r\n\r\n" ],
+    [ 'bad coding', "${POST}Transfer-Encoding: x\r\n\r\n" ],
+    [ 'bad path', $GET =~ s{/}{/../../etc/passwd}r . "\r\n" ],
+    [ 'bad escape', $GET =~ s{/}{/%00}r . "\r\n" ],
     [ 'TRACE', $GET =~ s/GET/TRACE/r . "Connection: close\r\n\r\n" ],
-    [ 'URI', 'GET /' . 'a' x 40_000 . " HTTP/1.1\r\nHost: a\r\n\r\n" ],
-    [ 'header', "${GET}X: " . 'a' x 40_000 . "\r\n\r\n" ];
+    [ 'a long URI', 'GET /' . 'a' x 40_000 . " HTTP/1.1\r\nHost: a\r\n\r\n" ],
+    [ 'a long header', "${GET}X: " . 'a' x 40_000 . "\r\n\r\n" ];
 
 for my $case (map({ [$_] } '/upstream/a', '/none', '/dir', '/large.bin', '/origin/large',
     '/cache/a', '/fastcgi/a', '/denied-page/', '/dead', '/ssi/x.html'),

@@ -13,7 +13,6 @@ my $port = $t->port('gateway');
 $t->set(CORS => 'platform_gateway_cors_origins https://app.test;',
     EXPLAIN => 'platform_gateway_access public; platform_gateway_explain;');
 my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
-listen 127.0.0.1:%%PORT_h2%% http2;
 server_name gateway.test;
 location = /explain {
     client_body_buffer_size 32k;
@@ -83,19 +82,27 @@ sub ask (%question) {
 
 # What happens to a request, and what is said of it: both the same.
 sub agrees ($name, $reason, %o) {
-    my ($method, $path) = ($o{method} // 'GET', $o{path} // '/branch/');
-    my @token = defined $o{token} ? (token => $o{token}) : ();
-    my $res = http($port, $method => $path, headers => [
+    %o = (method => 'GET', path => '/branch/', %o);
+    my $res = http($port, @o{qw(method path)}, headers => [
         map { (Authorization => / / ? $_ : "Bearer $_") } $o{token} // () ]);
     my ($decision, $logged) = @{ $t->logged($res) }{qw(decision reason)};
-    my $said = ask(method => $method, path => $path, @token);
-    my ($failed) = grep { $_->{result} eq 'failed' } @{ $said->{checks} };
+    my $said = ask(%o);
+    my ($failed) = map { $_->{reason} } grep { $_->{result} eq 'failed' } @{ $said->{checks} };
     my @answer = $decision eq 'deny' ? ($res->status, $res->json->{code}) : ();
-    is_deeply [ $logged, @$said{qw(decision reason)}, $failed->{reason},
+    is_deeply [ $logged, @$said{qw(decision reason)}, $failed,
         @answer ? @$said{qw(status code)} : () ],
         [ $reason, $decision, $reason, $decision eq 'allow' ? undef : $reason, @answer ],
         "$name: $reason, the log and what is said";
     return $said;
+}
+
+# [name, question, members of what is said of it]
+sub says {
+    for my $case (@_) {
+        my ($name, $question, %want) = @$case;
+        my $said = ask(path => '/branch/', %$question);
+        is_deeply { map { $_ => $said->{$_} } keys %want }, \%want, "$name: what is said";
+    }
 }
 
 # { name of a check => its result }
@@ -110,9 +117,9 @@ my @ORDER = (qw(path cors location method bearer size shape), @HEADER[ 0 .. 4 ],
 my %PASSED = (map({ $_ => 'passed' } @ORDER), cors => 'skipped');
 
 my $said = agrees('verified', 'verified', token => $branch);
-is_deeply [ map { $_->{check} } @{ $said->{checks} } ], \@ORDER, 'the checks in their order';
-is_deeply results($said), \%PASSED, 'all passed';
-my ($header, $claims) = jwt_decode($branch);
+is_deeply [ map {"$_->{check} $_->{result}"} @{ $said->{checks} } ],
+    [ map {"$_ $PASSED{$_}"} @ORDER ], 'the checks in their order: all passed';
+my $claims = (jwt_decode($branch))[1];
 is_deeply $said->{token}, { bytes => length $branch, alg => 'RS256', typ => 'JWT', kid => 'a',
     %$claims{qw(iss iat exp token_type token_scope)} }, 'what is told of the token';
 is_deeply $said->{location}, { name => '/branch/', match => 'prefix',
@@ -127,8 +134,6 @@ is_deeply [ sort @{ $said->{headers} } ], [ map {"X-$_"} qw(Account-Id Account-T
     Active-Branch-Id Branch-Ids Member-Id Roles Session-Id Tenant-Id Token-Scope Token-Type
     Workspace-Id) ], 'the headers that go upstream';
 is_deeply [ @{ $said->{keySet} }{qw(version keys)} ], [ 1, 2 ], 'the key set';
-is ask(path => '/branch/', token => "bEARER  $branch")->{reason},
-    'verified', 'the value of a header does as well';
 
 # Each check in turn fails, all else being good.
 
@@ -140,7 +145,7 @@ my $sign_key = jwt_key('c')->as('a');
 my $json = JSON::PP->new->canonical;
 my %payload = %{ jwt_claims('branch') };
 my %bad = (
-    bearer    => [ token_missing => undef ],
+    bearer    => ['token_missing'],
     size      => [ token_size => token(padding => 'x' x 4096) ],
     shape     => [ token_shape => 'a.b' ],
     header    => [ token_json => signed(header => '{') ],
@@ -170,7 +175,7 @@ for my $row ([ 2, @ORDER[ 4 .. $#ORDER ] ], [ 5, @HEADER ], [ 2, @CLAIMS ]) {
 
 for my $check (grep { $bad{$_} } @ORDER) {
     my ($reason, $token, $path) = @{ $bad{$check} };
-    $said = agrees($check, $reason, path => $path // '/branch/', token => $token);
+    $said = agrees($check, $reason, path => $path // '/branch/', $token ? (token => $token) : ());
     my %want = (%PASSED, $check => 'failed', map { $_ => 'skipped' } @{ $more{$check} // [] });
     is_deeply [ results($said), $said->{headers} ], [ \%want, [] ],
         "$check: fails, and it alone; no headers";
@@ -179,7 +184,7 @@ is_deeply [ map { my $told = ask(path => '/branch/', token => $bad{$_}[1]);
     (map { $_->{claim} // () } @{ $told->{checks} }), @{ $told->{token} }{qw(alg kid)} }
     qw(claims alg key) ], [qw(workspace_id RS256 a RS512 a RS256 b)],
     'the claim that is missing, the algorithm that is wrong, the key that is not known';
-agrees(@$_) for [ 'no text after Bearer', 'token_shape', token => 'Bearer x y' ],
+agrees(@$_) for [ 'the value of a header', 'verified', token => "bEARER  $branch" ],
     [ 'another scheme', 'token_missing', token => 'Basic YTpi' ],
     [ 'no base64', 'token_encoding', token => "e30*.$payload{sub}.x" ],
     [ 'a header that is no object', 'token_header', token => signed(header => '[]') ],
@@ -193,10 +198,9 @@ agrees('a token that is newer than the keys', 'kid_pending', token => $newer);
 my $dated = http_post($port, '/explain', json => { path => '/branch/' });
 my $fetched = Time::Piece->strptime($dated->header('Date'), '%a, %d %b %Y %T GMT')->epoch
     - $dated->json->{keySet}{ageSeconds};
-is ask(path => '/branch/', token => jwt_token(branch => jwt_key('b'),
-    iat => $fetched + $_->[0]))->{reason}, $_->[1],
-    "issued $_->[0] s after the fetch began: $_->[1]"
-    for [ 0, 'kid_pending' ], [ -1, 'kid_unknown' ];
+says(map { [ "issued $_->[0] s after the fetch began",
+    { token => jwt_token(branch => jwt_key('b'), iat => $fetched + $_->[0]) }, reason => $_->[1] ] }
+    [ 0, 'kid_pending' ], [ -1, 'kid_unknown' ]);
 
 # Faults of a token all at once; what a later look says of an old token.
 
@@ -205,13 +209,11 @@ $said = agrees('many faults', 'token_issuer', token => $old);
 is_deeply [ grep { results($said)->{$_} eq 'failed' } @ORDER ],
     [qw(issuer expiry signature context)], 'all of them are told';
 my $late = token(iat => 1_000_000, exp => 1_000_900);
-for my $case ([ undef, 'token_expired' ], [ 1_000_100, 'verified' ], [ 1_000_929, 'verified' ],
-    [ 1_000_930, 'token_expired' ], [ 900_000, 'token_not_yet' ]) {
-    my ($at, $reason) = @$case;
-    $said = ask(path => '/branch/', token => $late, defined $at ? (at => $at) : ());
-    is_deeply [ $said->{reason}, $at && $said->{at} ], [ $reason, $at ],
-        'an old token, at ' . ($at // 'this time');
-}
+says([ 'an old token, now', { token => $late }, reason => 'token_expired' ],
+    map { my ($at, $reason) = @$_;
+        [ "an old token, at $at", { token => $late, at => $at }, reason => $reason, at => $at ] }
+    [ 1_000_100, 'verified' ], [ 1_000_929, 'verified' ], [ 1_000_930, 'token_expired' ],
+    [ 900_000, 'token_not_yet' ]);
 
 for my $case (
     map({ [ $_, '/branch/', 'prefix', 'branch' ] } '/branch/x', '/branch/x?y=/public',
@@ -231,13 +233,11 @@ for my $case (
         "$path: where";
 }
 for my $path ('/branch/%', '/branch/%00', '/../..', '/a b', 'branch', "/\x7f") {
-    $said = ask(path => $path);
-    is_deeply [ @$said{qw(decision reason status location)} ],
-        [ 'deny', 'bad_request', 400, undef ], "$path: no path";
+    says([ "no path $path", { path => $path }, decision => 'deny', reason => 'bad_request',
+        status => 400, location => undef ]);
     like http_raw($port, "GET $path HTTP/1.0\r\n\r\n"), qr/ 400 Bad/, "$path: as nginx says";
 }
 agrees(@$_) for [ 'a method that is allowed', 'verified', method => 'PUT', token => $branch ],
-    [ 'another method', 'method_forbidden', method => 'POST', token => $branch ],
     [ 'a method that is none', 'method_forbidden', method => 'BREW', token => $branch ],
     [ 'TRACE', 'method_forbidden', method => 'TRACE', path => '/public' ],
     map({ [ "OPTIONS of $_", 'options', method => 'OPTIONS', path => $_ ] }
@@ -249,34 +249,31 @@ agrees(@$_) for [ 'a method that is allowed', 'verified', method => 'PUT', token
     [ 'shadow', 'token_shape', path => '/shadow', token => 'x.y' ],
     [ 'shadow, by method', 'method_forbidden', path => '/shadow', method => 'POST',
         token => $branch ];
-is_deeply [ @{ ask(path => '/branch') }{qw(decision status)}, http_get($port, '/branch')->status ],
-    [ undef, 301, 301 ], 'a redirect to the directory, which is one';
-is_deeply [ @{ ask(path => '/off', token => 'x') }{qw(decision reason)} ], [ undef, undef ],
-    'a location where the gateway is off';
-is ask(path => '/shadow/internal', token => $branch)->{decision}, 'deny',
-    'shadow does not open what is internal';
+is http_get($port, '/branch')->status, 301, 'a redirect to the directory';
+says([ 'which is one', { path => '/branch' }, decision => undef, status => 301 ],
+    [ 'off', { path => '/off', token => 'x' }, decision => undef, reason => undef ],
+    [ 'shadow and internal', { path => '/shadow/internal', token => $branch },
+        decision => 'deny' ],
+    [ 'public', { path => '/public', token => 'x' }, headers => [] ]);
 $said = agrees('audience', 'verified', path => '/audience', token => token(aud => [ 'x', 'api' ]));
 is_deeply $said->{headers}, [ 'X-Subject', 'X-Roles' ], 'the headers of its own map';
-is_deeply ask(path => '/public', token => 'x')->{headers}, [], 'public: no headers';
 
 # Of a page: its preflight first, as the gateway answers one.
 
 sub page ($name, $want, %o) {
-    my $path = $o{path} // '/branch/';
-    my $res = http($port, OPTIONS => $path, headers => [ Origin => $o{origin},
+    %o = (path => '/branch/', token => $branch, %o);
+    my $res = http($port, OPTIONS => $o{path}, headers => [ Origin => $o{origin},
         'Access-Control-Request-Method' => $o{method} // 'GET',
         map { ('Access-Control-Request-Headers' => $_) } $o{headers} // () ]);
-    my $entry = $t->logged($res);
-    my $answer = ask(path => $path, token => $branch, %o);
+    my ($decision, $logged) = @{ $t->logged($res) }{qw(decision reason)};
+    my $answer = ask(%o);
     my ($cors) = grep { $_->{check} eq 'cors' } @{ $answer->{checks} };
-    is $entry->{reason}, $want, "$name: the log of the preflight";
-    my ($decided, $refused) = ($entry->{decision}, $entry->{decision} ne 'allow');
-    is_deeply [ @$cors{qw(result reason)}, $refused ? @$answer{qw(decision reason)} : () ],
-        $refused ? [ 'failed', $want, $decided, $want ] : [ 'passed', undef ],
-        "$name: the check decides";
-    is_deeply [ @$answer{qw(status code)}, $cors->{detail} ],
-        [ $res->status, @{ $res->json }{qw(code detail)} ],
-        "$name: as the preflight is answered" if $decided eq 'deny';
+    my @refused = $decision eq 'allow' ? () : ($decision, $want);
+    my @told = $decision eq 'deny' ? ($res->status, @{ $res->json }{qw(code detail)}) : ();
+    is_deeply [ $logged, @$cors{qw(result reason)}, @refused ? @$answer{qw(decision reason)} : (),
+        @told ? (@$answer{qw(status code)}, $cors->{detail}) : () ],
+        [ $want, @refused ? ('failed', $want) : ('passed', undef), @refused, @told ],
+        "$name: the check says $want, as the preflight is answered";
     return $answer;
 }
 
@@ -284,27 +281,22 @@ my $APP = 'https://app.test';
 my ($no_origin, $no_method, $no_header)
     = map {"${_}_forbidden"} qw(origin preflight_method preflight_header);
 $said = page('a page', 'preflight', origin => $APP);
-is_deeply results($said), { %PASSED, cors => 'passed' }, 'a page: all passed';
-is $said->{reason}, 'verified', 'a page: and then as any request';
+is_deeply [ $said->{reason}, results($said) ], [ 'verified', { %PASSED, cors => 'passed' } ],
+    'a page: all passed';
 page(@$_) for
     [ 'a label of a pattern', 'preflight', origin => 'https://a.wild.test:8443' ],
-    [ 'its headers', 'preflight', origin => $APP, method => 'PUT',
-        headers => ' authorization,x-ONE , ' ],
-    [ 'another origin', $no_origin, origin => 'http://app.test', method => 'BREW',
-        headers => 'x-two' ],
-    [ 'a method', $no_method, origin => $APP, method => 'DELETE', headers => 'x-two' ],
-    [ 'one that is not repeated', $no_method, origin => $APP, method => 'A"B' ],
+    [ 'its headers', 'preflight', origin => $APP, method => 'PURGE', headers => 'x-ONE , ' ],
+    [ 'another origin', $no_origin, origin => 'http://app.test', method => 'BREW' ],
+    [ 'a method', $no_method, origin => $APP, method => 'A"B', headers => 'x-two' ],
     [ 'a header', $no_header, origin => $APP, headers => 'authorization, x-two, x-three' ],
-    [ 'a method that is for others alone', 'preflight', origin => $APP, method => 'PURGE' ],
     [ 'no path', $no_origin, origin => $APP, path => '/nothing' ],
     [ 'in shadow mode', $no_method, origin => $APP, path => '/shadow', method => 'BREW' ],
     [ 'in shadow mode, allowed', 'preflight', origin => $APP, path => '/shadow' ],
     [ 'internal, of the server', $no_origin, origin => $APP, path => '/internal' ],
     [ 'a redirect to the directory', 'preflight', origin => $APP, path => '/branch' ];
-is ask(path => '/branch/', origin => $APP, @$_[ 1 .. $#$_ ])->{reason}, $_->[0],
-    "what refuses after it: $_->[0]"
-    for [ $no_origin, origin => "$APP\t" ], [ 'method_forbidden', method => 'PURGE' ],
-    [ 'token_shape', token => 'x.y' ];
+says(map { [ "a page, $_->[1]", { origin => $APP, @$_[ 1, 2 ] }, reason => $_->[0] ] }
+    [ $no_origin, origin => "$APP\t" ], [ 'method_forbidden', method => 'PURGE' ],
+    [ 'token_shape', token => 'x.y' ]);
 $said = page('both', $no_origin, origin => 'https://x.test', token => 'x.y');
 is_deeply [ @{ results($said) }{qw(shape location)} ], [qw(failed passed)],
     'both: all faults are told, and what is right';
@@ -316,16 +308,15 @@ is results(ask(@$_))->{cors}, 'skipped', "no question of a page: @$_"
 # them: each name is said just if its header does not arrive.
 
 my @names = qw(X-One x-ROLES X-Account-Id X-Request-Id Accept X-Tenant-Id X-Subject);
-my $arrived = http_get($port, '/public', headers => [ map { $_ => 'client' } @names ])->json;
-my %kept = map { lc $_->[0] => 1 } grep { $_->[1] eq 'client' } @{ $arrived->{headers} };
+my %kept = map { lc $_->[0] => 1 } grep { $_->[1] eq 'client' } @{ http_get($port, '/public',
+    headers => [ map { $_ => 'client' } @names ])->json->{headers} };
 is_deeply [ sort keys %kept ], [qw(accept x-correlation-id x-one x-request-id)],
     'control: the others arrive';
-sub stripped (%question) { return ask(%question)->{stripped} }
-is_deeply stripped(path => '/public', headers => join ', ', @names, 'X_Roles', 'X_Request_Id'),
-    [ (grep { !$kept{ lc $_ } } @names), 'X_Roles', 'X_Request_Id' ], 'what is stripped';
-is_deeply stripped(path => '/branch/', token => 'x', headers => 'X-Roles'), ['X-Roles'],
-    'of a request that is refused, too';
-is_deeply stripped(path => '/public'), [], 'none were named';
+my @alike = qw(X_Roles X_Request_Id);
+says([ 'public', { path => '/public', headers => join ', ', @names, @alike },
+        stripped => [ (grep { !$kept{ lc $_ } } @names), @alike ] ],
+    [ 'refused', { token => 'x', headers => 'X-Roles' }, stripped => ['X-Roles'] ],
+    [ 'none named', { path => '/public' }, stripped => [] ]);
 is_deeply http_post($t->port('other'), "/explain/$_->[0]", json => {
     path => '/', headers => 'X-Roles' })->json->{stripped}, $_->[1],
     "by a server where the gateway is $_->[2]"
@@ -346,23 +337,23 @@ for my $question (map({ { path => '/branch/', origin => $APP, method => $_ } } q
 is http_post($t->port('other'), '/explain/bare', json => { path => '/none' })
     ->json->{reason}, 'route_not_found', 'a server that has no location at all';
 
-is_problem(http_post($port, '/explain', body => $_), 400, 'REQUEST_INVALID', "body '$_'")
-    for '', 'token=x', '[]', '{"path":"/","path":"/"}', '{"path":"/","tokn":"x"}', '{"path":1}',
-    '{"path":"/","origin":null}', '{"path":"/","origin":"a","headers":["b"]}',
-    '{"token":"x"}', '{"path":""}', '{"path":"/","at":"1"}', '{"path":"/","at":-1}',
-    '{"path":"/","at":9223372036854775807}';
-is_problem(http_get($port, '/explain?token=x'), 405, 'METHOD_NOT_ALLOWED', 'GET');
-is http_get($port, '/explain')->header('Allow'), 'POST, OPTIONS', 'Allow';
-my $ASKS = '{"path":"/"}';
-is_problem(http_post($port, '/explain', body => $ASKS, from => '127.0.0.2'), 403,
-    'GATEWAY_FORBIDDEN', 'another host');
-is_problem(http_post($port, '/explain', body => $ASKS, headers => $_),
-    403, 'GATEWAY_ORIGIN_NOT_ALLOWED', "a browser, by $_->[0]")
-    for [ Origin => $APP ], [ 'Sec-Fetch-Site' => 'same-origin' ];
-is_problem(http_post($port, $_->[0], body => $_->[1]), 413, 'GATEWAY_REQUEST_TOO_LARGE', $_->[2])
-    for [ '/explain', ' ' x 32769, 'a large body' ],
-    [ '/small', ' ' x 1025, 'a body that would go to disk' ],
-    [ '/filed?status=404', $ASKS, 'a body that another location put on disk' ];
+# Questions that get no answer: [status, code, path, request].
+
+my ($ASKS, $FORBIDDEN) = ('{"path":"/"}', 'GATEWAY_ORIGIN_NOT_ALLOWED');
+is_problem(http_post($port, @$_[ 2 .. $#$_ ]), @$_[ 0, 1 ], "no answer to @$_[ 2, 4 ]" =~ tr, ,,sr) for
+    map({ [ 400, 'REQUEST_INVALID', '/explain', body => $_ ] } '', 'token=x', '[]', '{"path":1}',
+    '{"path":"/","path":"/"}', '{"path":"/","tokn":"x"}', '{"path":"/","origin":null}',
+    '{"path":"/","origin":"a","headers":["b"]}', '{"token":"x"}', '{"path":""}',
+    map {qq({"path":"/","at":$_})} '"1"', -1, 9223372036854775807),
+    [ 403, 'GATEWAY_FORBIDDEN', '/explain', body => $ASKS, from => '127.0.0.2' ],
+    map({ [ 403, $FORBIDDEN, '/explain', body => $ASKS, headers => $_ ] }
+        [ Origin => $APP ], [ 'Sec-Fetch-Site' => 'same-origin' ]),
+    map { [ 413, 'GATEWAY_REQUEST_TOO_LARGE', $_->[0], body => $_->[1] ] }
+    [ '/explain', ' ' x 32769 ], [ '/small', ' ' x 1025 ],
+    [ '/filed?status=404', $ASKS ];    # which another location put on disk
+my $got = http_get($port, '/explain?token=x');
+is_problem($got, 405, 'METHOD_NOT_ALLOWED', 'GET');
+is $got->header('Allow'), 'POST, OPTIONS', 'Allow';
 is http_post($port, $_->[0], body => $ASKS . ' ' x $_->[1])->status, 200, "accepted: @$_"
     for [ '/explain', 32700 ], [ '/small', 1000 ], [ '/explain?inside=1', 0 ];
 is_deeply [ grep { -f } glob $t->dir . '/nginx/client_body/*' ], [], 'nothing went to disk';
@@ -370,29 +361,24 @@ like http_raw($port, "POST /explain HTTP/1.1\r\nHost: a\r\nConnection: close"
     . "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), qr/ 411 /,
     'a body of unknown length';
 
-my @asks = (json => { path => '/branch/', token => $branch });
-my $file = $t->write_file('question', $json->encode($asks[1]));
-my $url = 'http://127.0.0.1:' . $t->port('h2') . '/explain';
-like qx{curl -s --http2-prior-knowledge $url -d \@$file}, qr/"reason":"verified"/, 'HTTP/2';
 my $c = Platform::Test::Http->new(port => $port);
-my $bytes = http_request_bytes(POST => '/explain', @asks);
-$c->send($1) while $bytes =~ s/\A(.{1,300})//s and sleep 0.02;
-is $c->read_response->json->{reason}, 'verified', 'a body in pieces';
+my $bytes = http_request_bytes(POST => '/explain', body => $ASKS);
+$c->send($1) while $bytes =~ s/\A(.{1,80})//s and sleep 0.02;
+is $c->read_response->status, 200, 'a body in pieces';
 
 $t->stop($nginx);
 $issuer->set(status => 500);
 $t->start_nginx;
-$said = ask(path => '/branch/', token => $branch);
-is_deeply [ @$said{qw(decision reason status keySet)} ], [ 'deny', 'keys_unavailable', 503,
-    { version => 0, keys => 0, ageSeconds => undef } ], 'no keys';
-is http_get($port, '/branch/', token => $branch)->status, 503, 'as it is';
+is http_get($port, '/branch/', token => $branch)->status, 503, 'no keys';
+says([ 'no keys', { token => $branch }, decision => 'deny', reason => 'keys_unavailable',
+    status => 503, keySet => { version => 0, keys => 0, ageSeconds => undef } ]);
 
 my $logs = join '', map { $t->read_file($_) }
     qw(nginx.error.log nginx.access.log nginx.combined.log);
 is_deeply [ grep { length > 8 && $logs =~ /\Q$_\E/ } map { (split /\./)[-1] } $branch, $old,
     map { $_->[1] // () } values %bad ], [], 'no token in a log';
 unlike $json->encode(ask(path => '/branch/', token => $branch)),
-    qr/\Q$payload{account_id}\E|\Q@{[ (split m{\.}, $branch)[2] ]}\E/,
+    qr/\Q$payload{account_id}\E|\Q@{[ $branch =~ m{([^.]+)$} ]}\E/,
     'neither who it is for nor its signature is told';
 
 $t->done;

@@ -4,10 +4,8 @@
 use Platform::Test;
 use Platform::Test::Metrics;
 
-my $t = Platform::Test->new;
-my ($key, $next) = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($key));
-my $upstream = $t->echo_upstream;
+my ($t, $key, $issuer, $upstream) = Platform::Test->gateway;
+my $next = jwt_key('b');
 my $port = $t->port('gateway');
 
 my $SERVER = <<'SERVER';
@@ -15,13 +13,8 @@ platform_gateway_cors_origins https://app.example.com;
 platform_gateway_access public;
 location / { platform_gateway_route_not_found; }
 pass /public: platform_gateway_route "pub\"\\{é}";
-location /branch {
-    platform_gateway_access branch;
-    platform_gateway_methods GET;
-    platform_gateway_route branch;
-    error_page 403 = /public/403;
-    %%TO_upstream%%
-}
+pass /branch: platform_gateway_access branch; platform_gateway_methods GET;
+    platform_gateway_route branch; error_page 403 = /public/403;
 location /ssi { platform_gateway_route ssi; ssi on; ssi_types *; root %%DIR%%; }
 location /part { log_subrequest on; access_log off; alias %%DIR%%/ssi/part; }
 pass /shadow: platform_gateway_shadow on; platform_gateway_access branch; platform_gateway_route s;
@@ -229,19 +222,8 @@ is $total, @counted, 'as many as lines in the access log';
 
 # Nothing is ever forgotten.
 
-my $running = 4;
-
-# Waits until those that leave are gone.
-sub settled {
-    my $pid = $nginx->pid;
-    return eventually(sub {
-        open my $fh, '<', "/proc/$pid/task/$pid/children" or return 0;
-        return split(' ', <$fh> // '') <= $running;
-    });
-}
-
 sub reload {
-    settled();
+    $nginx->settled;
     return $t->reload;
 }
 
@@ -315,7 +297,6 @@ $nginx = $t->gateway_conf(
     $SERVER =~ s/route ssi;/route renamed;/r =~ s/route slow;/route quick;/r,
     %AROUND);
 ok reload(), 'forty routes more, two fewer';
-$running = 1;
 nothing_lost('more routes');
 http_get($port, "/more$_") for 1 .. 40;
 counted("requests more-$_ allow" => 1) for 1, 2, 39, 40;
@@ -327,7 +308,6 @@ ok !(grep {/route="(?:ssi|slow)"/} keys %$sample), 'those that are gone are gone
 $t->set(WORKERS => 2, MORE => '');
 $t->gateway_conf($SERVER, %AROUND);
 ok reload(), 'and back';
-$running = 2;
 counted('requests ssi allow' => 1, 'requests slow allow' => 4, 'upstream slow 2xx' => 4,
     'requests branch deny' => 4 * $n + 4);
 counts('request_duration_seconds_count{route="slow"}', 4);
@@ -367,31 +347,4 @@ my @odd = grep { !$allowed{ $_->[0] } || $_->[1] !~ $allowed{ $_->[0] } }
     map { @{ $_->{samples} } } values %$family;
 is_deeply \@odd, [], 'labels are what they may be';
 cmp_ok keys %$sample, '<', 110 + 9 * 24, 'and bounded';
-$t->stop($nginx);
-
-# nginx -t: [name, lines of http, of the location, why it is refused].
-
-my $ZONE = 'platform_gateway_zone gateway:1m;';
-sub routes {
-    return 'platform_gateway_metrics;'
-        . join '', map {"location /here/$_ { platform_gateway_route $_; }"} 1 .. $_[0];
-}
-for my $case (
-    [ 'without a zone', '', 'platform_gateway_metrics;' ],
-    [ 'beside another handler', $ZONE, 'empty_gif; platform_gateway_metrics;',
-        qr/conflicts with another content handler/ ],
-    [ 'the gateway on and no level', "$ZONE platform_gateway on;",
-        'platform_gateway_metrics;', qr/no "platform_gateway_access"/ ],
-    [ 'with a level', "$ZONE platform_gateway on; platform_gateway_access public;",
-        'platform_gateway_metrics;' ],
-    [ 'a small zone, a hundred routes', $ZONE =~ s/1m/256k/r, routes(100) ],
-    [ 'a thousand', $ZONE =~ s/1m/256k/r, routes(1000),
-        qr/zone "gateway_counters" is too small .* make "platform_gateway_zone" larger/ ])
-{
-    my ($name, $http, $location, $why) = @$case;
-    my ($ok, $said) = $t->location_test(http => $http, location => $location);
-    is $ok, $why ? 0 : 1, "nginx -t: $name" or diag $said;
-    like $said, $why, "nginx -t: $name: why" if $why;
-}
-
 $t->done;

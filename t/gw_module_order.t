@@ -18,7 +18,7 @@ for my $order (qw(after before)) {
     $t->gateway_conf(<<'SERVER', main => '%%LOAD%%');
 platform_gateway_access branch;
 platform_gateway_cors_origins https://app.test;
-pass /answers: test_late_answers on; platform_gateway_methods GET;
+pass /answers: platform_gateway_methods GET;
 pass /passes: set $who $platform_account_id;
 location /to-public { try_files /nothing /public; }
 pass /public: platform_gateway_access public;

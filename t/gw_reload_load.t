@@ -8,10 +8,8 @@ use POSIX ();
 
 my $RELOADS = 10;
 
-my $t = Platform::Test->new;
-my @keys = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($keys[0]));
-$t->echo_upstream;
+my ($t, $key, $issuer) = Platform::Test->gateway;
+my @keys = ($key, jwt_key('b'));
 
 $t->gateway_conf(<<'SERVER', main => 'worker_processes 2;', http => <<'HTTP');
 platform_gateway_access branch;
@@ -25,7 +23,7 @@ platform_gateway_key_cooldown 1s;
 keepalive_requests 100000;
 HTTP
 my $port = $t->start_gateway;
-my $token = jwt_token(branch => $keys[0]);
+my $token = jwt_token(branch => $key);
 
 # A child that asks until it is told to stop; "how status", "how status", ...
 sub load ($path, $kept) {
@@ -67,18 +65,13 @@ sub sum ($lines) {
 
 sub free { return sum('zone_free_bytes\S+') }
 
-# Room is taken for every worker there is, those that leave included: so each
-# reload waits for the one before, or the room that is needed would vary.
-sub settled {
-    my @left = $t->nginx->error_log =~ /(\d+)#\d+: gracefully shutting down/g;
-    return eventually(sub { !grep { kill 0, $_ } @left });
-}
-
-# The first reloads take what there has to be for old workers and new.
+# The first reloads take what there has to be for old workers and new.  Room is
+# taken for every worker there is, those that leave included: so each reload
+# waits for the one before, or the room that is needed would vary.
 
 for (1 .. 2) {
     $t->reload;
-    ok settled(), 'old workers leave';
+    ok $t->nginx->settled, 'old workers leave';
 }
 my $before = free();
 cmp_ok $before, '>', 50_000, 'control: the zones have room';
@@ -88,7 +81,7 @@ my @load = map { load(@$_) } [ '/quick', 1 ], [ '/quick', 0 ], [ '/proxied', 1 ]
 for my $n (1 .. 100) {
     last if $n > $RELOADS && sum('requests_total\S+') > 400 / $t->scale;
     $issuer->set(body => jwks(@keys[ 0 .. $n % 2 ]));
-    $t->reload && settled() or die "reload $n failed\n";
+    $t->reload && $t->nginx->settled or die "reload $n failed\n";
 }
 $t->write_file('enough', '');
 my %status;

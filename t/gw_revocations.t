@@ -4,10 +4,8 @@
 use Platform::Test;
 use Platform::Test::Revocations;
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
+my ($t, $key, $issuer, $upstream) = Platform::Test->gateway;
 my $feed = revocations_feed($t);
-my $upstream = $t->echo_upstream;
 my $slow = $t->issuer(name => 'slow', hold => 1);
 my $port = $t->port('gateway');
 my @all;
@@ -60,12 +58,7 @@ location /early {
     add_header X-Early $early always;
     empty_gif;
 }
-location /held {
-    %%BRANCH%%
-    set $early $platform_session_id;
-    limit_req zone=slow burst=9;
-    empty_gif;
-}
+location /held { %%BRANCH%% set $x $platform_session_id; limit_req zone=slow burst=9; empty_gif; }
 location /copied { mirror /copy; empty_gif; }
 location = /copy {
     %%BRANCH%%
@@ -205,24 +198,16 @@ gets([ 'one that is dead already', token(uuid(61)), 200 ]);
 ok eventually(sub { revocations_metrics($t)->{'revocation_entries'} == 6 }),
     'entries that are left';
 is revocations_metrics($t)->{'revocation_lag_seconds_count{}'}, 7, 'each had its lag, once';
-$t->stop($nginx);
-unlink $nginx->{log};
 
 # It ends while a request of it waits for the key of its token.
 
 my $next = jwt_key('b');
-my $issuer = $t->issuer(body => jwks($key));
 $nginx = revocations_gateway($t, $key, keys => <<'KEYS', server => <<'SERVER');
 platform_gateway_key_cooldown 1s;
 platform_gateway_key_wait 20s;
 KEYS
 platform_gateway_key_location /_keys;
-location = /_keys {
-    internal;
-    proxy_pass http://127.0.0.1:%%PORT_issuer%%/;
-    proxy_pass_request_headers off;
-    subrequest_output_buffer_size 64k;
-}
+location = /_keys { %%FETCHED%% %%TO_issuer%% subrequest_output_buffer_size 64k; }
 SERVER
 ($ends, $stays) = map { uuid($_) } 70, 71;
 $issuer->set(body => jwks($key, $next), hold => 1);
@@ -235,7 +220,6 @@ becomes(token(uuid(72)), 401, 'one ends');
 $issuer->set(hold => 0);
 is $waiting{$stays}->read_response->status, 200, 'the other is let in';
 is $waiting{$ends}->read_response->status, 401, 'and the one that ended is not';
-$t->stop($nginx);
 
 # Two issuers with the same keys, and the feed of the first: it says nothing
 # about the other's accounts and sessions, which may have the same ids.

@@ -1,7 +1,8 @@
-# What holds while the feed is not there, or there is no room: it is never
-# silent, and the operator says whether requests are let in.
+# What holds while the feed is not there, there is no room, or the clock is wrong:
+# it is never silent, and the operator says whether requests are let in.
 
 use Platform::Test;
+use Platform::Test::Clock;
 use Platform::Test::Revocations;
 
 my $t = Platform::Test->new;
@@ -19,20 +20,13 @@ sub ask ($session, $path = '/branch', %claims) {
 
 sub status { return ask(@_)->status }
 
-sub ready { return http_get($port, '/readyz') }
-
-sub becomes_ready ($name) { return ok eventually(sub { ready()->status == 200 }), $name }
+sub ready { return http_get($port, '/ready') }
 
 sub metric ($of) { return revocations_metrics($t)->{"revocation_$of"} }
 
 # [name, session that is asked for, status].
 sub gets {
     is status($_->[1]), $_->[2], $_->[0] for @_;
-}
-
-sub over ($nginx) {
-    $t->stop($nginx);
-    unlink $nginx->{log};
 }
 
 my $SET = 'zone=revocations:1m uri=/_revocations interval=100ms';
@@ -61,7 +55,7 @@ for my $stale ('pass', 'refuse') {
             "$stale: auth_request knows no 503; no token is refused as ever; what is public is not";
     }
     $feed->set(hold => 0);
-    becomes_ready("$stale: then it is ready");
+    $t->gateway_ready("$stale: then it is ready");
     gets(map { [ "$stale: with all pages", $_->{id}, 401 ] } @all);
     is metric('lag_seconds_count{}'), 0, "$stale: what ended before has no lag";
     is status($goes_on, $_), 200, "$stale: control: others are let in" for '/branch', '/asks';
@@ -85,7 +79,6 @@ for my $stale ('pass', 'refuse') {
     $feed->up;
     ok $nginx->wait_log(qr/revocations are up to date again/), "$stale: it is back";
     is status($goes_on), 200, "$stale: and so are requests";
-    over($nginx);
 }
 
 # A reload keeps the zone; another size is another zone; so is another feed's.
@@ -106,12 +99,12 @@ gets([ 'keeps what is known', $ended, 401 ], [ 'and is not stale', $goes_on, 200
 reloads('another size', 503, set => $LARGER);
 gets([ 'and follows the directive', $goes_on, 503 ]);
 $feed->up;
-becomes_ready('until all is read');
+$t->gateway_ready('until all is read');
 gets([ 'again', $ended, 401 ], [ 'control: others are let in', $goes_on, 200 ]);
 $feed->set(hold => 1, all => [ revoked_id(uuid(500)), @all[ 1 .. $#all ] ]);
 reloads('another claim', 503, set => "$LARGER claim=jti");
 $feed->set(hold => 0);
-becomes_ready('which is read');
+$t->gateway_ready('which is read');
 gets([ 'and looked up by that', $ended, 200 ]);
 is status($goes_on, '/branch', jti => $_), 401, 'control: by that, from the beginning'
     for $ended, uuid(500);
@@ -122,7 +115,6 @@ ok eventually(sub {
     sleep 0.3;
     $feed->count == $count;
 }), 'nor is the feed asked';
-over($nginx);
 
 # What is missed is wanted soon, however seldom it is asked, and then all of it.
 
@@ -134,7 +126,6 @@ $feed->set(status => undef);
 ok eventually(sub { ready()->status == 200 }, 15), 'asked again long before';
 gets(map { [ 'page after page', $_->{id}, 401 ] } @all[ 1 .. 2 ]);
 $feed->set(page => 1000);
-over($nginx);
 
 # A zone that is too small.
 
@@ -160,43 +151,101 @@ for my $stale ('pass', 'refuse') {
     $full->(1);
     gets([ "$stale: which holds at once, however young the feed is", $goes_on, $other ]);
     $feed->set(known => 'a');
-    over($nginx);
 }
 
-# The directives: what is refused, and why.
+# The clock goes an hour ahead: all that is known dies with the tokens, and what
+# comes is dead.  A zone so large that 4,096 slots a fetch would not sweep it in 15 s.
 
-my %refused = (
-    'no zone'   => [ qr/needs "zone=NAME:SIZE" and "uri=/, set => 'uri=/_revocations' ],
-    'no uri'    => [ qr/needs "zone=NAME:SIZE" and "uri=/, set => 'zone=revocations:1m' ],
-    'a zone without a size' => [ qr/invalid zone/, set => 'zone=revocations uri=/_revocations' ],
-    'a tiny zone' => [ qr/zone size "64k" is invalid or below 128k/, set => $SET =~ s/1m/64k/r ],
-    (map { ("$_" => [ qr/invalid parameter "$_"/, set => "$SET $_" ]) }
+my $later = uuid(3);
+@all = (revoked_id($ended));
+$feed->set(many => 0, all => \@all, known => 'clock');
+my @LARGE = (set => 'zone=revocations:16m uri=/_revocations interval=200ms');
+my $clock = Platform::Test::Clock->new($t, $nginx);
+revocations_gateway($t, $key, @LARGE);
+
+sub reason ($session) { return $t->logged(ask($session))->{reason} }
+
+sub comes ($session, $reason, $name) {
+    return ok eventually(sub { reason($session) eq $reason }), $name;
+}
+
+sub forgets ($name) { return ok eventually(sub { metric('entries') == 0 }, 15), $name }
+
+comes($ended, 'session_revoked', 'control: one ended');
+is reason($goes_on), 'verified', 'control: one goes on';
+$clock->ahead(3600);
+comes($goes_on, 'token_expired', 'the clock goes ahead');
+forgets('and nothing is known any more');
+push @all, revoked_id($later);
+my $count = $feed->count;
+$feed->set(all => \@all);
+ok eventually(sub { $feed->count > $count + 2 }), 'one more ends';
+forgets('control: dead');
+
+# Tokens are alive again when it is right: what is missing is missing until all
+# was read again.  It is not ready, and under "refuse" nobody is let in before.
+
+is ready()->status, 200, 'control: ready';
+$feed->down;
+$clock->ahead(0);
+comes($goes_on, 'verified', 'it is set right');
+is ready()->status, 503, 'not ready';
+$feed->up;
+$t->gateway_ready('until all was read');
+comes($_, 'session_revoked', 'what ended is known again') for $ended, $later;
+is reason($goes_on), 'verified', 'and nothing else';
+is metric('lag_seconds_count{}'), 0, 'which tells nothing of the lag';
+
+$clock->ahead(3600);
+revocations_conf($t, $key, stale => 'refuse after=30s', @LARGE);
+$t->reload or die;
+forgets('ahead again');
+$feed->down;
+$clock->ahead(0);
+my %reasons;
+ok eventually(sub { $reasons{ my $reason = reason($ended) } = 1; $reason ne 'token_expired' }),
+    'and back';
+is reason($ended), 'revocations_stale', 'what ended' for 1 .. 5;
+is_deeply [ grep { !/token_expired|stale/ } keys %reasons ], [], 'at once';
+$feed->up;
+comes($goes_on, 'verified', 'until all was read');
+is reason($ended), 'session_revoked', 'which names it';
+
+# Once, not again and again.
+
+sub whole { return scalar grep { $_->{uri} eq '/internal/revocations' } $feed->requests }
+my $was = whole();
+$count = $feed->count;
+ok eventually(sub { $feed->count > $count + 5 }), 'it is asked as before';
+is whole(), $was, 'for what is new';
+
+# The directives: [what is said (nothing: accepted), what is given].
+
+my ($TWICE, $NOT_THERE) = (qr/is duplicate/, qr/no server has an internal location for "uri=/);
+for my $case (
+    (map { [ qr/needs "zone=NAME:SIZE" and "uri=/, set => $_ ] } 'uri=/_revocations', 'zone=r:1m'),
+    [ qr/invalid zone/, set => $SET =~ s/:1m//r ],
+    [ qr/zone size "64k" is invalid or below 128k/, set => $SET =~ s/1m/64k/r ],
+    (map { [ qr/invalid parameter "$_"/, set => "$SET $_" ] }
         'interval=1ms', 'interval=61s', 'claim=', 'what=1'),
-    'no location' => [ qr/no server has an internal location for "uri=\/no"/,
-        set => $SET =~ s/_revocations/no/r ],
-    'a public one' => [ qr/no server has an internal location/,
-        set => $SET =~ s/_revocations/branch/r ],
-    'a small buffer' => [
-        qr/cannot hold a page of the feed: add "subrequest_output_buffer_size 1m;"/,
+    (map { [ $NOT_THERE, set => $SET =~ s/_revocations/$_/r ] } 'no', 'branch'),
+    [ qr/cannot hold a page of the feed: add "subrequest_output_buffer_size 1m;"/,
         set => $SET =~ s/_revocations/small/r,
         server => 'location = /small { internal; proxy_pass http://127.0.0.1:1; }' ],
-    'a cache around it' => [ qr/would give old revocations from a cache/,
-        http => 'proxy_cache_path %%DIR%%/c keys_zone=c:1m;', location => 'proxy_cache c;' ],
-    'the zone of the keys' => [ qr/is that of "platform_gateway_zone"/,
-        set => $SET =~ s/zone=revocations/zone=platform_gateway/r ],
-    'an interval beyond the bound' => [ qr/more than half of "after="/, set => "$SET interval=6s" ],
-    'a claim that is a path' => [ qr/"a[.]b" reads as a path/, set => "$SET claim=a.b" ],
-    'what to do' => [ qr/accepts pass and refuse/, stale => 'maybe' ],
-    'a short bound' => [ qr/has no "after=TIME" of at least 1s/, stale => 'pass after=10ms' ],
-    'what to do, twice' => [ qr/is duplicate/, stale => 'pass',
-        http => 'platform_gateway_revocations_stale pass;' ],
-    'twice' => [ qr/is duplicate/, http => "platform_gateway_revocations $SET;" ],
-    'control' => [ undef, set => $SET, stale => 'refuse after=20s' ],
-);
-for my $name (sort keys %refused) {
-    my ($why, %o) = @{ $refused{$name} };
-    my $conf = revocations_conf($t, $key, name => 'check', %o);
-    like join(' ', $conf->test), $why ? qr/\A0 .*$why/s : qr/\A1 /, "nginx -t: $name";
+    [ qr/would give old revocations from a cache/, location => 'proxy_cache c;',
+        http => 'proxy_cache_path %%DIR%%/c keys_zone=c:1m;' ],
+    [ qr/is that of "platform_gateway_zone"/, set => $SET =~ s/=revocations/=platform_gateway/r ],
+    [ qr/more than half of "after="/, set => "$SET interval=6s" ],
+    [ qr/"a[.]b" reads as a path/, set => "$SET claim=a.b" ],
+    [ qr/accepts pass and refuse/, stale => 'maybe' ],
+    [ qr/has no "after=TIME" of at least 1s/, stale => 'pass after=10ms' ],
+    [ $TWICE, stale => 'pass', http => 'platform_gateway_revocations_stale pass;' ],
+    [ $TWICE, http => "platform_gateway_revocations $SET;" ],
+    [ undef, set => $SET, stale => 'refuse after=20s' ],
+) {
+    my ($said, @given) = @$case;
+    my $conf = revocations_conf($t, $key, name => 'check', @given);
+    like join(' ', $conf->test), $said ? qr/\A0 .*$said/s : qr/\A1 /, "nginx -t: @given";
     unlink $conf->{log};
 }
 

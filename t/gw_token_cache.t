@@ -1,15 +1,13 @@
-# The verified-token cache answers as a gateway without one would, only
-# faster: every test runs with the cache on and off, and counts show that it
-# was at work.
+# The verified-token cache answers as a gateway without one would, only faster:
+# with the cache on and off, where counts show that it was at work.  What a token
+# costs in it, and that nothing of a token stays in memory once it let it go.
 
 use Platform::Test;
 use Platform::Test::Clock;
 use Platform::Test::Metrics;
 
-my $t = Platform::Test->new;
-my ($key, $other) = map { jwt_key($_) } qw(a b);
-my $issuer = $t->issuer(body => jwks($key));
-my $upstream = $t->echo_upstream;
+my ($t, $key, $issuer) = Platform::Test->gateway;
+my $other = jwt_key('b');
 my $port = $t->port('gateway');
 my @good = (iss => 'http://issuer.test');
 
@@ -23,18 +21,17 @@ pass /issuer: platform_gateway_issuer http://other.test;
 pass /audience: platform_gateway_audience this;
 pass /small: platform_gateway_token_max_size 512;
 pass /lenient: platform_gateway_leeway 60s;
-location /map {
-    platform_gateway_claim_header account_id X-Who;
+pass /map: platform_gateway_claim_header account_id X-Who;
     platform_gateway_claim_header colour X-Colour;
-    %%TO_upstream%%
-}
 pass /same: platform_gateway_issuer http://issuer.test; platform_gateway_route same;
+location /gif { empty_gif; }
 SERVER
 my $HTTP = <<'HTTP';
 large_client_header_buffers 4 32k;
 platform_gateway_zone gateway:1m;
 platform_gateway_key_soft_age 3600s;
 platform_gateway_key_cooldown 1s;
+keepalive_requests 10000;
 server { listen 127.0.0.1:%%PORT_metrics%%; location = /metrics { platform_gateway_metrics; } }
 HTTP
 
@@ -71,8 +68,6 @@ sub context ($path, $token) {
 }
 
 sub start ($cache) {
-    my $running = $t->nginx;
-    $running->stop if $running;
     my $nginx = $t->gateway_conf($SERVER, main => 'worker_processes 1;',
         http => "platform_gateway_token_cache $cache;\n$HTTP");
     $clock //= Platform::Test::Clock->new($t, $nginx);
@@ -229,7 +224,62 @@ cmp_ok $held, '>', 10, 'tokens fill the bytes';
 cmp_ok $held, '<', 60, 'and no more';
 is events()->[2], 60 - $held, 'the others went';
 
-# 4. nginx -t
+# 4. Memory: of a token of about 1.3 KB, all included; a full cache does not grow.
+
+SKIP: {
+    skip 'memory is that of nginx in a plain build only', 1
+        if Platform::Test::Env::asan() || Platform::Test::Env::valgrind();
+    my ($CACHED, $LIMIT) = (300, 3 * 1024);
+    start("entries=$CACHED");
+    my @sent = map { token(branch_ids => [ map { uuid() } 1 .. 3 ]) } 0 .. 2 * $CACHED;
+    my $size = length $sent[0];
+    ok $size > 1200 && $size < 1500, "tokens of $size bytes";
+
+    # Sends the tokens over a connection; returns the kilobytes of the worker.
+    my $rss_after = sub (@which) {
+        my $c = Platform::Test::Http->new(port => $port);
+        my $passed = grep { $c->request(GET => '/gif', token => $sent[$_])->status == 200 } @which;
+        $c->close;
+        is $passed, @which, "$passed requests pass";
+        http_get($port, '/ready');
+        return ($t->read_file('/proc/' . ($t->nginx->workers)[0] . '/status')
+            =~ /^VmRSS:\s+(\d+)/m)[0];
+    };
+    my ($empty, $full, undef, $later) = map { $rss_after->(@$_) } [ (0) x $CACHED ],
+        [ 1 .. $CACHED ], ([ 1 .. 2 * $CACHED ]) x 2;
+    my $each = ($full - $empty) * 1024 / $CACHED;
+    note sprintf "%.0f bytes for each token; $empty kB, $full kB full, later $later", $each;
+    cmp_ok $each, '>', $size, 'control: they are in memory';
+    cmp_ok $each, '<=', $LIMIT, "at most $LIMIT bytes a token";
+    cmp_ok $later - $full, '<=', 0.2 * ($full - $empty), 'a full cache stays as large';
+
+    # An entry holds what goes upstream, last the roles, and right behind it the
+    # token: nowhere else in the worker does it stand behind them or behind zeros.
+
+    start('entries=8');
+    my ($old, $new) = map { my $roles = $_; [ map { token(roles => [ ('r' x 100) x $roles ]) }
+        1 .. 8 ] } 40, 1;
+
+    # How many of the old tokens there are in entries of the worker's memory.
+    my $entries = sub {
+        my ($worker) = $t->nginx->workers;
+        my $found = 0;
+        open my $mem, '<:raw', "/proc/$worker/mem" or die "mem: $!\n";
+        no warnings 'portable';    # addresses have 64 bits
+        for (split /\n/, $t->read_file("/proc/$worker/maps")) {
+            my ($from, $to) = map {hex} /^([0-9a-f]+)-([0-9a-f]+) rw/ or next;
+            sysseek($mem, $from, 0) && sysread($mem, my $bytes, $to - $from) or next;
+            $found += () = $bytes =~ /(?:rrr|\0{3})\0\Q$_\E/g for @$old;
+        }
+        return $found;
+    };
+    is ask('/gif', $_)->status, 200, 'a token' for @$old;
+    is $entries->(), 8, 'control: all are found in memory';
+    is ask('/gif', $_)->status, 200, 'another one' for @$new;
+    is $entries->(), 0, 'nothing is left of those that had to go';
+}
+
+# 5. nginx -t
 
 my $DIRECTIVE = 'platform_gateway_token_cache';
 for my $case ([ 'on', qr/invalid parameter "on"/ ], [ 'size=1m', qr/needs "entries=N"/ ],

@@ -65,8 +65,7 @@ for my $case (
     [ 'sanitizer text, also without done', 1, qr/AddressSanitizer/,
         q{$t->write_file('x.log', "==1==ERROR: AddressSanitizer: heap\n"); done_testing;} ],
     [ 'a daemon that died', 1, qr/short had ended by itself/,
-        q{my $p = $t->track(Platform::Test::Process->start(name => 'short', dir => $t->dir,
-            cmd => ['true'])); eventually(sub { !$p->alive }); $t->done;} ],
+        q{my $p = $t->process(short => cmd => ['true']); eventually(sub { !$p->alive }); $t->done;} ],
     [ 'a leftover process', 1, qr/left running: \d+ sleep/,
         q{my $d = $t->dir; system("cd $d && setsid sleep 100 >/dev/null 2>&1 &");
         eventually(sub { grep { Platform::Test::Process::command_of($_) =~ /^sleep/ }
@@ -107,9 +106,8 @@ SKIP: {
     my $start = sub {
         $t->write_file($_, '') for 'outside/kept', 'a tree/in/file';
         unlink "$tree/mounted";
-        return $t->track(Platform::Test::Process->start(name => 'apart',
-            log => $t->dir . '/apart.log', dir => $outside, cmd => [ $apart,
-                'sh', '-c', $_[0], $apart, $tree ]))->expect_end;
+        return $t->process(apart => dir => $outside, cmd => [ $apart,
+            'sh', '-c', $_[0], $apart, $tree ])->expect_end;
     };
     for my $signal (qw(TERM INT HUP KILL)) {
         my $run = $start->("$bind; sleep 100 & wait");

@@ -37,11 +37,14 @@ sub change ($session, $current, $new, %o) {
     return http_post($o{port} // $gateway, $CHANGE, asked($session, $current, $new, %o));
 }
 
-# One that is asked for and not waited for.
-sub begin_change ($session, $port = undef) {
-    my $client = Platform::Test::Http->new(port => $port // $gateway);
-    $client->send(http_request_bytes(POST => $CHANGE, asked($session, $OLD, $NEW)));
-    return $client;
+# The answer to one that waits for this transaction while $do is done.
+sub waits_for ($transaction, $session, $do = sub { }) {
+    my %asked = asked($session, $OLD, $NEW);
+    my $client = sent('change-credential', delete $asked{json}, %asked);
+    ok $pg->waiting(1), 'a change waits';
+    $do->();
+    ok $pg->end($transaction, 'commit'), 'it goes on';
+    return $client->read_response;
 }
 
 # Which of these sessions can be refreshed; and they are.
@@ -77,17 +80,16 @@ for my $account (qw(several one)) {
     like logged($log), qr/"event":"auth\.credential\.changed".*"revokedSessions":2/, 'audited';
     (undef, my @entries) = feed($cursor);
     is_deeply [ sort map { $_->{id} // 'all' } @entries ],
-        [ sort map { session_of($_) } @own[ 0, 2 ] ],
-        'gateways are told of the others';
+        [ sort map { session_of($_) } @own[ 0, 2 ] ], 'gateways are told of the others';
     is http_get($gateway, '/api/auth/sessions', token => token($own[1]))->status, 200,
         "the caller's token goes on";
     is $pg->sql("select count(*) from auth_sessions s, accounts a
         where a.account_name = '$account\@demo.test' and s.xmin = a.xmin"), 2,
         'which ended as the credential changed, by one transaction';
     is_deeply alive(@own, $stranger), [ 0, 1, 0, 1 ], "and its session, and another account's";
-    is_problem(login($account, from()), 401, 'AUTH_INVALID_CREDENTIALS', 'the old one is refused');
-    is login($account, from(), credential => $NEW)->status, 200, 'the new one is not';
-    is change($own[1], $NEW, $OLD)->status, 200, 'and back';
+    is_deeply [ login($account, from())->code, login($account, from(), credential => $NEW)->status,
+        change($own[1], $NEW, $OLD)->status ], [ 'AUTH_INVALID_CREDENTIALS', 200, 200 ],
+        'the old one is refused, the new one is not, and back';
 }
 
 # -- what is refused
@@ -96,12 +98,9 @@ my $own = session('several');
 my $other = session('several');
 my $hash = "select credential_hash from accounts where $SEVERAL";
 my $before = $pg->sql($hash);
-for my $json ({ newCredential => $NEW }, { credential => $OLD },
-    { credential => $OLD, newCredential => 'x' x 1025 })
-{
-    is_problem(change($own, undef, undef, json => $json), 400, 'REQUEST_INVALID',
-        "a body of @{[ sort keys %$json ]}");
-}
+is_problem(change($own, undef, undef, json => $_), 400, 'REQUEST_INVALID',
+    "a body of @{[ sort keys %$_ ]}") for { newCredential => $NEW }, { credential => $OLD },
+    { credential => $OLD, newCredential => 'x' x 1025 };
 is_problem(change($own, $OLD, 'PASSWORD1'), 400, 'AUTH_CREDENTIAL_NOT_ALLOWED',
     'a new one that is not allowed');
 $t->allow(qr/CREDENTIAL_FORBIDDEN cannot be read: No such file or directory"/);
@@ -151,8 +150,9 @@ for my $case (
     like logged($log), qr/"event":"auth\.credential\.$event".*$whose/, 'audited' if $event;
 }
 is $pg->sql($hash), $before, 'nothing was changed';
-is change($own, $OLD, $NEW)->status, 200, 'from elsewhere it works';
-is change($own, $NEW, $OLD, from => '198.51.100.8')->status, 200, 'and back';
+is_deeply [ change($own, $OLD, $NEW)->status,
+    change($own, $NEW, $OLD, from => '198.51.100.8')->status ], [ 200, 200 ],
+    'from elsewhere it works, and back';
 is $pg->sql("select count(*) from login_attempts where address = '198.51.100.8'"), 0,
     'a success leaves no count';
 
@@ -166,8 +166,7 @@ is_deeply alive($own, $other), [ 1, 0 ], 'the session goes on, another is over';
 
 $before = $pg->sql($hash);
 for my $case (
-    [ 'ended', sub ($id) {
-        http($face, DELETE => "/api/auth/sessions/$id", token => token($own));
+    [ 'ended', sub ($id) { http($face, DELETE => "/api/auth/sessions/$id", token => token($own))
     } ],
     # As if it were the only one from before that.
     [ 'locked out', sub ($id) { $pg->sql("set session_replication_role = replica;
@@ -178,14 +177,12 @@ for my $case (
 ) {
     my ($how, $end) = @$case;
     $other = session('several');
-    my $held = $pg->begin('lock table login_attempts');
-    my $late = begin_change($other, $face);
-    ok $pg->waiting(1), "$how: a change waits";
-    $end->(session_of($other));
-    ok $pg->end($held, 'commit'), "$how: it goes on";
-    is_problem($late->read_response, 401, 'AUTH_SESSION_NOT_ACTIVE', "$how: in vain");
-    is $pg->sql($hash), $before, "$how: nothing was changed";
-    is_deeply alive($own), [1], "$how: and no session ended";
+    my $late = waits_for($pg->begin('lock table login_attempts'), $other, sub {
+        $end->(session_of($other));
+    });
+    is_problem($late, 401, 'AUTH_SESSION_NOT_ACTIVE', "$how meanwhile: in vain");
+    is $pg->sql($hash), $before, 'nothing was changed';
+    is_deeply alive($own), [1], 'and no session ended';
 }
 $pg->sql("update accounts set sessions_valid_after = '-infinity'");
 
@@ -210,15 +207,13 @@ is change($own, $OLD, $OLD)->status, 200, 'another one does';
 # -- a login with the old one that comes at the same time
 
 my $holder = $pg->begin("select 1 from accounts where $SEVERAL for share");
-my $client = begin_change($own);
-ok $pg->waiting(1), 'a change waits';
-# As the login does it, which has locked the account's row before.
 my $id = uuid();
-$pg->more($holder, "insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
-    select '$id', account_id, gen_random_uuid(), now(), now() + interval '1 day'
-    from accounts where $SEVERAL");
-ok $pg->end($holder, 'commit'), 'a session is opened with the old one';
-is $client->read_response->status, 200, 'the change goes on';
+is waits_for($holder, $own, sub {
+    # As the login does it, which has locked the account's row before.
+    $pg->more($holder, "insert into auth_sessions (session_id, account_id, jti, created_at,
+        expires_at) select '$id', account_id, gen_random_uuid(), now(), now() + interval '1 day'
+        from accounts where $SEVERAL");
+})->status, 200, 'a session is opened with the old one, and the change goes on';
 is $pg->sql("select status from auth_sessions where session_id = '$id'"), 'REVOKED', 'and ends it';
 is change($own, $NEW, $OLD)->status, 200, 'and back';
 
@@ -230,11 +225,8 @@ for my $case ([ $one, 200 ], [ "credential_hash = '\$argon2id\$v=19\$m=19456,t=2
     [ "status = 'DISABLED'", 401 ])
 {
     my ($set, $status) = @$case;
-    my $holder = $pg->begin("update accounts set $set where $SEVERAL");
-    my $client = begin_change($own);
-    ok $pg->waiting(1), 'a change waits';
-    ok $pg->end($holder, 'commit'), 'for another';
-    is $client->read_response->status, $status, "then: $status";
+    is waits_for($pg->begin("update accounts set $set where $SEVERAL"), $own)->status, $status,
+        "after another change: $status";
     $pg->sql("update accounts set status = 'ACTIVE', $one where $SEVERAL");
 }
 

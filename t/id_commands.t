@@ -35,49 +35,51 @@ for my $command (@commands, 'account') {
 
 # Usage: exit 2, one line, and nothing of what might be a secret.
 
-sub refuses ($status, @cases) { $c->refused($status, @$_) for @cases }
+# Each: what it says, words, and options of the run.
+sub refuses ($status, @cases) {
+    $c->refused($status, $_->[0], $_->[2] // {}, ref $_->[1] ? @{ $_->[1] } : split / /, $_->[1])
+        for @cases;
+}
 
 refuses(2,
     [ qr/account: which of add, rename, delete, /, 'account' ],
-    [ qr/account add: needs NAME; try .* account add --help/, qw(account add) ],
-    [ qr/takes one argument/, qw(account set-credential bob), $secret ],
-    [ qr/read from standard input/, qw(account add bob), "--password=$secret" ],
-    [ qr/--type is one of CUSTOMER, OPERATOR, SYSTEM/, qw(account add bob --type customer) ],
-    [ qr/1 to 320 bytes/, qw(account disable), 'a' x 321 ],
-    (map { [ qr/needs one of --tenant and --new-tenant/, qw(workspace add W), @$_ ] }
-        [], [qw(--tenant A --new-tenant B)]),
-    [ qr/member grant: needs --branch/, qw(member grant --account a) ],
-    (map { [ qr/member revoke: needs --branch, or --all/, qw(member revoke --account a), @$_ ] }
-        [], [qw(--all --workspace w --branch b)]),
+    [ qr/account add: needs NAME; try .* account add --help/, 'account add' ],
+    [ qr/takes one argument/, "account set-credential bob $secret" ],
+    [ qr/read from standard input/, "account add bob --password=$secret" ],
+    [ qr/--type is one of CUSTOMER, OPERATOR, SYSTEM/, 'account add bob --type customer' ],
+    [ qr/1 to 320 bytes/, 'account disable ' . 'a' x 321 ],
+    (map { [ qr/needs one of --tenant and --new-tenant/, "workspace add W$_" ] }
+        '', ' --tenant A --new-tenant B'),
+    [ qr/member grant: needs --branch/, 'member grant --account a' ],
+    (map { [ qr/member revoke: needs --branch, or --all/, "member revoke --account a$_" ] }
+        '', ' --all --workspace w --branch b'),
     (map { [ qr/--role is 1 to 32 of the characters/,
-        qw(member grant --account a --branch b --role), $_ ] } 'R' x 33, 'A,B'),
-    [ qr/at most 32 roles in a branch/, qw(member grant --account a --branch b),
-        map { ('--role', "R$_") } 1 .. 33 ],
-    [ qr/at most 200 active branches/, qw(member grant --account a),
-        map { ('--branch', "B$_") } 1 .. 201 ],
-    [ qr/--session is a UUID/, qw(account revoke-sessions a --session x) ],
-    [ qr/--limit is 1 to 100000/, qw(account sessions a --limit 0) ],
-    [ qr/--address is an IP address/, qw(account unlock a --address here) ],
-    (map { [ qr/--ttl is .* 1s to 1h/, qw(token system --account a --ttl), $_ ] } '0', '61m'),
-    [ qr/--older-than is/, qw(sweep --older-than never) ],
-    [ qr/PLATFORM_DB_PORT/, { env => { PLATFORM_DB_PORT => 'x' } }, qw(account disable a) ],
+        "member grant --account a --branch b --role $_" ] } 'R' x 33, 'A,B'),
+    [ qr/at most 32 roles in a branch/,
+        'member grant --account a --branch b' . ' --role R' x 33 ],
+    [ qr/at most 200 active branches/, 'member grant --account a' . ' --branch B' x 201 ],
+    [ qr/--session is a UUID/, 'account revoke-sessions a --session x' ],
+    [ qr/--limit is 1 to 100000/, 'account sessions a --limit 0' ],
+    [ qr/--address is an IP address/, 'account unlock a --address here' ],
+    (map { [ qr/--ttl is .* 1s to 1h/, "token system --account a --ttl $_" ] } '0', '61m'),
+    [ qr/--older-than is/, 'sweep --older-than never' ],
+    [ qr/PLATFORM_DB_PORT/, 'account disable a', { env => { PLATFORM_DB_PORT => 'x' } } ],
 );
 
 # A database that is not there, not migrated, or not ours.
 
 refuses(1,
-    [ qr/cannot reach the database: .*No such file/,
-        { env => { PLATFORM_DB_HOST => $t->dir . '/none' } }, qw(account disable a) ],
-    map { [ qr/not migrated: run identity-fcgi migrate/, split / / ] }
-        'account disable a', 'sweep');
+    [ qr/cannot reach the database: .*No such file/, 'account disable a',
+        { env => { PLATFORM_DB_HOST => $t->dir . '/none' } } ],
+    map { [ qr/not migrated: run identity-fcgi migrate/, $_ ] } 'account disable a', 'sweep');
 is $c->done('migrate')->{schemaVersion},
     $pg->sql('select max(version) from schema_migrations'), 'migrate';
 $c->audited([], 'migrate');    # again: nothing to do
 
 # Workspaces and branches.
 
-$c->refused(1, qr/no tenant called "Acme": --new-tenant makes one/,
-    qw(workspace add Shop --tenant Acme));
+refuses(1, [ qr/no tenant called "Acme": --new-tenant makes one/,
+    'workspace add Shop --tenant Acme' ]);
 my $shop = $c->audited([ 'tenant.added', 'workspace.added' ],
     qw(workspace add Shop --new-tenant Acme));
 is $c->{audit}[1]{workspaceId}, $shop->{workspaceId}, 'audit: its id';
@@ -86,40 +88,37 @@ is $pg->sql("select tenant_id from workspaces where workspace_id
     = '$shop->{workspaceId}'"), $shop->{tenantId}, 'and the row';
 refuses(1,
     [ qr/a tenant called "Acme" exists already: --tenant/,
-        qw(workspace add Other --new-tenant Acme) ],
+        'workspace add Other --new-tenant Acme' ],
     [ qr/workspace of this name exists already in "Acme"/,
-        qw(workspace add Shop --tenant), $shop->{tenantId} ],
-    [ qr/no tenant with the id/, qw(workspace add Other --tenant), uuid(99) ],
-    [ qr/name of a workspace is 1 to 200 bytes/, qw(workspace add --tenant Acme), 'x' x 201 ],
-    [ qr/not valid UTF-8/, qw(workspace add --tenant Acme), "x\xff" ],
+        "workspace add Shop --tenant $shop->{tenantId}" ],
+    [ qr/no tenant with the id/, 'workspace add Other --tenant ' . uuid(99) ],
+    [ qr/name of a workspace is 1 to 200 bytes/, 'workspace add --tenant Acme ' . 'x' x 201 ],
+    [ qr/not valid UTF-8/, "workspace add --tenant Acme x\xff" ],
 );
 my $cafe = $c->done(qw(workspace add), "Caf\xc3\xa9 '; --", '--tenant=Acme');
 is $cafe->{workspaceName}, "Caf\x{e9} '; --", 'any name is only a name';
 ($status, my $out) = $c->run(qw(workspace add Second --new-tenant), 'Other Inc');
-is $status, 0, 'without --json';
-like $out, qr/\Aworkspace      Second\nid             [0-9a-f-]{36}\n/, 'aligned lines';
+like "$status $out", qr/\A0 workspace      Second\nid             [0-9a-f-]{36}\n/,
+    'without --json: aligned lines';
 
 my $main = $c->audited(['branch.added'], qw(branch add Main --workspace Shop));
 is $main->{workspaceId}, $shop->{workspaceId}, 'branch add';
 my $main2 = $c->done(qw(branch add Main --workspace Second));
 refuses(1,
     [ qr/a branch of this name exists already in "Shop"/,
-        qw(branch add Main --workspace), $shop->{workspaceId} ],
-    [ qr/no workspace called "Nowhere"/, qw(branch add Main --workspace Nowhere) ],
-    [ qr/more than one branch is called "Main": give its id/, qw(branch deactivate Main) ],
+        "branch add Main --workspace $shop->{workspaceId}" ],
+    [ qr/no workspace called "Nowhere"/, 'branch add Main --workspace Nowhere' ],
+    [ qr/more than one branch is called "Main": give its id/, 'branch deactivate Main' ],
 );
-for my $change ([ deactivate => 'INACTIVE' ], [ activate => 'ACTIVE' ]) {
-    my ($verb, $state) = @$change;
-    for my $case ([ 'branch', 'Main', qw(--workspace Second) ], [ workspace => 'Second' ]) {
-        my ($kind, @which) = @$case;
-        is $c->audited(["$kind.${verb}d"], $kind, $verb, @which)->{status}, $state, "$kind $verb";
-    }
-    is $pg->sql("select status from branches where branch_id = '$main2->{branchId}'"), $state,
-        'its row';
+sub state_of { return $pg->sql("select status from branches where branch_id = '$_[0]{branchId}'") }
+for my $case ([ deactivate => 'INACTIVE' ], [ activate => 'ACTIVE' ]) {
+    my ($verb, $state) = @$case;
+    is $c->audited(["$_->[0].${verb}d"], $_->[0], $verb, @$_[ 1 .. $#$_ ])->{status}, $state,
+        "$_->[0] $verb" for [qw(branch Main --workspace Second)], [qw(workspace Second)];
+    is state_of($main2), $state, 'its row';
     ok !$c->audited([], 'branch', $verb, $main2->{branchId})->{changed}, 'again: unchanged';
 }
-is $pg->sql("select status from branches
-    where branch_id = '$main->{branchId}'"), 'ACTIVE', 'the namesake stays';
+is state_of($main), 'ACTIVE', 'the namesake stays';
 
 # Members and grants.
 
@@ -129,9 +128,9 @@ is $ann->{account}, 'ann@example.com', 'names are kept as login folds them';
 my @ann = ('--account', 'ANN@example.com');
 refuses(1,
     [ qr/"Main" is in no workspace that "ann\@example.com" is a member of; run member add/,
-        qw(member grant --branch Main), @ann ],
-    [ qr/no account called "bob"/, qw(member add --account bob --workspace Shop) ],
-    [ qr/no account with the id/, qw(member add --workspace Shop --account), uuid(98) ],
+        "member grant --branch Main @ann" ],
+    [ qr/no account called "bob"/, 'member add --account bob --workspace Shop' ],
+    [ qr/no account with the id/, 'member add --workspace Shop --account ' . uuid(98) ],
 );
 my $member = $c->audited(['member.added'], qw(member add --workspace Shop), @ann);
 is_deeply [ @$member{qw(accountId workspaceId status)} ],
@@ -162,27 +161,24 @@ $pg->sql("insert into branches (workspace_id, branch_name)
     select '$shop->{workspaceId}', 'S' || n from generate_series(1, 200) n");
 my $granted = $c->done(qw(member grant --role A), @ann, map { ('--branch', "S$_") } 1 .. 199);
 is scalar @$granted, 199, 'many branches in one command';
-refuses(1, [ qr/at most 200 active branches/,
-    qw(member grant --branch Main --branch S200), @ann ]);
+refuses(1, [ qr/at most 200 active branches/, "member grant --branch Main --branch S200 @ann" ]);
 is $pg->sql('select count(*) from branch_grants'), 199, 'all or nothing';
 my @roles = map { ('--role', sprintf 'R%031d', $_) } 1 .. 32;
 grants([ qw(grant --branch Main), @roles ], [ grep {/^R/} @roles ], 1, 'granted');
-refuses(1, [ qr/at most 32 roles in a branch/,
-    qw(member grant --branch Main --role ONE-MORE), @ann ]);
+refuses(1, [ qr/at most 32 roles in a branch/, "member grant --branch Main --role MORE @ann" ]);
 
 my $ended = $c->audited(['member.ended'], qw(member revoke --all --workspace Shop), @ann);
 is_deeply [ @$ended{qw(revokedBranches status)} ], [ 200, 'INACTIVE' ], 'ends the membership';
 refuses(1, [ qr/membership of "ann\@example.com" in "Shop" has ended/,
-    qw(member grant --branch Main), @ann ],
-    [ qr/is not a member of "Second"/, qw(member revoke --all --workspace Second), @ann ]);
+    "member grant --branch Main @ann" ],
+    [ qr/is not a member of "Second"/, "member revoke --all --workspace Second @ann" ]);
 is $c->done(qw(member add --workspace Shop), @ann)->{memberId},
     $member->{memberId}, 'member add begins it again';
 
 # Several operators at once: one waits for what the other does.
 
-# The branches of these names, granted at once.
-sub granted { return map { [ qw(member grant --account ann@example.com), map { ('--branch', $_) }
-    @$_ ] } @_ }
+# Branches are granted, those of each list at once.
+sub granted { return map { [ qw(member grant), @ann, map { ('--branch', $_) } @$_ ] } @_ }
 
 $pg->sql("insert into branches (workspace_id, branch_name)
     select '$shop->{workspaceId}', 'T' || n from generate_series(1, 100) n");
@@ -201,8 +197,8 @@ for my $case (
 
 # Roles of the database.
 
-open my $sql, '<', $t->root . '/db/roles.sql' or die "roles.sql: $!\n";
-$pg->sql(do { local $/; <$sql> } . 'create role ops login in role platform_operator;
+$pg->sql($t->read_file($t->root . '/db/roles.sql') . 'create role ops login
+        in role platform_operator;
     create role nobody login; revoke execute on all functions in schema public from public',
     user => 'postgres');
 my %ops = (env => { PLATFORM_DB_USER => 'ops' });
@@ -216,19 +212,19 @@ $c->done({ %ops, stdin => $cred }, split / /) for 'workspace add Ops --new-tenan
     'workspace rename Ops --to Ops2', 'branch rename One --to Two',
     'account rename ops --to ops2', 'account delete ops2', 'sweep',
     'sessions revoke --since 2020-01-01T00:00:00Z';
-refuses(1, [ qr/needs the rights of platform_operator/,
-    { env => { PLATFORM_DB_USER => 'nobody' } }, qw(account disable ops2) ]);
+refuses(1, [ qr/needs the rights of platform_operator/, 'account disable ops2',
+    { env => { PLATFORM_DB_USER => 'nobody' } } ]);
 
 # A database that hangs, and output that goes nowhere.
 
-my @disable = qw(account disable ann@example.com);
+my $disable = 'account disable ann@example.com';
 $pg->freeze('STOP');
-refuses(1, [ qr/cannot reach the database/,
-    { env => { PLATFORM_DB_CONNECT_TIMEOUT => '0.5s' } }, @disable ]);
+refuses(1, [ qr/cannot reach the database/, $disable,
+    { env => { PLATFORM_DB_CONNECT_TIMEOUT => '0.5s' } } ]);
 $pg->freeze('CONT');
 my $held = $pg->begin('select 1 from accounts for update');
 refuses(1, [ qr/did not finish within PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed/,
-    { env => { PLATFORM_DB_STATEMENT_TIMEOUT => '0.5s' } }, @disable ]);
+    $disable, { env => { PLATFORM_DB_STATEMENT_TIMEOUT => '0.5s' } } ]);
 $pg->end($held, 'rollback');
 
 sub account_status {
@@ -240,8 +236,8 @@ is account_status(), 'ACTIVE', 'and nothing was';
 # has an exit status of its own.
 
 # The exit status of a command, and what it printed.
-sub with ($redirect, $command, %env) {
-    my $p = $c->start({ redirect => " $redirect", env => \%env }, split / /, $command);
+sub with ($redirect, $verb, %env) {
+    my $p = $c->start({ redirect => " $redirect", env => \%env }, 'account', $verb, $ann[1]);
     $p->wait_end(60 * $t->scale);
     return ($p->status >> 8, $t->read_file("op$t->{runs}.log"));
 }
@@ -253,19 +249,18 @@ for my $case (
     [ 'whose reader left', "3<>$fifo 2>$fifo 3>&-" ],
     [ 'a file on a full disk', '', PLATFORM_AUDIT_LOG => '/dev/full' ],
 ) {
-    my ($what, $redirect, %env) = @$case;
+    my ($what, @with) = @$case;
     for my $change ([ disable => 'DISABLED' ], [ enable => 'ACTIVE' ]) {
         my ($verb, $state) = @$change;
-        my ($status, $shown) = with($redirect, "account $verb ann\@example.com", %env);
+        my ($status, $shown) = with($with[0], $verb, @with[ 1 .. $#with ]);
         is_deeply [ $status, account_status() ], [ 3, $state ],
             "$what: $verb: exit 3, and the change stands";
-        like $shown, $redirect ? qr/^status +$state$/m : qr/^status +$state\n.*$lost/ms,
+        like $shown, $with[0] ? qr/^status +$state$/m : qr/^status +$state\n.*$lost/ms,
             'and is shown, as is what was lost';
     }
-    is +(with($redirect, 'account enable ann@example.com', %env))[0], 0,
-        'nothing to record: exit 0';
+    is +(with($with[0], 'enable', @with[ 1 .. $#with ]))[0], 0, 'nothing to record: exit 0';
 }
-is +(with($_->[0], "account $_->[1] ann\@example.com"))[0], $_->[2], "$_->[0]: exit $_->[2]"
+is +(with(@$_[ 0, 1 ]))[0], $_->[2], "$_->[1] $_->[0]: exit $_->[2]"
     for [ '>/dev/full', 'sessions', 1 ], [ '>/dev/null', 'sessions', 0 ],
     [ '>/dev/full', 'disable', 1 ], [ '>/dev/full 2>/dev/full', 'enable', 3 ];
 
@@ -278,34 +273,29 @@ my $turns = 0;
 sub change ($where) {
     my $verb = $turns++ % 2 ? 'enable' : 'disable';
     return ("account.${verb}d", $c->run({ env => { PLATFORM_AUDIT_LOG => $where } },
-        'account', $verb, 'ann@example.com'));
+        'account', $verb, $ann[1]));
 }
 
 sub logged ($text) { return map { decode_json($_)->{event} } split /\n/, $text }
-for my $where (undef, 'stderr') {
+
+my ($file, @events) = $t->dir . '/audit.log';
+for my $where (undef, 'stderr', $file, $file) {
     my ($event, $status, $out, $err) = change($where);
-    is_deeply [ $status, logged($err) ], [ 0, $event ], 'standard error';
-    unlike $out, qr/"audit"/, 'standard output has the result alone';
-}
-my $file = $t->dir . '/audit.log';
-my @events;
-for my $turn (1, 2) {
-    my ($event, $status, $out, $err) = change($file);
-    push @events, $event;
-    is_deeply [ $status, $err, logged($t->read_file('audit.log')) ], [ 0, '', @events ],
-        'a file, and nothing on standard error';
-    like $out, qr/^status\s+/m, 'the result on standard output';
+    my $to_file = ($where // '') eq $file;
+    push @events, $event if $to_file;
+    is_deeply [ $status, $out =~ /^status +/m && $out !~ /"audit"/, logged($err), 'file:',
+        logged($t->read_file('audit.log') // '') ], [ 0, 1, $to_file ? () : $event, 'file:',
+        @events ], 'the result, and an audit line in ' . ($where // 'standard error');
 }
 is sprintf('%04o', (stat $file)[2] & 07777), '0600', "it is its owner's alone";
 
 # The system's log: a datagram in the form of syslog, authpriv.info.
-my $socket = IO::Socket::UNIX->new(Type => SOCK_DGRAM,
-    Local => $t->dir . '/log') or die "socket: $!\n";
+my $socket = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => $t->dir . '/log')
+    or die "socket: $!\n";
 (my $event, $status, $out, $err) = change($t->dir . '/log');
-is_deeply [ $status, $err ], [ 0, '' ], 'a log socket';
 $socket->recv(my $line, 65536, MSG_DONTWAIT);
-my ($json) = ($line // '') =~ /\A<86>identity-fcgi: (\{.*\})\n\z/;
-is decode_json($json // '{}')->{event}, $event, 'gets the line';
+is_deeply [ $status, $err, logged($line =~ s/\A<86>identity-fcgi: (?=\{.*\}\n\z)//r) ],
+    [ 0, '', $event ], 'a log socket gets the line';
 ok !defined $socket->recv(my $rest, 1, MSG_DONTWAIT), 'once';
 close $socket;
 
@@ -316,10 +306,10 @@ for my $case ([ $t->dir . '/none/audit.log', qr/No such file or directory/ ],
     -e '/dev/log' ? () : [ journal => qr/No such file or directory/ ])
 {
     my ($where, $why) = @$case;
-    (undef, $status, $out, $err) = change($where);
-    is_deeply [ $status, $out, account_status() ], [ 1, '', $before ], "refused: $where: no change";
-    like $err, qr/\Aidentity-fcgi: PLATFORM_AUDIT_LOG: \Q$where\E: $why\n\z/, 'with the reason';
-    $turns--;
+    refuses(1, [ qr/PLATFORM_AUDIT_LOG: \Q$where\E: $why$/,
+        $before eq 'ACTIVE' ? $disable : $disable =~ s/dis/en/r,
+        { env => { PLATFORM_AUDIT_LOG => $where } } ]);
+    is account_status(), $before, 'no change';
 }
 
 # The service has one log for all: its own.

@@ -10,11 +10,7 @@ use Platform::Test::Commands;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(empty => 1, settings => { log_statement => 'all' });
-my %env = (
-    PLATFORM_DB_SEED_ON_START  => 'false',
-    PLATFORM_AUTH_MAX_FAILURES => 3,
-    PLATFORM_AUTH_COOKIE_SECURE => 'false',
-);
+my %env = (PLATFORM_DB_SEED_ON_START => 'false', PLATFORM_AUTH_MAX_FAILURES => 3);
 my $c = Platform::Test::Commands->new(test => $t, env => \%env);
 my $first = $c->secret('f1rst cr3dential');
 my $second = "s3cond \xe9 \"cr\\edential";
@@ -53,11 +49,11 @@ is_deeply [ @$claims{qw(account_id account_type workspace_id tenant_id
 # Credentials: what can be one, and how it comes.
 
 my $long = $c->secret('x' x 1024);
-$c->done({ stdin => $long }, qw(account add long@demo.test));
-logs_in('1024 bytes, no line end', 200, long => $long);
-my $odd = join '', map { chr(1 + $_ % 9) } 1 .. 1024;
-$c->done({ stdin => $odd }, qw(account add odd@demo.test));
-logs_in('any ASCII', 200, odd => $odd);
+for my $case ([ long => $long ], [ odd => join '', map { chr(1 + $_ % 9) } 1 .. 1024 ]) {
+    my ($name, $credential) = @$case;
+    $c->done({ stdin => $credential }, qw(account add), "$name\@demo.test");
+    logs_in('1024 bytes of any ASCII, no line end', 200, $name => $credential);
+}
 # Not too short, and none that everybody tries first (which: check_change_credential).
 my $LIST = 'PLATFORM_AUTH_CREDENTIAL_FORBIDDEN';
 my %min = (PLATFORM_AUTH_CREDENTIAL_MIN => 4,
@@ -99,60 +95,55 @@ sub echoes ($pid) {
 # A prompt, where standard input is a terminal; script(1) makes one.  Lines are typed
 # when they are asked for; then => what is to happen once the first one is typed.
 sub typed ($cmd, $then, @lines) {
-    my $out = $t->dir . '/typed' . ++$t->{typed};
+    my $name = 'typed' . ++$t->{typed};
     my $env = $t->identity_env(%env);
     local @ENV{ 'SHELL', keys %$env } = ('/bin/sh', values %$env);
     my $pid = open my $write, '|-', 'sh', '-c', 'exec script -qfec "$0" "$1" >"$1.log" 2>&1',
-        $cmd, $out or die "script: $!\n";
+        $cmd, $t->dir . "/$name" or die "script: $!\n";
     $write->autoflush(1);
-    my $shown = sub { $t->read_file($out =~ s{.*/}{}r) // '' };
+    my $shown = sub { $t->read_file($name) // '' };
     for my $n (0 .. $#lines) {
         my $prompts = $then ? $n : $n + 1;
-        eventually(sub { my @asked = $shown->() =~ /: /g; @asked >= $prompts });
+        eventually(sub { $prompts <= (() = $shown->() =~ /: /g) });
         # Echo is off a moment after the prompt.
         eventually(sub { !echoes($pid) }) if $prompts;
         print {$write} $lines[$n];
         $then->($shown) if $then && $n == 0;
     }
     eventually(sub { waitpid $pid, WNOHANG }) or kill KILL => $pid;
-    my $status = $?;
+    my $status = $? >> 8;
     close $write;
     return ($status, $shown->());
 }
 
 # All of it is there before the shell reads its first line.
 sub pasted ($block, @answers) {
-    my $go = 'go' . ($t->{typed} // 0);
-    my ($last) = $block =~ /(\w+)\n?\z/;
-    return typed("until [ -e @{[ $t->dir ]}/$go ]; do sleep 0.1; done; exec sh -i", sub ($shown) {
-        eventually(sub { $shown->() =~ /\Q$last\E/ });    # its echo
-        $t->write_file($go, '');
-    }, $block, @answers);
+    my $go = $t->dir . '/go' . $t->{typed};
+    return typed("until [ -e $go ]; do sleep 0.1; done; exec sh -i", sub ($shown) {
+        eventually(sub { $shown->() =~ /unfinished/ });    # its echo
+        $t->write_file($go =~ s{.*/}{}r, '');
+    }, "$block\nunfinished", @answers);
 }
 
 SKIP: {
-    skip 'script(1) is not here', 15 if system('script -V >/dev/null 2>&1');
+    skip 'script(1) is not here', 9 if system('script -V >/dev/null 2>&1');
     my $command = Platform::Test::Env::identity() . ' account';
     my $set = "$command set-credential typed\@demo.test";
     my ($status, $shown) = typed("$command add typed\@demo.test", undef, ("$first\n") x 2);
-    is $status >> 8, 0, 'a credential typed twice' or diag $shown;
-    like $shown, qr/Credential: \s*Once more: /, 'two prompts';
+    like "$status $shown", qr/\A0 .*Credential: \s*Once more: /s, 'a credential typed twice';
     unlike $shown, qr/f1rst/, 'no echo';
     logs_in('and it is the one', 200, typed => $first);
     ($status, $shown) = typed($set, undef, "one\n", "two\n");
-    is $status >> 8, 1, 'two that differ';
-    like $shown, qr/the two entries differ/, 'say so';
-    ($status, $shown) = typed($set, undef, "\x03");
-    isnt $status, 0, 'Ctrl-C ends it';
+    like "$status $shown", qr/\A1 .*the two entries differ/s, 'two that differ';
+    isnt +(typed($set, undef, "\x03"))[0], 0, 'Ctrl-C ends it';
     logs_in('and all stays as it was', 200, typed => $first);
 
     # A block of commands, pasted into a shell without bracketed paste: what
     # follows the one that asks is the shell's, to its last unfinished line.
-    ($status, $shown) = pasted("$set\necho n''ext; exit\nunfinished");
-    like $shown, qr/no credential: lines were pasted after the command/,
-        'commands that are pasted along are no credential';
-    like $shown, qr/^[#\$] next\r?$/m, 'the shell runs them';
-    (undef, $shown) = pasted("$set\nunfinished", "$first\n", "$first\nexit\n");
+    (undef, $shown) = pasted("$set\necho n''ext; exit");
+    like $shown, qr/no credential: lines were pasted after the command.*^[#\$] next\r?$/ms,
+        'commands that are pasted along are no credential: the shell runs them';
+    (undef, $shown) = pasted($set, "$first\n", "$first\nexit\n");
     unlike $shown, qr/not the same|no credential/, 'the beginning of a line';
     logs_in('is no part of it', 200, typed => $first);
 }
@@ -168,8 +159,9 @@ sub changes ($words, $event, %want) {
 
 my ($yes, $no) = (JSON::PP::true(), JSON::PP::false());
 changes([ disable => $ANN ], 'disabled', status => 'DISABLED', revokedSessions => 1);
-is $c->{audit}[0]{accountId}, $ann->{accountId}, 'by id';
-unlike $c->{audit}[0]{account} // '', qr/ann/, 'not by name';
+my ($line) = @{ $c->{audit} };
+is_deeply [ $line->{accountId}, ($line->{account} // '') =~ /(ann)/ ], [ $ann->{accountId} ],
+    'by id, not by name';
 changes([ disable => $ann->{accountId} ], undef, changed => $no);
 changes([ enable => $ANN ], 'enabled', changed => $yes);
 changes([ enable => $ANN ], undef, changed => $no);
@@ -186,9 +178,8 @@ logs_in('the old one is gone', 401, ann => $first);
 
 my @sessions = map { logs_in("the new one, $_", 200, ann => $second) } 1 .. 3;
 my $list = $c->done(qw(account sessions), $ANN);
-is scalar @$list, 3, 'account sessions: the usable ones';
-is_deeply [ @{ $list->[0] }{qw(status branchName workspaceName revokedAt)} ],
-    [ 'ACTIVE', 'Main', 'Shop', undef ], 'with their scope';
+is_deeply [ map { @$_{qw(status branchName workspaceName revokedAt)} } @$list ],
+    [ ('ACTIVE', 'Main', 'Shop', undef) x 3 ], 'account sessions: the usable ones and their scope';
 like $list->[0]{createdAt}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, 'times';
 my $one = session_of($sessions[2]);
 changes([ 'revoke-sessions', $ANN, '--session', $one ], 'sessions_revoked', revokedSessions => 1);
@@ -196,13 +187,11 @@ is_deeply [ map { refresh($sessions[$_])->status } 2, 1 ], [ 401, 200 ], 'that o
 $c->refused(1, qr/no active session with this id/, qw(account revoke-sessions), @$_)
     for [ $ANN, '--session', $one ], [ 'crlf@demo.test', '--session', $list->[2]{sessionId} ];
 changes([ 'revoke-sessions', $ANN ], 'sessions_revoked', revokedSessions => 2);
-is_deeply $c->done(qw(account sessions), $ANN), [], 'none is left';
-is scalar(grep { $_->{status} eq 'REVOKED' && $_->{revokedAt} }
-    @{ $c->done(qw(account sessions --all), $ANN) }), 5, '--all: all are revoked';
-is scalar @{ $c->done(qw(account sessions --all --limit 2), $ANN) }, 2, '--limit';
+is_deeply [ map { scalar grep { $_->{status} eq 'REVOKED' && $_->{revokedAt} }
+    @{ $c->done(qw(account sessions), @$_, $ANN) } } [], ['--all'], [qw(--all --limit 2)] ],
+    [ 0, 5, 2 ], 'none is left; --all: all are revoked; --limit';
 my ($status, $out) = $c->run(qw(account sessions --all), $ANN);
-is scalar(split /\n/, $out), 6, 'a table: a head and five lines';
-like $out, qr/\Asession {31}status    created/, 'its columns';
+like $out, qr/\Asession {31}status    created.*\n(?:.*\n){5}\z/, 'a table: a head and five lines';
 
 # Unlock.
 
@@ -211,7 +200,7 @@ logs_in('locked', 429, ann => $second);
 changes([ unlock => ' ANN@demo.test' ], 'unlocked', clearedAddresses => 1);
 logs_in('unlocked', 200, ann => $second);
 logs_in('and nobody else', 429, long => $long);
-is $c->done(qw(account unlock), $ANN)->{clearedAddresses}, 0, 'nothing to unlock';
+changes([ unlock => $ANN ], 'unlocked', clearedAddresses => 0);
 $pg->sql("update login_attempts set failures = 30
     where account_hmac = '' and address = '127.0.0.1'");
 my @unlock = qw(account unlock crlf@demo.test);
@@ -229,12 +218,10 @@ my $system = $c->audited(['token.system_issued'], qw(token system --ttl 5m --acc
     $robot->{accountId});
 ($header, $claims) = jwt_decode($system->{token});
 is_deeply $header, { alg => 'RS256', typ => 'JWT', kid => 'identity' }, 'its header';
-is_deeply [ sort keys %$claims ], [ sort qw(iss sub iat exp jti account_id
-    session_id account_type typ token_type token_scope) ], 'its claims';
-is_deeply [ @$claims{qw(sub account_id account_type token_type token_scope)},
-    $claims->{exp} - $claims->{iat} ],
-    [ ($robot->{accountId}) x 2, qw(SYSTEM system SYSTEM), 300 ], 'their values';
-is $c->{audit}[0]{tokenId}, $claims->{jti}, 'the audit line names it';
+is_deeply $claims, { %$claims{qw(iss iat session_id typ)}, exp => $claims->{iat} + 300,
+    jti => $c->{audit}[0]{tokenId}, account_type => 'SYSTEM', token_type => 'system',
+    token_scope => 'SYSTEM', map { $_ => $robot->{accountId} } qw(sub account_id) },
+    'its claims, and no other; the audit line names it';
 my @robot = qw(token system --ttl 1h --account robot@demo.test);
 (undef, $out) = $c->run(@robot);
 like $out, qr/\A[\w-]+\.[\w-]+\.[\w-]+\n\z/, 'the token alone for a script';
@@ -252,10 +239,7 @@ for my $case (
     [ undef, 'valid', $session->{refreshToken} ],
     [ 'token_signature', 'invalid', jwt_tamper($token, 2) ],
     [ 'kid_unknown', 'unchecked', jwt_token('branch', jwt_key('other')) ],
-    [ 'token_expired', 'valid',
-        jwt_token('branch', $key, iat => time - 900, exp => time - 60) ],
-    [ 'token_issuer', 'valid', jwt_token('branch', $key, iss => 'x') ],
-    [ 'token_claims', 'valid', jwt_token('branch', $key, roles => undef) ],
+    [ 'token_expired', 'valid', jwt_token('branch', $key, iat => time - 900, exp => time - 60) ],
 ) {
     my ($reason, $signature, $given) = @$case;
     my ($status, $out, $err) = $c->run({ stdin => "$given\n" }, qw(token inspect --json));
@@ -271,8 +255,7 @@ for my $case (
 $c->refused(1, qr/not a token: it is not three parts/, { stdin => $_ }, qw(token inspect))
     for 'x', 'a.b.c', 'e30.e30';
 (undef, $out) = $c->run({ stdin => $token }, qw(token inspect));
-like $out, qr/^verifies       yes$/m, 'for people';
-like $out, qr/^active_branch_id \Q$main->{branchId}\E$/m, 'claim by claim';
+like $out, qr/^verifies       yes\n.*^active_branch_id \Q$main->{branchId}\E$/ms, 'for people';
 (undef, $out) = $c->run({ stdin => jwt_token('branch', $key,
     sub => "\x1b[2J", "a\x1b[2J" => 1) }, qw(token inspect));
 unlike $out, qr/\x1b/, 'a token does not steer the terminal';

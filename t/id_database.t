@@ -4,26 +4,20 @@
 use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
-use Time::HiRes ();
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(empty => 1);
 
 sub id { return sprintf '00000000-0000-4000-8000-%04d%08d', @_ }
 
-sub source ($path) {
-    open my $fh, '<', $t->root . "/$path" or die "$path: $!\n";
-    local $/;
-    return <$fh>;
-}
+sub source ($path) { return $t->read_file($t->root . "/$path") }
 
 # [name, constraint or what is said, SQL]; an empty reason: accepted.
 sub cases {
     for my $case (@_) {
         my ($name, $why, $sql) = @$case;
         my $said = eval { $pg->sql("begin; $sql; rollback"); '' } // $@;
-        like $said, $why eq '' ? qr/\A\z/ : qr/\Q$why\E/,
-            $why eq '' ? "accepted: $name" : "refused: $name";
+        like $said, $why eq '' ? qr/\A\z/ : qr/\Q$why\E/, "$name: " . ($why || 'accepted');
     }
 }
 
@@ -38,27 +32,18 @@ sub root ($sql) { return $pg->sql($sql, user => 'postgres') }
 
 # -- migrations: many processes at once, each applied once
 
-sub empty {
-    root("drop schema public cascade; create schema public; grant all on schema public to public");
-}
-
 # Who waits for another may take longer than the role's statements otherwise.
 root("alter role platform set $_ = '0.2s'") for qw(statement_timeout lock_timeout);
 my $held = $pg->begin('select pg_advisory_xact_lock(7236589412356)', user => 'postgres');
 my $c = Platform::Test::Commands->new(test => $t);
-my $waits = $c->start('migrate');
-ok eventually(sub { root("select count(*) from pg_stat_activity
-    where wait_event = 'advisory'") }), 'who comes second waits';
-Time::HiRes::sleep(0.3);
-ok $pg->end($held, 'commit'), 'for longer than its role may';
-$waits->wait_end(60);
-is $waits->status, 0, 'until it is over';
-root('alter role platform reset all');
-empty();
-
 my @all = map { $c->start('seed') } 1 .. 4;
+ok eventually(sub { root("select count(*) from pg_stat_activity
+    where wait_event = 'advisory'") == 4 }), 'who does not come first waits';
+sleep 0.3;
+ok $pg->end($held, 'commit'), 'for longer than its role may';
 is_deeply [ map { $_->wait_end(60 * $t->scale); $_->status } @all ], [ (0) x 4 ],
-    'four processes at once migrate and seed an empty database';
+    'then four processes at once migrate and seed an empty database';
+root('alter role platform reset all');
 my @files = map { s{.*/}{}r } sort glob $t->root . '/db/migrations/*.sql';
 my @applied = map { $t->read_file('op' . ($t->{runs} - $_) . '.log') =~ /"applied ([^"]+)"/g }
     0 .. 3;
@@ -84,7 +69,7 @@ $pg->sql('delete from schema_migrations where version = 2');
 runs('one that fails is an error', 'migrate', qr/./);
 is $pg->sql('select count(*) from schema_migrations'), @files - 1, 'and leaves nothing behind';
 
-empty();
+root('drop schema public cascade; create schema public; grant all on schema public to public');
 runs('seeded', 'seed');
 $pg->sql("insert into schema_migrations values (9999, '9999_future.sql', repeat('a', 64))");
 runs('a newer database is no error', 'migrate');
@@ -96,10 +81,10 @@ my $census = 'select ' . join ', ',
     members branch_grants member_roles);
 my $before = $pg->sql($census);
 my $renamed = "branch_name = 'Renamed'";
-$pg->sql("update branches set $renamed where branch_id = '" . id(5, 31) . "'");
+$pg->sql("update branches set $renamed where branch_id = '${\id(5, 31)}'");
 runs('seeded again', 'seed');
-is $pg->sql($census), $before, 'nothing was added';
-is $pg->sql("select count(*) from branches where $renamed"), 1, 'nor changed';
+is $pg->sql("$census, (select count(*) from branches where $renamed)"), "$before|1",
+    'nothing was added, nor changed';
 
 is $pg->sql("select account_name, accounts.status, count(branch_id)
     from accounts left join selectable_branches using (account_id)
@@ -141,18 +126,13 @@ is $pg->sql($census, db => 'copy'), $pg->sql($census), 'every row is there';
 
 # -- sessions: what cannot be
 
-my ($one, $several) = (id(3, 1), id(3, 3));
-my %scope = (
-    one     => [ id(2, 1), id(4, 1), id(5, 1) ],
-    several => [ id(2, 3), id(4, 3), id(5, 31) ],
-);
+my ($one, $several, $id) = (id(3, 1), id(3, 3), id(9, 1));
+my @own = (id(2, 1), id(4, 1), id(5, 1));
+my ($elsewhere, $theirs, $foreign) = (id(2, 3), id(4, 3), id(5, 31));
 
 sub insert (%o) {
-    my %row = (
-        session_id => "'" . id(9, 1) . "'", account_id => "'$one'",
-        jti => 'gen_random_uuid()', created_at => 'now()',
-        expires_at => "now() + interval '1 hour'", %o,
-    );
+    my %row = (session_id => "'$id'", account_id => "'$one'", jti => 'gen_random_uuid()',
+        created_at => 'now()', expires_at => "now() + interval '1 hour'", %o);
     my @columns = sort keys %row;
     return sprintf 'insert into auth_sessions (%s) values (%s)',
         join(', ', @columns), join ', ', @row{@columns};
@@ -163,14 +143,10 @@ sub scope (@ids) {
     return map { $_ => shift @values } qw(workspace_id member_id active_branch_id);
 }
 
-my @own = @{ $scope{one} };
-my $id = id(9, 1);
-my ($elsewhere, $theirs, $foreign) = @{ $scope{several} };
 my $scoped = insert(scope(@own));
 my $revoked = insert(status => "'REVOKED'", revoked_at => 'now()');
 sub update { return "; update auth_sessions set $_[0] where session_id = '$id'" }
-my $no_time = 'auth_sessions_revoked_has_time';
-my $half = 'auth_sessions_scope_whole';
+my ($half, $no_time) = ('auth_sessions_scope_whole', 'auth_sessions_revoked_has_time');
 
 cases(
     [ 'a session without scope', '', insert() ], [ 'one with scope', '', $scoped ],
@@ -178,9 +154,8 @@ cases(
     (map { my $set = $_; [ "half a scope ($set)", $half,
         insert(scope(map { $set & 1 << $_ ? $own[$_] : undef } 0 .. 2)) ] } 1 .. 6),
     [ "another workspace's branch", 'auth_sessions_branch', insert(scope(@own[ 0, 1 ], $foreign)) ],
-    [ "another account's member", 'auth_sessions_member', insert(scope(@{ $scope{several} })) ],
-    [ "another workspace's member", 'auth_sessions_member',
-        insert(scope($elsewhere, $own[1], $foreign)) ],
+    (map { [ "another's member", 'auth_sessions_member', insert(scope($elsewhere, $_, $foreign)) ] }
+        $theirs, $own[1]),
     [ 'no such account', 'auth_sessions_account_id_fkey', insert(account_id => "'${\id(3, 99)}'") ],
     # What a refresh does not write is checked when its own columns are written.
     (map {
@@ -236,8 +211,8 @@ cases(
     [ 'the 33rd role', 'at most 32 roles', "$role 'R' || n from generate_series(1, 31) n" ],
 );
 
-my $big = "('00000000-0000-4000-8001-' || to_char(%s, 'FM000000000000'))::uuid";
-my ($made_w, $made_b) = map { sprintf $big, $_ } 'w', 'w * 1000 + b';
+my ($made_w, $made_b) = map {"('00000000-0000-4000-8001-' || to_char($_, 'FM000000000000'))::uuid"}
+    'w', 'w * 1000 + b';
 my $many = "insert into workspaces (workspace_id, tenant_id, workspace_name)
     select $made_w, '${\id(1, 1)}', 'W' || w from generate_series(1, 6) w;
     insert into branches (branch_id, workspace_id, branch_name) select $made_b, $made_w,
@@ -284,13 +259,11 @@ root('revoke execute on function accounts_revoke() from public');
 roles();
 
 # The triggers that are there fire for it.
-$pg->sql(sprintf(q{insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
-        values ('%1$s', '%2$s', gen_random_uuid(), now(), now() + '1 day');
-    update auth_sessions set status = 'REVOKED', revoked_at = now() where session_id = '%1$s';
-    update accounts set sessions_valid_after = now() where account_id = '%2$s'},
-    id(9, 1), id(3, 5)), user => 'identity');
-is $pg->sql(sprintf q{select count(*) from session_revocations
-    where session_id = '%s' or account_id = '%s'}, id(9, 1), id(3, 5)), 2,
+$pg->sql(insert(account_id => "'$several'") . update("status = 'REVOKED', revoked_at = now()")
+    . "; update accounts set sessions_valid_after = now() where account_id = '$several'",
+    user => 'identity');
+is $pg->sql("select count(*) from session_revocations
+    where session_id = '$id' or account_id = '$several'"), 2,
     'a session that it ends is revoked, and so is an account it locks out';
 
 root('create role served login; grant platform_identity to served');
@@ -305,16 +278,15 @@ sub ready ($status, $name) {
     return $got->{body};
 }
 like ready(503, 'may not call functions'), qr/Check failed: rights/, 'which it says';
-roles();
-ready(200, 'may again');
 for my $right ('select on session_revocations', 'delete on rotated_tokens',
     'execute on function session_revocation_mark')
 {
+    roles();
+    ready(200, 'with all rights');
     root("revoke $right from platform_identity");
     ready(503, "without: $right");
-    roles();
-    ready(200, 'with it');
 }
+roles();
 
 $t->start_face($served->nginx_address);
 client_of($t);
@@ -346,11 +318,10 @@ for my $sql ("update accounts set status = 'DISABLED'",
 my @served = (PLATFORM_DB_USER => 'served');
 runs('it may find that there is nothing to migrate', 'migrate', undef, @served);
 $pg->sql('delete from schema_migrations where version = 5');
-runs('and may not migrate', 'migrate',
-    qr/ role served may not do this: migrate as platform, which owns the tables\n\z/, @served);
+my $may_not = 'role served may not do this: migrate as';
+runs('and may not migrate', 'migrate', qr/ $may_not platform, which owns the tables\n\z/, @served);
 root('create database empty');
-runs('nor an empty database', 'migrate',
-    qr/ role served may not do this: migrate as a role that may create /, @served,
+runs('nor an empty database', 'migrate', qr/ $may_not a role that may create /, @served,
     PLATFORM_DB_NAME => 'empty');
 
 $t->done;

@@ -30,13 +30,6 @@ sub hold ($id) {
     return $pg->begin("select 1 from auth_sessions where session_id = '$id' for update");
 }
 
-# One that is asked for and not waited for.
-sub begin ($path, $json) {
-    my $client = Platform::Test::Http->new(port => $port);
-    $client->send(http_request_bytes(POST => "/api/auth/$path", json => $json));
-    return $client;
-}
-
 # One that waits for a lock, by a part of its text.
 sub waits ($sql) {
     return ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
@@ -66,10 +59,9 @@ sub loaded ($clients, $next) {
 # -- few connections
 
 my @answers = map { logged_in('one') } 1 .. 3;
-my @statuses = map { $_ ? $_->status : 'none' } http_parallel([ map {
-    [ $port, http_request_bytes(POST => '/api/auth/refresh',
-        json => { refreshToken => $answers[ $_ % 3 ]{refreshToken} }) ] } 1 .. 60 ]);
-is_deeply [ sort @statuses ], [ (200) x 3, (401) x 57 ], 'sixty requests over two connections';
+my @clients = map { sent(refresh => { refreshToken => $answers[ $_ % 3 ]{refreshToken} }) } 1 .. 60;
+is_deeply [ sort map { $_->read_response->status } @clients ], [ (200) x 3, (401) x 57 ],
+    'sixty requests over two connections';
 is connections(), 2, 'and there were no more';
 
 # -- a lock that somebody holds: 503 in bounded time, nothing half done
@@ -137,7 +129,7 @@ for my $level ('repeatable read', 'serializable') {
     # A login that has the account and comes no further, and an operator who
     # ends all sessions of it meanwhile.
     my $holder = $pg->begin('select 1 from members for update', user => 'postgres');
-    my $login = begin(login => { account => 'one@demo.test', credential => $credential });
+    my $login = sent(login => { account => 'one@demo.test', credential => $credential });
     waits('INSERT INTO auth_sessions');
     $t->write_file('credential', $credential = $c->secret($credential . '+'));
     my $operator = $c->start({ redirect => '<' . $t->dir . '/credential' },
@@ -145,16 +137,16 @@ for my $level ('repeatable read', 'serializable') {
     waits('FOR NO KEY UPDATE');
     $pg->end($holder, 'rollback');
     my $res = $login->read_response;
-    ok $operator->wait_end(60 * $t->scale), 'the operator goes on';
+    $operator->wait_end(60 * $t->scale);
     is_deeply [ $operator->status, $res->status ], [ 0, 200 ],
-        'and sets the credential; the login was the first';
+        'the operator sets the credential; the login was the first';
     is_problem(refresh($res->json), 401, 'AUTH_SESSION_NOT_ACTIVE', 'its session has ended');
 
     # Three refreshes with one token, lined up behind the row: the first
     # replaces it, the others see that it did.
     my $token = logged_in('one', credential => $credential)->{refreshToken};
     my $held = hold(session_of($token));
-    my @clients = map { begin(refresh => { refreshToken => $token }) } 1 .. 3;
+    my @clients = map { sent(refresh => { refreshToken => $token }) } 1 .. 3;
     ok $pg->waiting(3), 'three wait';
     ok $pg->end($held, 'commit'), 'the row is let go';
     my %given = map { my $res = $_->read_response;

@@ -1,8 +1,6 @@
 # PLATFORM_JWT_KEY_DIR: what is accepted of a directory of keys, what the
 # state of a key means, and that processes follow it by themselves.
 
-use File::Copy ();
-use JSON::PP ();
 use POSIX qw(mkfifo);
 use Platform::Test;
 use Platform::Test::Client;
@@ -35,15 +33,16 @@ sub published { return key_put($dir, $_[0], 'published', 1, @_[ 1 .. $#_ ]) }
 sub signing { return key_put($dir, $old, 'signing', 100, @_) }
 
 control();
-check('a key that signs');
-check('the variables beside it', qr/as well as\ PLATFORM_JWT_KEY_ID.*accepted:/,
-    PLATFORM_JWT_KEY_ID => 'x');
-check('a public key beside it', qr/or PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS;/,
-    PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS => 'x=y');
 symlink $dir, "$dir.link";
-check("a directory $_->[0]", $_->[1], PLATFORM_JWT_KEY_DIR => "$dir$_->[0]")
-    for [ '/none', qr{/none: cannot be opened: No such} ],
-    [ '.link', qr/keys\.link: cannot be opened/ ];
+check(@$_) for (
+    ['a key that signs'],
+    [ 'the variables beside it', qr/as well as\ PLATFORM_JWT_KEY_ID.*accepted:/,
+        PLATFORM_JWT_KEY_ID => 'x' ],
+    [ 'a public key beside it', qr/or PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS;/,
+        PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS => 'x=y' ],
+    [ 'no directory', qr{/none: cannot be opened: No such}, PLATFORM_JWT_KEY_DIR => "$dir/none" ],
+    [ 'a link', qr/keys\.link: cannot be opened/, PLATFORM_JWT_KEY_DIR => "$dir.link" ],
+);
 
 # What is done to the directory, given the file of its key.
 my $ec = qx{openssl ecparam -name prime256v1 -genkey -noout | openssl ec -pubout 2>&1};
@@ -54,9 +53,9 @@ for my $case (
     [ 'an empty directory', qr/no key signs/, sub { unlink $_[0] } ],
     [ 'a key that does not sign', qr/no key signs/,
         sub { rename $_[0], $_[0] =~ s/signing/published/r } ],
-    [ 'a file that others read', qr/identity\.signing\.100\.pem: others may read it/,
-        sub { chmod 0640, $_[0] } ],
-    [ 'one for everybody', qr/others may read/, sub { chmod 0604, $_[0] } ],
+    (map { my $mode = $_; [ sprintf('a file of mode %o', $mode),
+        qr/identity\.signing\.100\.pem: others may read it/, sub { chmod $mode, $_[0] } ] }
+        0640, 0604),
     [ 'a key of another kind', qr/next\.published\.1\.pem: .*RSA/,
         sub { published($new, text => $ec) } ],
     [ 'a symbolic link', qr/opened: a symbolic link/,
@@ -107,8 +106,7 @@ SKIP: {
     my $place = "/tmp/platform-test-keys-$$";
     mkdir $_, 0755 or die "$_: $!\n" for $place, "$place/keys";
     chmod 0755, $place;
-    File::Copy::copy(Platform::Test::Env::identity(), "$place/program");
-    chmod 0755, "$place/program";
+    system 'install', '-m', '755', Platform::Test::Env::identity(), "$place/program";
     my @as = ('setpriv', '--reuid', 65534, '--regid', 65534, '--clear-groups',
         'env', '-i', 'APP_ENV=production', "PLATFORM_JWT_KEY_DIR=$place/keys",
         "$place/program", '--check');
@@ -135,8 +133,7 @@ sub kids { return join ' ', map { $_->{kid} } @{ http_get($port,
 # By itself, or when it is told to.
 sub follows ($want, $name, $told = undef) {
     $identity->process->signal('HUP') if $told;
-    soon(sub { kids() eq $want });
-    return is kids(), $want, $name;
+    return ok soon(sub { kids() eq $want }), $name;
 }
 
 sub kid_of { return (jwt_decode($_[0]))[0]{kid} }
@@ -148,8 +145,8 @@ sub key_lines { return grep { $_->{event} =~ /^keys\./ } $identity->log_lines }
 # One test: the last line of keys says so; and which keys there are then.
 sub says ($event, $message, $kids, $name) {
     soon(sub { (key_lines())[-1]{event} eq "keys.$event" });
-    like +JSON::PP->new->encode((key_lines())[-1]), $message, $name;
-    return is kids(), $kids, "$name: the keys";
+    return like join(' ', map({ $_ // '' } @{ (key_lines())[-1] }{qw(event message)}), kids()),
+        qr/\Akeys.$event .*$message.* $kids\z/, $name;
 }
 
 is kids(), 'identity', 'one key';
@@ -169,7 +166,7 @@ sub selects { return select_branch($first, $first->{branches}[0]{branchId})->sta
 is selects(), 200, 'replaced: its account tokens are accepted';
 
 key_put($dir, $old, 'refresh', 300, text => '');
-says('reload_failed', qr/the key has two files.*; the old keys stay"/, 'next identity',
+says('reload_failed', qr/the key has two files.*; the old keys stay/, 'next identity',
     'a broken directory is noticed');
 my $lines = () = key_lines();
 my $looked = time + 2.2;
@@ -200,31 +197,27 @@ follows('next other', 'put right');
 unlink "$dir/other.published.1.pem";
 follows('next', 'and followed again', 1);
 rename $dir, "$dir.away";
-says('reload_failed', qr/"keys.reload_failed"/, 'next', 'no directory');
+says('reload_failed', qr/No such file/, 'next', 'no directory');
 rename "$dir.away", $dir;
-says('reloaded', qr/"keys.reloaded"/, 'next', 'and its return');
+says('reloaded', qr//, 'next', 'and its return');
 
 # docs/key-rotation.md, from variables to the directory.
 
 my $etc = $t->dir . '/etc';
-mkdir $etc;
-my %file = (PLATFORM_JWT_KEY_ID => $old->kid,
-    PLATFORM_JWT_PRIVATE_KEY_BASE64 => $old->private_base64,
-    PLATFORM_JWT_PUBLIC_KEY_BASE64  => $old->public_base64);
+my %file = %{ $t->identity_env }{ map {"PLATFORM_JWT_$_"}
+    qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64) };
 $t->write_file('etc/identity.env',
     join '', "PLATFORM_AUTH_MAX_FAILURES=9\n", map {"$_=$file{$_}\n"} sort keys %file);
 my $moved = $t->identity(name => 'moved', args => [ '--env-file', "$etc/identity.env" ],
     map { $_ => undef } keys %file);
 sub set { return $t->fcgi($moved->address)->request(GET => '/.well-known/jwks.json')->{body} }
 my $before = set();
-open my $fh, '<', $t->root . '/docs/key-rotation.md' or die "$!\n";
-my ($recipe) = do { local $/; <$fh> }
+my ($recipe) = $t->read_file($t->root . '/docs/key-rotation.md')
     =~ /^## From variables to the directory\n.*?```sh\n(.*?)```/ms;
 my $program = Platform::Test::Env::identity();
-$recipe =~ s/ (?:-o identity-fcgi )?-g identity-fcgi//g;
-$recipe =~ s/\bsudo identity-fcgi/APP_ENV=production $program/g;
-$recipe =~ s/\bsudo //g;
-$recipe =~ s{/etc/platform-gateway}{$etc}g;
+my %here = ('sudo identity-fcgi' => "APP_ENV=production $program", 'sudo ' => '',
+    ' -o identity-fcgi' => '', ' -g identity-fcgi' => '', '/etc/platform-gateway' => $etc);
+$recipe =~ s/(sudo identity-fcgi|sudo | -[og] identity-fcgi|\/etc\/platform-gateway)/$here{$1}/g;
 $recipe =~ s/^systemctl reload .*//m or die "no reload\n";
 $t->write_file('recipe.sh', "set -e\n$recipe");
 is system("cd $etc; sh ../recipe.sh >../recipe.out 2>&1"), 0, 'the recipe runs'

@@ -61,8 +61,8 @@ sub kids ($identity) {
 }
 
 sub logs_in ($identity) {
-    return asks($identity, POST => '/api/auth/login', body => '{"account":"one@demo.test",'
-        . qq("credential":"$Platform::Test::Stack::CREDENTIAL"}));
+    return asks($identity, POST => '/api/auth/login', body => qq({"account":"one\@demo.test",)
+        . qq("credential":"$Platform::Test::Stack::CREDENTIAL"}))->{status};
 }
 
 # -- the runbook
@@ -110,28 +110,18 @@ for my $bad (
 ) {
     my ($name, $says, %set) = @$bad;
     env_file(signing($third), %set);
-    my @lines = $identity->log_lines;
+    my $lines = my @lines = $identity->log_lines;
     ok reload('keys.reload_failed', $identity), "$name: refused";
-    my @all = $identity->log_lines;
-    my @said = map { $_->{message} } grep { $_->{event} ne 'http.request' }
-        splice @all, scalar @lines;
-    is scalar @said, 1, "$name: one line";
-    like $said[0], qr/$says.*; the old keys stay$/, "$name: says what, and what now";
+    @lines = $identity->log_lines;
+    like join("\n", map { $_->{event} eq 'http.request' ? () : $_->{message} }
+        splice @lines, $lines), qr/\A.*?$says.*; the old keys stay\z/, "$name: one line says why";
     is_deeply kids($identity), [ $new->kid ], "$name: the old keys are published";
-    next if $name !~ /^(?:halves|a weak key)/;
-    for my $args ([ '--env-file', $file, '--check' ], [ '--env-file', $file ]) {
-        my ($status, undef, $err) = $t->run_identity($args, %env, %no_keys,
-            APP_ENV => 'production', IDENTITY_LISTEN => $t->dir . '/never.sock',
-            map { ("PLATFORM_DB_${_}_ON_START" => undef) } qw(MIGRATE SEED));
-        is "$status $err", '2 identity-fcgi: ' . $said[0] =~ s/; the old keys stay$//r . "\n",
-            "$name: the same line of " . ($args->[2] // 'a start');
-    }
 }
 rename $file, "$file.away" or die "rename: $!";
 ok reload('keys.reload_failed', $identity), 'no file: refused';
 like $identity->log_text, qr/id\.env: cannot open/, 'and says so';
 unlike $identity->log_text, qr/@{[ substr $third->private_base64, 0, 40 ]}/, 'no key in the log';
-is logs_in($identity)->{status}, 200, 'after all that logins succeed';
+is logs_in($identity), 200, 'after all that logins succeed';
 env_file(signing($third, $new));
 ok reload('keys.reloaded', $identity), 'and good keys are taken';
 
@@ -141,6 +131,6 @@ my $plain = $t->identity(name => 'plain');
 $plain->process->signal('HUP');
 ok eventually(sub { $plain->log_text =~ /no --env-file to read keys from/ }),
     'without --env-file SIGHUP says that it cannot';
-is logs_in($plain)->{status}, 200, 'and changes nothing';
+is logs_in($plain), 200, 'and changes nothing';
 
 $t->done;

@@ -146,11 +146,9 @@ is_deeply $c->done(qw(workspace list --tenant None)), [], 'of no tenant: none';
 refuses(@accounts, [
     [ 1, qr/no workspace called "Nowhere"/, qw(--workspace Nowhere) ],
     [ 1, qr/more than one workspace is called "Shop": give its id/, qw(--workspace Shop) ],
-    [ 2, qr/--type is one of/, qw(--type x) ],
-    [ 2, qr/--status is one of ACTIVE, INACTIVE, /, qw(--status active) ],
-    (map { [ 2, qr/--limit is 1 to 100000/, '--limit', $_ ] } 0, 100001, 'x'),
+    [ 2, qr/--type is one of/, qw(--type x) ], [ 2, qr/--status is one of A/, qw(--status active) ],
+    (map { [ 2, qr/--limit is 1 to 100000/, '--limit', $_ ] } 0, 100001),
     [ 1, qr/not valid UTF-8/, '--name', "\xff" ],
-    [ 2, qr/unexpected argument/, 'user1' ],
 ]);
 
 # What the rows of the others say; in pages, though two may have one name.
@@ -179,14 +177,10 @@ for my $list (
 is_deeply column(tenantName => $c->done(qw(workspace list --after Depot))),
     [qw(Acme Other)], 'after a name';
 refuses(@$_) for
-    [ qw(workspace list --after), [ [ 1, qr/more than one workspace is called "Shop"/,
-        'Shop' ], [ 1, qr/no workspace with the id/, uuid(5) ] ] ],
-    [ qw(branch list --after), [ [ 1, qr/more than one branch is called "B1"/, 'B1' ],
-        [ 1, qr/no branch called "C1"/, 'C1' ] ] ],
+    [ qw(workspace list --after), [ [ 1, qr/more than one workspace is called "Shop"/, 'Shop' ],
+        [ 1, qr/no workspace with the id/, uuid(5) ] ] ],
     [ qw(member list), [ [ 1, qr/no account called "nobody"/, qw(--account nobody) ],
-        [ 1, qr/no member with the id/, '--after', uuid(5) ],
-        [ 1, qr/more than one member is called "user0001/, '--after',
-            'user0001@example.com' ] ] ];
+        [ 1, qr/more than one member is called "u/, '--after', 'user0001@example.com' ] ] ];
 is_deeply [ map {"$_->{workspaceName} $_->{status} $_->{branches}"}
     @{ $c->done(qw(member list --account), $_) } ],
     [ 'Depot INACTIVE 5', 'Shop ACTIVE 0' ], 'of one account: with how many branches'
@@ -196,11 +190,11 @@ is_deeply [ map {"$_->{workspaceName} $_->{status} $_->{branches}"}
 
 my ($status, $out, $err) = $c->run(@accounts, qw(--limit 1000 --name b));
 utf8::decode($out);
-my @lines = split /\n/, $out;
-is shift @lines, 'id' . ' ' x 36 . 'type      status    created' . ' ' x 15 . 'account', 'columns';
+my ($head, @lines) = split /\n/, $out;
+is_deeply [ $head, scalar @lines, $err ], [ 'id' . ' ' x 36 . 'type      status    created'
+    . ' ' x 15 . 'account', 3, '' ], 'columns, a line each, and all are shown';
 is scalar(grep {/^[0-9a-f-]{36}  CUSTOMER  ACTIVE    [\dTZ:-]{20}  b\?\w/} @lines), 3,
-    'what turns a terminal around is not shown';
-is_deeply [ scalar @lines, $err ], [ 3, '' ], 'a line each, and all are shown';
+    'what turns a terminal around is not';
 is_deeply column(account => $c->done(@accounts, qw(--name b))),
     [ sort { bytes($a) cmp bytes($b) } grep {/^b/} @odd ], 'and is in the JSON';
 ($status, $out, $err) = $c->run(@accounts, qw(--limit 3));
@@ -246,21 +240,18 @@ for my $case (
 is $c->done(qw(workspace rename --to Depot), $twin->{workspaceId}
     )->{workspaceName}, 'Depot', 'a name of another tenant';
 refuses(@$_) for
-    [ qw(account rename ann@example.org), [
-        [ 1, qr/of this name exists already/, '--to', 'USER0001@example.com' ],
-        [ 1, qr/cannot be a UUID/, '--to', uuid(3) ],
-        [ 2, qr/1 to 320 bytes/, '--to', 'x' x 321 ],
-        [ 2, qr/control characters/, '--to', "a\tb" ], [ 2, qr/needs --to/ ] ] ],
-    [ qw(account rename --to x), [ [ 1, qr/no account called "ann\@/, 'ann@example.com' ] ] ],
-    [ qw(workspace rename --to), [
-        [ 1, qr/name exists already in "Acme"/, 'Shop', $depot->{workspaceId} ],
+    [ qw(account rename), [ [ 1, qr/no account called "ann\@/, qw(ann@example.com --to x) ],
+        [ 1, qr/of this name exists already/, qw(ann@example.org --to USER0001@example.com) ],
+        [ 1, qr/cannot be a UUID/, 'ann@example.org', '--to', uuid(3) ],
+        [ 2, qr/1 to 320 bytes/, 'ann@example.org', '--to', 'x' x 321 ] ] ],
+    [ qw(workspace rename --to), [ [ 1, qr/name exists already in/, 'Shop', $depot->{workspaceId} ],
         [ 1, qr/1 to 200 bytes/, 'x' x 201, 'Depot' ],
         [ 1, qr/1 to 200 bytes without control/, "a\nb", 'Depot' ] ] ],
     [ qw(branch rename), [ [ 1, qr/name exists already in "Shop"/, qw(Back --to B1) ],
         [ 1, qr/more than one branch is called "B2"/, qw(B2 --to B99) ],
         [ 1, qr/no branch called "Back"/, qw(Back --to X --workspace Depot) ] ] ];
-is $c->done(qw(branch rename Back --to Front --workspace Shop)
-    )->{branchName}, 'Front', '--workspace';
+is $c->done(qw(branch rename Back --to Front --workspace Shop))->{branchName}, 'Front',
+    '--workspace';
 
 # Of several who want one name, one gets it.
 

@@ -1,7 +1,7 @@
 # The statement that reads a session and replaces its token at once.  Where it has
 # to wait while somebody else changes the row, what was decided upon is looked at
 # again; and it decides as the service does, to the second.  (At random, from many
-# clients: id_database_use.t, e2e_concurrent_refresh.t and soak/.)
+# clients: id_database_use.t, e2e_revocations.t and soak/.)
 
 use Platform::Test;
 use Platform::Test::Client;
@@ -20,14 +20,8 @@ my ($workspace, $member) = split /\|/, $pg->sql("select workspace_id, member_id
     from selectable_branches where branch_id = '$branches[0]' and account_id = $several");
 
 # The service's statements about sessions since the last call.
-my $read = 0;
-
 sub statements {
-    my $log = $t->read_file("$pg->{name}.log");
-    my @names = substr($log, $read) =~ /execute (session_\w+):/g;
-    $read = length $log;
-    s/_remember\z// for @names;
-    return "@names";
+    return join ' ', map {s/_remember\z//r} $pg->logged =~ /execute (session_\w+):/g;
 }
 
 # The answers to so many refreshes (default: one) that began before a transaction,

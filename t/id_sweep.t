@@ -136,14 +136,9 @@ $pg->sql("insert into login_attempts
     select sha256(n::text::bytea), '192.0.2.2', 1, now() + interval '1 hour'
     from generate_series(1, 5000) n");
 $pg->sql('analyze');
-open my $log, '<', $pg->{log} or die;
-
-# What the server has logged since the last call.
-sub logged { seek $log, tell $log, 0; return do { local $/; <$log> } // '' }
-
-logged();
+$pg->logged;
 is swept(), 8000, 'many';
-my $plans = logged();
+my $plans = $pg->logged;
 is count('auth_sessions'), 1002, 'and only those';
 my $batches = () = $plans =~ /DELETE FROM auth_sessions WHERE session_id/g;
 cmp_ok $batches, '>=', 8000 / 500, "$batches batches";
@@ -153,9 +148,9 @@ is scalar(grep { $_ > 500 } $plans =~ /LockRows .*? rows=(\d+) loops/g), 0,
     'none larger than it should be';
 my $scan = qr/Seq Scan on (?:auth_sessions|login_attempts)/;
 ok $plans !~ $scan, 'no statement reads a whole table';
-logged();
+$pg->logged;
 count('auth_sessions where expires_at < now()');
-ok logged() =~ $scan, 'one that does would be seen';
+ok $pg->logged =~ $scan, 'one that does would be seen';
 
 # -- by itself, in more than one process, while clients are served
 
@@ -167,7 +162,7 @@ my $second = $t->identity(%env, name => 'second');
 my $idle = $t->identity(PLATFORM_SWEEP_INTERVAL => '0', name => 'idle');
 my $session = logged_in('one');
 my ($refreshes, @took, %answers) = (0);
-logged();
+$pg->logged;
 ok eventually(sub {
     my $begun = time;
     my $res = refresh($session);
@@ -179,7 +174,7 @@ ok eventually(sub {
 is_deeply [ keys %answers ], [200], "$refreshes refreshes meanwhile";
 @took = sort { $a <=> $b } @took;
 cmp_ok $took[ $#took / 2 ], '<', 0.5 * $slack, 'as quick as ever';
-unlike logged(), qr/still waiting for/, 'and none waits for a lock';
+unlike $pg->logged, qr/still waiting for/, 'and none waits for a lock';
 
 # A round is logged at its end, when its rows have been gone for a moment.
 ok eventually(sub {

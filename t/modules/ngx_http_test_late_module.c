@@ -1,8 +1,8 @@
 
 /*
  * A module to be loaded after the gateway's, whose handlers nginx would run
- * first: it tells what it sees, answers where the location says so, and takes
- * another token than the one that came if it is told to.
+ * first: it tells what it sees, answers /answers, and takes another token than
+ * the one that came if it is told to.
  */
 
 
@@ -11,26 +11,7 @@
 #include <ngx_http.h>
 
 
-typedef struct {
-    ngx_flag_t  enable;
-} ngx_http_test_late_conf_t;
-
-
 static ngx_int_t ngx_http_test_late_init(ngx_conf_t *cf);
-static void *ngx_http_test_late_create_conf(ngx_conf_t *cf);
-
-
-static ngx_command_t  ngx_http_test_late_commands[] = {
-
-    { ngx_string("test_late_answers"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_test_late_conf_t, enable),
-      NULL },
-
-      ngx_null_command
-};
 
 
 static ngx_http_module_t  ngx_http_test_late_module_ctx = {
@@ -40,7 +21,7 @@ static ngx_http_module_t  ngx_http_test_late_module_ctx = {
     NULL,
     NULL,
     NULL,
-    ngx_http_test_late_create_conf,
+    NULL,
     NULL
 };
 
@@ -48,7 +29,7 @@ static ngx_http_module_t  ngx_http_test_late_module_ctx = {
 ngx_module_t  ngx_http_test_late_module = {
     NGX_MODULE_V1,
     &ngx_http_test_late_module_ctx,
-    ngx_http_test_late_commands,
+    NULL,
     NGX_HTTP_MODULE,
     NULL,
     NULL,
@@ -138,12 +119,9 @@ ngx_http_test_late_post_read(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_test_late_rewrite(ngx_http_request_t *r)
 {
-    ngx_http_test_late_conf_t  *conf;
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_test_late_module);
-
     ngx_http_test_late_tell(r, "rewrite");
-    return conf->enable == 1 ? NGX_HTTP_CONFLICT : NGX_DECLINED;
+    return ngx_http_test_late_is(&r->uri, "/answers") ? NGX_HTTP_CONFLICT
+                                                      : NGX_DECLINED;
 }
 
 
@@ -182,44 +160,29 @@ ngx_http_test_late_init(ngx_conf_t *cf)
     ngx_http_handler_pt        *h;
     ngx_http_core_main_conf_t  *cmcf;
 
-    static const ngx_http_handler_pt  handlers[] = {
-        [NGX_HTTP_POST_READ_PHASE] = ngx_http_test_late_post_read,
-        [NGX_HTTP_REWRITE_PHASE] = ngx_http_test_late_rewrite,
-        [NGX_HTTP_ACCESS_PHASE] = ngx_http_test_late_access
+    static const struct {
+        ngx_uint_t           phase;
+        ngx_http_handler_pt  handler;
+    } handlers[] = {
+        { NGX_HTTP_POST_READ_PHASE, ngx_http_test_late_post_read },
+        { NGX_HTTP_REWRITE_PHASE, ngx_http_test_late_rewrite },
+        { NGX_HTTP_ACCESS_PHASE, ngx_http_test_late_access }
     };
 
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
 
     for (i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
 
-        if (handlers[i] == NULL) {
-            continue;
-        }
-
-        h = ngx_array_push(&cmcf->phases[i].handlers);
+        h = ngx_array_push(&cmcf->phases[handlers[i].phase].handlers);
         if (h == NULL) {
             return NGX_ERROR;
         }
 
-        *h = handlers[i];
+        *h = handlers[i].handler;
     }
 
     ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_test_late_header_filter;
 
     return NGX_OK;
-}
-
-
-static void *
-ngx_http_test_late_create_conf(ngx_conf_t *cf)
-{
-    ngx_http_test_late_conf_t  *conf;
-
-    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_test_late_conf_t));
-    if (conf) {
-        conf->enable = NGX_CONF_UNSET;
-    }
-
-    return conf;
 }

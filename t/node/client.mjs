@@ -1,8 +1,10 @@
 // Drives the compiled examples/client against a running gateway: node
 // client.mjs FILE BASE [retries].  `retries` says that the service answers a
-// retry.  Prints a line for each check; ends with 1 if one fails.
+// retry.  Prints a line for each check; ends with 1 if one fails.  FILE.calls gets
+// what was asked and answered, for validate.mjs.
 
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 
 const [file, base, mode] = process.argv.slice(2);
@@ -13,6 +15,7 @@ const context = '/api/workspaces/current-context';
 const refresh = '/api/auth/refresh';
 const now = Date.now;
 const same = assert.deepEqual;
+const exchanges = [];
 
 // Waits are noted, and short.
 const wait = globalThis.setTimeout;
@@ -43,6 +46,10 @@ class Net {
     try {
       await this.before(call);
       const answer = await fetch(url, { ...init, headers: call.headers });
+      if (path !== context)
+        exchanges.push({ path, method: init.method ?? 'GET', requestBody: init.body,
+          status: answer.status, headers: [...answer.headers],
+          body: await answer.clone().text() });
       const set = answer.headers.get('Set-Cookie');
       if (set && init.credentials === 'include')
         this.cookie = /=;/.test(set) ? '' : set.replace(/;.*/, '');
@@ -457,4 +464,5 @@ for (const [name, check] of Object.entries(checks)) {
   Object.defineProperty(globalThis, 'navigator',
     { configurable: true, value: undefined });
 }
+writeFileSync(`${file}.calls`, JSON.stringify(exchanges));
 console.log(`${Object.keys(checks).length} checks`);

@@ -54,11 +54,8 @@ class Page {
     self.seen = [];
     self.errors = [];
     self.page.on('request', (request) => self.seen.push(request));
-    self.page.on('console', (m) => {
-      if (m.type() === 'error' || m.type() === 'warning') {
-        self.errors.push(Page.brief(m));
-      }
-    });
+    self.page.on('console', (m) => /error|warning/.test(m.type())
+      && self.errors.push(Page.brief(m)));
     self.page.on('pageerror', (e) => self.errors.push(`thrown: ${e}`));
     await self.page.goto(origin);
     await self.settled();
@@ -91,25 +88,16 @@ class Page {
     await this.settled();
     const calls = [];
     for (const request of this.seen.slice(from)) {
-      const { pathname } = new URL(request.url());
-      if (pathname === '/explain') {
-        continue;
-      }
+      const { pathname: path, origin: to } = new URL(request.url());
       const answer = await request.response();
-      const headers = answer ? await answer.allHeaders() : {};
       calls.push({
-        method: request.method(),
-        path: pathname,
-        origin: new URL(request.url()).origin,
-        sent: await request.allHeaders(),
-        body: request.postData(),
-        status: answer ? answer.status() : 0,
-        headers,
+        method: request.method(), path, origin: to, body: request.postData(),
+        sent: await request.allHeaders(), status: answer ? answer.status() : 0,
+        headers: answer ? await answer.allHeaders() : {}, timing: request.timing(),
         json: answer && bodies ? await answer.json().catch(() => null) : null,
-        timing: request.timing(),
       });
     }
-    return calls;
+    return calls.filter((call) => call.path !== '/explain');
   }
 
   // The step of a control is open before it is used.
@@ -146,9 +134,18 @@ class Page {
     return this.page.selectOption(selector, option);
   }
 
-  async login(account) {
+  // With a branch of that name: in that one.
+  async login(account, branch) {
     await this.select('#demo', `${account}@demo.test`);
-    return this.click('#login-form button');
+    await this.click('#login-form button');
+    if (branch) {
+      await this.choose(branch);
+    }
+  }
+
+  async choose(branch) {
+    await this.select('#branches', { label: branch });
+    return this.click('#branch-form button');
   }
 
   // Of the newest answer's table; a short id has the whole one in its title.
@@ -169,20 +166,15 @@ class Page {
       const part = (q) => (box.querySelector(q) || {}).textContent || '';
       const way = [...box.querySelectorAll('.way li')];
       return {
-        badge: part('.badge'),
-        code: part('.call-line code'),
-        time: part('.time'),
+        badge: part('.badge'), code: part('.call-line code'), time: part('.time'),
         decision: part('details:last-of-type summary .quiet'),
         ids: [...box.querySelectorAll('.facts dd')].map((d) =>
           (d.querySelector('.id') || {}).title || d.textContent),
-        failed: part('.checks .failed'),
-        steps: way.map((li) =>
-          `${li.dataset.at} ${li.className.replace(' end', '')}`),
+        failed: part('.checks .failed'), reason: part('.reason code'),
+        steps: way.map((li) => `${li.dataset.at} ${li.className.replace(' end', '')}`),
         notes: Object.fromEntries(way.map((li) =>
           [li.dataset.at, li.querySelector('.note').textContent])),
-        reason: part('.reason code'),
-        removed: [...box.querySelectorAll('.removed del')]
-          .map((d) => d.textContent),
+        removed: [...box.querySelectorAll('.removed del')].map((d) => d.textContent),
       };
     }));
   }
@@ -196,13 +188,9 @@ class Page {
     });
   }
 
-  text(selector) {
-    return this.page.textContent(selector);
-  }
+  text = (selector) => this.page.textContent(selector);
 
-  count(selector) {
-    return this.page.locator(selector).count();
-  }
+  count = (selector) => this.page.locator(selector).count();
 
   silent(name, ...expected) {
     is(this.errors.sort(), expected.sort(), `${name}: the console`);
@@ -246,15 +234,13 @@ function entries() {
 }
 
 // nginx writes its line after the answer.
-async function logged(id) {
-  for (let i = 0; i < 500; i += 1) {
-    const entry = entries().find((e) => e.requestId === id);
-    if (entry) {
-      return entry;
-    }
-    await new Promise((resolve) => { setTimeout(resolve, 10); });
+async function logged(id, left = 500) {
+  const entry = entries().find((e) => e.requestId === id);
+  if (entry || !left) {
+    return entry || {};
   }
-  return {};
+  await new Promise((resolve) => { setTimeout(resolve, 10); });
+  return logged(id, left - 1);
 }
 
 function sentToken(call) {
@@ -504,26 +490,24 @@ async function callService(p, tokens) {
 
 async function refreshing(p, tokens) {
   const good = '200 AUTH_REFRESH_SUCCESS allow: public';
-  const how = ({ body, sent }) => [JSON.parse(body), sent.cookie];
-  let [call] = await p.press('#refresh-body', 'refresh by body', good);
-  is([JSON.parse(call.body), (await p.refreshCookie()).value],
-    [{ refreshToken: tokens.refreshToken }, call.json.refreshToken],
-    'refresh by body: the token, and the cookie has the new one');
-
-  await p.context.clearCookies();
-  let last = call.json.refreshToken;
-  [call] = await p.press('#refresh-body', 'refresh without a cookie', good);
-  is(how(call), [{ refreshToken: last }, undefined], 'refresh without a cookie: by body');
-
-  last = call.json.refreshToken;
-  [call] = await p.press('#refresh-cookie', 'refresh by cookie', good);
-  is(how(call), [null, `platform_refresh_token=${last}`],
-    'refresh by cookie: by nothing else');
+  let last = tokens.refreshToken;
+  let call;
+  for (const [by, name, token, cookie] of [['body', 'by body', true, true],
+    ['body', 'without a cookie', true, false], ['cookie', 'by cookie', false, true]]) {
+    if (!cookie) {
+      await p.context.clearCookies();
+    }
+    [call] = await p.press(`#refresh-${by}`, `refresh ${name}`, good);
+    is([JSON.parse(call.body), call.sent.cookie, (await p.refreshCookie()).value],
+      [token ? { refreshToken: last } : null,
+        cookie ? `platform_refresh_token=${last}` : undefined, call.json.refreshToken],
+      `refresh ${name}: what was sent, and the cookie has the new one`);
+    last = call.json.refreshToken;
+  }
 
   await p.page.reload();
   is([await p.text('#session-state'), await p.page.isDisabled('#refresh-body')],
     ['Not logged in.', true], 'reload: tokens are gone');
-  last = call.json.refreshToken;
   call = (await p.click('#refresh-cookie')).pop();
   is([call.status, call.sent.cookie], [200, `platform_refresh_token=${last}`],
     'reload: the cookie brings the session back');
@@ -535,8 +519,7 @@ async function refreshing(p, tokens) {
   ok(call.json.accountAccessToken && JSON.parse(call.body).includeAccountToken,
     'refresh: with an account token');
   await p.page.uncheck('#include-account');
-  await p.select('#branches', { label: 'Harbour West' });
-  await p.click('#branch-form button');
+  await p.choose('Harbour West');
   is(await p.text('#session-state'), 'Working in Harbour West.',
     'refresh: and the branch can be switched');
 }
@@ -666,11 +649,7 @@ async function sessions(browser) {
   const id = {};
   for (const [name, p, branch] of [['one', one, 'Harbour East'],
     ['two', two, 'Harbour West'], ['far', far, '']]) {
-    await p.login('several');
-    if (branch) {
-      await p.select('#branches', { label: branch });
-      await p.click('#branch-form button');
-    }
+    await p.login('several', branch);
     id[name] = await p.sessionId();
   }
   const listed = async () => (await sessionItems(one))
@@ -799,15 +778,11 @@ async function walk(browser) {
     [origin, gateway].sort(), 'nothing is asked of anybody else');
 
   // Markup from a string, which a page is attacked by, has no way in.
-  is(await p.page.evaluate(() => {
-    document.body.dataset.text = 'may be set';
-    try {
-      document.body.innerHTML = '<b>may not</b>';
-      return 'was let in';
-    } catch (e) {
-      return `${document.body.dataset.text}: ${e.name}`;
-    }
-  }), 'may be set: TypeError', 'the policy keeps markup out');
+  const write = (member) => p.page.evaluate((name) => {
+    document.body[name] += '<b>may not</b>';
+  }, member).catch((e) => e.message);
+  like(await write('innerHTML'), /TypeError/, 'the policy keeps markup out');
+  is(await write('title'), undefined, 'and takes text');
   await p.context.close();
 }
 
@@ -851,43 +826,39 @@ async function appearances(browser) {
 }
 
 // examples/client, served beside the playground: in two tabs of one browser,
-// which is what t/http_client.t has not.
+// with its cookies and its locks, which t/http_client.t has not.
 async function clients(browser) {
   const one = await Page.open(browser);
   const two = await Page.open(browser, one.context);
-  // A body that nobody reads never comes to its end.
-  const run = async (p, path, f, arg) => (await p.during(() => p.page.evaluate(f, arg),
-    false)).filter((c) => c.path === path && c.method !== 'OPTIONS');
-  const statuses = (calls) => calls.map((c) => c.status);
   const gateway = await one.text('#gateway-origin');
+  // A body that nobody reads never comes to its end.
+  const run = async (p, path, f) => (await p.during(() => p.page.evaluate(f), false))
+    .filter((c) => c.path === path && c.method !== 'OPTIONS');
   for (const p of [one, two]) {
     await p.page.evaluate(async (base) => {
       const { PlatformClient } = await import('/client.js');
       window.client = new PlatformClient({ base });
     }, gateway);
   }
-  let calls = await run(one, '/api/auth/login', () =>
+  const login = await run(one, '/api/auth/login', () =>
     window.client.login('one@demo.test', 'Demo-passw0rd!'));
-  is([statuses(calls), (await one.refreshCookie()).httpOnly], [[200], true],
-    'client: login, by the cookie');
-  calls = await run(two, REFRESH, async () => {
-    window.restored = await window.client.restore();
-  });
-  is([await two.page.evaluate(() => window.restored), statuses(calls)],
-    [true, [200]], 'client: a second tab goes on by the cookie');
+  const restored = await run(two, REFRESH, () => window.client.restore());
+  is([...login, ...restored, await one.refreshCookie()].map((c) => c.status || c.httpOnly),
+    [200, 200, true], 'client: login by the cookie, by which a second tab goes on');
 
   // Two that overlapped would send one token, and one of them lose it.
-  const tabs = await Promise.all([one, two].map((p) => run(p, REFRESH, () =>
-    window.client.refresh().then(() => window.client.refresh()))));
-  is(tabs.map(statuses), [[200, 200], [200, 200]],
+  const tabs = (await Promise.all([one, two].map((p) => run(p, REFRESH, () =>
+    window.client.refresh().then(() => window.client.refresh()))))).flat();
+  is(tabs.map((c) => c.status), Array(4).fill(200),
     'client: two tabs refresh at once, and neither is refused');
-  const spans = tabs.flat().map(({ timing: t }) => [t.startTime + t.requestStart,
+  const spans = tabs.map(({ timing: t }) => [t.startTime + t.requestStart,
     t.startTime + t.responseStart]).sort((x, y) => x[0] - y[0]);
   ok(spans.every(([from], i) => i === 0 || from >= spans[i - 1][1]),
     'client: since they take turns', JSON.stringify(spans));
   for (const p of [one, two]) {
-    calls = await run(p, CONTEXT, (path) => window.client.fetch(path), CONTEXT);
-    is(statuses(calls), [200], 'client: each tab goes on');
+    const calls = await run(p, CONTEXT, () =>
+      window.client.fetch('/api/workspaces/current-context'));
+    is(calls.map((c) => c.status), [200], 'client: each tab goes on');
     p.silent('client: two tabs');
   }
   await run(two, '', () => window.client.logout());

@@ -7,9 +7,10 @@
 # A day passes by moving all times of the rows into the past.  A retry comes a
 # second after the answer was missed, by the real clock, as does the window.
 
+use IO::Select;
+use IO::Socket::INET;
 use Platform::Test;
 use Platform::Test::Load;
-use Platform::Test::Lossy;
 use Platform::Test::Sessions;
 use Time::HiRes qw(time);
 
@@ -30,7 +31,42 @@ my @identity = map { $t->identity(name => $_, PLATFORM_JWT_ISSUER => $issuer,
     PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '30s', PLATFORM_AUTH_MAX_SESSIONS => 0) } qw(a b c);
 my $s = $t->full_stack(identity => \@identity, env => { PLATFORM_TRUSTED_PROXIES => '127.0.0.1' });
 $t->allow(qr/upstream|connect\(\) to unix|recv\(\) failed/);
-Platform::Test::Lossy->start($t, $t->port('lossy'), $s->gateway, 10);
+my $listener = Platform::Test::Port::listener($t->port('lossy'));
+$t->process(lossy => code => \&lossy, ok_status => ['any']);
+
+# The network: of the answers that come back through it every tenth, the request
+# having been done, is thrown away with its connection.
+sub lossy {
+    local $SIG{PIPE} = 'IGNORE';
+    my (%peer, $answers);
+    my $select = IO::Select->new($listener);
+    while (my @ready = $select->can_read) {
+        for my $fh (@ready) {
+            if ($fh == $listener) {
+                my $client = $listener->accept or next;
+                my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
+                    PeerPort => $s->gateway) or next;
+                $peer{$client} = { to => $server };
+                $peer{$server} = { to => $client, buf => '' };
+                $select->add($client, $server);
+                next;
+            }
+            my $p = $peer{$fh} // next;
+            my $done = !sysread $fh, my $bytes, 65536;
+            if (!$done && defined $p->{buf}) {
+                $p->{buf} .= $bytes;
+                next if !Platform::Test::Response->whole($p->{buf});
+                $done = ++$answers % 10 == 0;
+                ($bytes, $p->{buf}) = ($p->{buf}, '');
+            }
+            syswrite $p->{to}, $bytes if !$done;
+            next unless $done;
+            $select->remove($fh, $p->{to});
+            delete @peer{ $fh, $p->{to} };
+            close $_ for $fh, $p->{to};
+        }
+    }
+}
 
 # Another day: see above.
 sub day_passes {

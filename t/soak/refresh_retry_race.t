@@ -14,14 +14,7 @@ my $AT_ONCE = 8;     # sessions in a round at the same time
 my $LOGOUT = 0.2;    # of the rounds
 
 my $t = Platform::Test->new(timeout => 7200);
-my $primary = $t->postgres;
-my $standby = $t->postgres(name => 'standby', standby_of => $primary);
-# Nothing that was answered is lost with the primary.
-$primary->sql("alter system set $_", user => 'postgres')
-    for "synchronous_standby_names = '*'", "synchronous_commit = 'on'";
-$primary->sql('select pg_reload_conf()', user => 'postgres');
-ok eventually(sub { $primary->sql("select count(*) from pg_stat_replication
-    where sync_state = 'sync'", user => 'postgres') }, 20), 'in step';
+my ($primary, $standby) = $t->postgres_pair;
 my $pg = $primary;
 $t->identity_face($primary->env, PLATFORM_AUTH_MAX_SESSIONS => 0,
     PLATFORM_DB_HOST => join(',', $primary->host, $standby->host),

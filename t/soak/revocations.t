@@ -9,13 +9,7 @@ my $LOGOUTS = $ENV{SOAK_LOGOUTS} // 200;
 my $CLIENTS = 8;
 
 my $t = Platform::Test->new(timeout => 600);
-my $primary = $t->postgres;
-my $standby = $t->postgres(name => 'standby', standby_of => $primary);
-$primary->sql($_, user => 'postgres') for "alter system set synchronous_standby_names = '*'",
-    'select pg_reload_conf()';
-ok eventually(sub { $primary->sql('select sync_state from pg_stat_replication',
-    user => 'postgres') eq 'sync' }, 20), 'the standby follows';
-
+my ($primary, $standby) = $t->postgres_pair;
 my $stack = $t->full_stack(env => { $primary->env,
     PLATFORM_DB_HOST            => join(',', $primary->host, $standby->host),
     PLATFORM_DB_CONNECT_TIMEOUT => '1s', PLATFORM_DB_STATEMENT_TIMEOUT => '1s',
@@ -126,9 +120,7 @@ round('promoted', $LOGOUTS, sub {
     sleep 4;
     $primary->stop('KILL');
     $standby->promote;
-    $standby->sql($_, user => 'postgres')
-        for "alter system set synchronous_standby_names = ''",
-        'select pg_reload_conf()';
+    $standby->setting("synchronous_standby_names = ''");
 });
 
 $second->finish;

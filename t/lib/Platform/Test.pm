@@ -181,6 +181,16 @@ sub postgres ($self, %o) {
         Platform::Test::Postgres->new(dir => $self->{dir}, name => $name, %o));
 }
 
+# A primary and a standby, which has each commit before that is answered.
+sub postgres_pair ($self) {
+    my $primary = $self->postgres;
+    my $standby = $self->postgres(name => 'standby', standby_of => $primary);
+    $primary->setting("synchronous_standby_names = '*'");
+    eventually(sub { $primary->sql('select sync_state from pg_stat_replication',
+        user => 'postgres') eq 'sync' }) or die "the standby does not follow\n";
+    return ($primary, $standby);
+}
+
 # The environment identity-fcgi gets here, changed by what is given (undef
 # takes a variable away).
 sub identity_env ($self, %change) {
@@ -213,6 +223,12 @@ sub identity ($self, %change) {
     return $self->track(Platform::Test::Identity->new(
         dir => $self->{dir}, name => $name, args => $args, env => $self->identity_env(
             IDENTITY_LISTEN => "$self->{dir}/$name.sock", %change)));
+}
+
+# A program until the end of the test; options of Platform::Test::Process.
+sub process ($self, $name, %o) {
+    return $self->track(Platform::Test::Process->start(name => $name, dir => $self->{dir},
+        log => "$self->{dir}/$name.log", %o));
 }
 
 # A process of identity-fcgi, with these changes of the environment; via => what

@@ -27,6 +27,9 @@ sub asan { return !!$ENV{PLATFORM_TEST_ASAN} }
 
 sub valgrind { return !!$ENV{PLATFORM_TEST_VALGRIND} }
 
+# A test that is for plain builds alone ends here otherwise, for that reason.
+sub plain ($why) { Test::More::plan(skip_all => $why) if asan() || valgrind() }
+
 # How many times slower everything is in the mode at hand.
 sub scale { return valgrind() ? 15 : asan() ? 3 : 1 }
 

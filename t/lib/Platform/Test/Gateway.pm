@@ -88,10 +88,10 @@ sub start_gateway ($self) {
 }
 
 # One test: the gateway has its keys, at once or soon.
-sub gateway_ready ($self) {
+sub gateway_ready ($self, $name = 'ready') {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     return Test::More::ok(eventually(sub {
-        http_get($self->port('gateway'), '/ready')->status == 200 }), 'ready');
+        http_get($self->port('gateway'), '/ready')->status == 200 }), $name);
 }
 
 # Echoes that speak FastCGI, SCGI and uwsgi, and %%ECHO_LOCATIONS%%: /fastcgi,

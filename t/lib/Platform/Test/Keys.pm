@@ -81,8 +81,7 @@ sub keys_gateway ($t, %o) {
 
 # Starts a gateway with that configuration, in place of the one that runs.
 sub keys_begin ($t, %o) {
-    my $nginx = keys_gateway($t, %o);
-    $nginx->stop if $nginx->process;
+    keys_gateway($t, %o);
     return $t->start_nginx;
 }
 

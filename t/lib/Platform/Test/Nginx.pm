@@ -43,7 +43,10 @@ sub test ($self) {
     return ($? == 0 ? 1 : 0, $out);
 }
 
+# Starts it, in place of the one that runs.
 sub start ($self) {
+    $self->stop;
+    $self->{log_from} = -s $self->{log};
     unlink $self->{pidfile};
     return $self->launch(sub { -s $self->{pidfile} && $self->_serves },
         log => "$self->{dir}/$self->{name}.out.log",
@@ -87,16 +90,23 @@ sub reload ($self) {
     return $failed ? 0 : 1;
 }
 
-# Workers that a reload sent away may linger for their last connections; told
-# to terminate then, they would raise alerts about those.
-sub stop ($self, $signal = undef) {
+# Waits until the workers that a reload sent away are gone.
+sub settled ($self) {
     my @leaving = $self->error_log =~ /(\d+)#\d+: gracefully shutting down/g;
-    eventually(sub { !grep { kill 0, $_ } @leaving })
-        if $self->process && ($signal // 'TERM') eq 'TERM';
+    return eventually(sub { !grep { kill 0, $_ } @leaving });
+}
+
+# Those may linger for their last connections; told to terminate then, they
+# would raise alerts about those.
+sub stop ($self, $signal = undef) {
+    $self->settled if $self->process && ($signal // 'TERM') eq 'TERM';
     return $self->SUPER::stop($signal);
 }
 
-sub error_log ($self) { return slurp($self->{log}) // '' }
+# What it has said since its start.
+sub error_log ($self) {
+    return substr slurp($self->{log}) // '', $self->{log_from} // 0;
+}
 
 sub access_log ($self) { return slurp($self->{access}) // '' }
 

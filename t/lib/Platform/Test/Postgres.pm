@@ -97,6 +97,14 @@ sub freeze ($self, $signal) {
 # The directory of its socket, as a libpq host.
 sub host ($self) { return $self->{home} }
 
+# What the server has logged since the last call.
+sub logged ($self) {
+    my $log = slurp($self->{log}) // '';
+    my $new = substr $log, $self->{read} // 0;
+    $self->{read} = length $log;
+    return $new;
+}
+
 # What identity-fcgi needs to know.
 sub env ($self) {
     return (PLATFORM_DB_HOST => $self->{home}, PLATFORM_DB_PORT => $self->{port},
@@ -116,6 +124,11 @@ sub sql ($self, $sql, %o) {
     my $got = $connection->run($sql);
     $connection->close;
     return $got;
+}
+
+# Changes a setting of the server: 'name = value'.
+sub setting ($self, $set) {
+    $self->sql($_, user => 'postgres') for "alter system set $set", 'select pg_reload_conf()';
 }
 
 # A transaction that stays open after some SQL: what that changed is locked,

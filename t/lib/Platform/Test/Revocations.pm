@@ -129,7 +129,7 @@ http {
         }
         location /branch { platform_gateway_access branch; empty_gif; }
         location /account { platform_gateway_access account; empty_gif; }
-        location = /readyz { platform_gateway_ready; }
+        location = /ready { platform_gateway_ready; }
         location = /metrics { platform_gateway_metrics; }
         location = /explain { allow 127.0.0.1; deny all; platform_gateway_explain; }
         $server
@@ -141,10 +141,7 @@ CONF
 # Starts it; one test that it is ready.
 sub revocations_gateway ($t, $key, %o) {
     my $nginx = revocations_conf($t, $key, %o);
-    $t->start_nginx($o{name});
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    Test::More::ok(eventually(sub {
-        http_get($t->port('gateway'), '/readyz')->status == 200 }), 'ready');
+    $t->start_gateway;
     return $nginx;
 }
 

@@ -148,6 +148,27 @@ sub full_stack ($self, %o) {
         identity => $identities->[0], upstream => $upstream, env => \%env);
 }
 
+# make run in a checkout, with ports of this test: its process.  args => further ones
+# of make, cmd => another command; all else are settings.
+sub make_run ($self, $checkout, %set) {
+    my @args = @{ delete $set{args} // [] };
+    my $cmd = delete $set{cmd}
+        // [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run', @args ];
+    my %env = (PATH => $ENV{PATH}, RUN_DIR => "$self->{dir}/run",
+        METRICS_LISTEN => '127.0.0.1:' . $self->port('metrics'),
+        map { (uc . '_PORT' => $self->port($_)) } qw(gateway identity stub playground));
+    return $self->process('make-run-' . ++$self->{runs}, dir => $checkout, cmd => $cmd,
+        env => { %env, %set }, ok_status => ['any'])->expect_end;
+}
+
+# One test: it is ready, soon.  What it said.
+sub run_ready ($self, $run, $name) {
+    my $said = sub { $self->read_file($run->name . '.log') // '' };
+    eventually(sub { $said->() =~ /^Ready\.$/m || !$run->alive }, 300);
+    Test::More::like($said->(), qr/^Ready\.$/m, "$name: ready");
+    return $said->();
+}
+
 # Renders the templates as an operator would; the nginx is not started.
 sub render_nginx ($self, $env, $upstream, $edit = undef) {
     my ($dir, $root) = ($self->{dir}, $self->root);
