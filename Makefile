@@ -18,7 +18,7 @@ LONG := browser_playground build_configure id_keys_commands \
   config_both_halves e2e_keys_rotate http_client e2e_make_run id_revocations \
   id_key_dir gw_keys_file id_key_rotation id_lockout gw_keys_workers \
   fault_database_lost_answers fault_failover gw_revocations_stale \
-  gw_keys_slow_issuer
+  gw_keys_wait
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 

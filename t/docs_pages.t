@@ -4,16 +4,16 @@
 
 use JSON::PP;
 use Platform::Test;
-use Platform::Test::Page qw(fixed_ids steps);
+use Platform::Test::Page qw(fixed_ids prints steps);
 
 my $t = Platform::Test->new;
 my $s = $t->full_stack;
 my ($root, $dir) = ($t->root, $t->dir);
 
-# One shell runs all blocks, as a reader's would; a line parts their outputs.
-sub shell (@blocks) {
-    $t->write_file('page.sh', join "echo '=== next'\n", @blocks);
-    return split /^=== next\n/m, qx{sh $dir/page.sh 2>$dir/page.log}, -1;
+# One shell runs all blocks, as a reader's would.
+sub shell ($script) {
+    $t->write_file('page.sh', $script);
+    return scalar qx{sh $dir/page.sh 2>$dir/page.log};
 }
 
 # -- the tour
@@ -21,9 +21,7 @@ sub shell (@blocks) {
 my @steps = grep { $_->[1] ne '' } steps("$root/README.md", 'A tour');
 is scalar @steps, 3, 'the tour has its steps';
 my $gateway = 'http://127.0.0.1:' . $s->gateway;
-my @said = shell(map { $_->[0] =~ s{http://localhost:8080}{$gateway}gr } @steps);
-is fixed_ids($said[$_] // ''), fixed_ids($steps[$_][1]),
-    'step ' . ($_ + 1) . ' prints what the README says' for 0 .. $#steps;
+prints('README.md', sub ($tour) { shell($tour =~ s{http://localhost:8080}{$gateway}gr) }, @steps);
 
 # -- the first account
 
@@ -35,10 +33,10 @@ my $binary = Platform::Test::Env::identity();
 $program =~ s{build/identity-fcgi/identity-fcgi}{$binary} or die 'no program';
 $program =~ s{run/platform[.]env}{$file} or die 'no environment';
 $login->[0] =~ s{http://localhost:8080}{$gateway} or die 'no login';
-my ($said, $answer) = shell("set -e\ncd $dir\n$program$make->[0]$member->[0]", $login->[0]);
-is $?, 0, 'its commands succeed' or diag $said, $t->read_file('page.log');
-my $table = $make->[1] . $member->[1];
-is fixed_ids(substr $said, -length $table), fixed_ids($table),
+my ($did, $answer) = split /^=== next\n/m, shell("set -e\ncd $dir\n$program$make->[0]"
+    . "$member->[0]echo '=== next'\n$login->[0]"), -1;
+is $?, 0, 'its commands succeed' or diag $did, $t->read_file('page.log');
+is fixed_ids(substr $did, -length $member->[1]), fixed_ids($member->[1]),
     'the last one says what was granted, as on the page';
 my $json = eval { decode_json($answer) } // {};
 is $json->{code}, 'AUTH_LOGIN_SUCCESS', 'the account logs in' or diag $answer;

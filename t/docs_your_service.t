@@ -2,7 +2,7 @@
 # what the page says, and the route is still there after another make run.
 
 use Platform::Test;
-use Platform::Test::Page qw(steps);
+use Platform::Test::Page qw(prints steps);
 
 Platform::Test::Env::plain('make run has no sanitizer mode');
 
@@ -38,11 +38,7 @@ sub shell ($name, $script) {
 }
 
 my $p = make_run();
-my $script = ours(join "echo '=== next'\n", map { $_->[0] } @steps);
-my @said = split /^=== next\n/m, shell(page => $script), -1;
-for my $i (grep { $steps[$_][1] ne '' } 0 .. $#steps) {
-    is $said[$i] // '', $steps[$i][1], 'step ' . ($i + 1) . ' prints what the page says';
-}
+my @said = prints('the page', sub ($script) { shell(page => ours($script)) }, @steps);
 like $said[1], qr{\AReloaded: \S+/routes\.d/\*\.conf, and those of http\.d\n\z}, 'the reload says so';
 
 # A zone that nobody made, and one in the wrong place: it is said where it goes.

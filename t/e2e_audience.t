@@ -13,16 +13,18 @@ my $s = $t->full_stack(echo => 1, identity => $identity,
 
 sub claims { return (jwt_decode($_[0]))[1] }
 
-sub reason { return $t->logged($_[0], $s->nginx)->{reason} }
+# One test: a token is refused, for that reason.
+sub refused ($res, $reason, $name) {
+    is_problem($res, 401, 'GATEWAY_TOKEN_INVALID', $name);
+    is $t->logged($res, $s->nginx)->{reason}, $reason, 'its reason';
+}
 
 # The gateway demands it, and identity does not issue it yet.
 
 my $one = $s->login('one')->json;
 my $several = $s->login('several')->json;
 ok !exists claims($one->{accessToken})->{aud}, 'no audience';
-my $res = $s->current_context($one->{accessToken});
-is_problem($res, 401, 'GATEWAY_TOKEN_INVALID', 'a token without it');
-is reason($res), 'token_audience', 'its reason';
+refused($s->current_context($one->{accessToken}), 'token_audience', 'a token without it');
 
 # Identity does: every session goes on, with its next refresh.
 
@@ -30,7 +32,7 @@ $t->allow(qr/connect\(\) to unix:.* platform gateway revocations,/);
 $identity->stop;
 $identity->{env}{PLATFORM_JWT_AUDIENCE} = $audience;
 $identity->start;
-$res = $s->refresh($one->{refreshToken});
+my $res = $s->refresh($one->{refreshToken});
 is $res->status, 200, 'a session of before: refresh';
 is claims($res->json->{accessToken})->{aud}, $audience, 'the access token has it';
 ok !exists claims($res->json->{refreshToken})->{aud}, 'the refresh token has none';
@@ -78,13 +80,8 @@ is_deeply [ @{ (jwt_decode($refresh))[0] }{qw(typ alg)} ],
     [ 'refresh+jwt', 'RS256' ], 'the header of a refresh token';
 is +(jwt_decode($s->login('one')->json->{accessToken}))[0]{typ}, 'JWT',
     'that of an access token';
-for my $path ('/api/workspaces/x', '/api/auth/select-branch') {
-    my $post = $path =~ /select/;
-    $res = http($s->gateway, $post ? 'POST' : 'GET', $path,
-        token => $refresh, $post ? (json => {}) : ());
-    is_problem($res, 401, 'GATEWAY_TOKEN_INVALID', "refresh token to $path");
-    is reason($res), 'token_typ', 'its reason';
-}
+refused(http($s->gateway, @$_, token => $refresh), 'token_typ', "refresh token to $_->[1]")
+    for [ GET => '/api/workspaces/x' ], [ POST => '/api/auth/select-branch', json => {} ];
 $res = $s->refresh($refresh);
 is $res->status, 200, 'at a refresh it is good';
 is $s->refresh(jwt_sign(key => $key, payload =>

@@ -55,25 +55,26 @@ sub is_ready ($p, $name) {
 my $p = start();
 my $res = is_ready($p, 'first');
 my $text = said($p);
-like $text, qr{http://@{[ /GATEWAY|PLAYGROUND/ ? 'localhost' : '127.0.0.1' ]}:$ports{$_}\b},
-    "says $_" for sort keys %ports;
+my $name = "localhost:$ports{PLAYGROUND_PORT}";
+my $page = "http://$name";
+like $text, $_, "says $_" for qr/several\@demo\.test/, qr/Demo-passw0rd!/,
+    qr{^  playground +\Q$page\E }m,
+    map {qr{http://@{[ /GATEWAY/ ? 'localhost' : '127.0.0.1' ]}:$ports{$_}\b}}
+        qw(GATEWAY_PORT IDENTITY_PORT STUB_PORT);
 my ($url) = $text =~ m{^  metrics +(http://\Q$metrics\E/\S+)$}m;
-ok $url, 'says where metrics are';
-like `curl -s $url`, qr/^platform_gateway_key_set_keys 1$/m, 'and there they are';
-like $text, qr/several\@demo\.test/, 'says the demo logins';
-like $text, qr/Demo-passw0rd!/, 'and their credential';
+like `curl -s $url`, qr/^platform_gateway_key_set_keys 1$/m, 'says where metrics are';
 
-my ($curl) = $text =~ /^(\s*curl (?:.*\\\n)*.*)/m;
-my $out = `$curl 2>&1`;
-like $out, qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed' or diag $curl;
+sub curl_line ($text) {
+    my ($curl) = $text =~ /^(\s*curl (?:.*\\\n)*.*)/m;
+    return scalar `$curl 2>&1`;
+}
+
+like curl_line($text), qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed';
 
 # The playground: another origin than the gateway's, which the gateway knows, and
 # which alone gets explanations.
 
-my $name = "localhost:$ports{PLAYGROUND_PORT}";
-my $page = "http://$name";
 my @there = ($t->port('playground'));
-like $text, qr{^  playground +\Q$page\E }m, 'says where the playground is';
 my $got = http_get(@there, '/', host => $name);
 is $got->status, 200, 'playground: the page';
 like $got->header('Content-Security-Policy'),
@@ -102,11 +103,8 @@ for ([ 'itself', 1, Origin => $page ],
 }
 
 ok -s "$run/platform.env", 'platform.env holds the environment';
-is_deeply [ grep { (stat "$run/$_")[2] & 077 } 'platform.env', 'keys.env' ], [],
-    'for its owner alone, as are the keys';
-is((stat "$run/logs")[2] & 077, 0, 'and so are the logs');
-is_deeply [ grep { (stat)[2] & 077 } "$run/logs/identity.log",
-    "$run/logs/postgres.log" ], [], 'each of them';
+is_deeply [ grep { ((stat "$run/$_")[2] // 077) & 077 } qw(platform.env keys.env logs
+    logs/identity.log logs/postgres.log) ], [], 'for its owner alone, as are keys and logs';
 my $kid = (jwt_decode($res->json->{accessToken}))[0]{kid};
 
 # A second one beside it.
@@ -205,8 +203,7 @@ is_one_line($p, substr(said($p), length $before), qr/PostgreSQL ended.*postgres\
 # A gateway behind a proxy that speaks the PROXY protocol: it is asked in that.
 
 $p = start(GATEWAY_REAL_IP_HEADER => 'proxy_protocol');
-($curl) = $t->run_ready($p, 'proxy_protocol') =~ /^(\s*curl (?:.*\\\n)*.*)/m;
-like `$curl 2>&1`, qr/AUTH_LOGIN_SUCCESS|AUTH_BUSY/,
+like curl_line($t->run_ready($p, 'proxy_protocol')), qr/AUTH_LOGIN_SUCCESS|AUTH_BUSY/,
     'proxy_protocol: the curl line works as printed' or diag said($p);
 is http_raw($t->port('gateway'), "GET / HTTP/1.0\r\n\r\n"), '',
     'proxy_protocol: and nothing else does';
@@ -228,16 +225,18 @@ sub refused ($name, $pattern, %set) {
     refused('METRICS_LISTEN in use', qr/\b$port\b.*in use.*METRICS_LISTEN=/,
         METRICS_LISTEN => "127.0.0.1:$port");
 }
-refused('metrics for the world', qr/METRICS_LISTEN has "[^"]+", .*of this host alone/,
-    METRICS_LISTEN => '0.0.0.0:8083');
-refused('a broken TTL', qr/PLATFORM_JWT_ACCESS_TOKEN_TTL/,
-    PLATFORM_JWT_ACCESS_TOKEN_TTL => 'soon');
-refused('a broken origin', qr/PLATFORM_CORS_ALLOWED_ORIGINS/,
-    PLATFORM_CORS_ALLOWED_ORIGINS => '*');
-refused('a broken key', qr/PLATFORM_JWT_PRIVATE_KEY_BASE64/,
-    PLATFORM_JWT_KEY_ID => 'x', PLATFORM_JWT_PRIVATE_KEY_BASE64 => 'c2VjcmV0',
-    PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('a')->public_base64);
-refused("$_ as a port", qr/GATEWAY_PORT=$_ is no port/, GATEWAY_PORT => $_) for 'eighty', 0;
+refused(@$_) for [ 'a broken TTL', qr/PLATFORM_JWT_ACCESS_TOKEN_TTL/,
+        PLATFORM_JWT_ACCESS_TOKEN_TTL => 'soon' ],
+    [ 'a broken key', qr/PLATFORM_JWT_PRIVATE_KEY_BASE64/,
+        PLATFORM_JWT_KEY_ID => 'x', PLATFORM_JWT_PRIVATE_KEY_BASE64 => 'c2VjcmV0',
+        PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('a')->public_base64 ],
+    [ 'no port', qr/GATEWAY_PORT=eighty is no port/, GATEWAY_PORT => 'eighty' ],
+    [ 'one port twice', qr/STUB_PORT=8080 is GATEWAY_PORT's/,
+        GATEWAY_PORT => 8080, STUB_PORT => 8080 ],
+    [ 'a listener elsewhere', qr/GATEWAY_LISTEN has no port \d+, where/,
+        GATEWAY_LISTEN => '127.0.0.1:1' ],
+    [ 'metrics where the playground is', qr/METRICS_LISTEN has the port or socket of another/,
+        METRICS_LISTEN => "127.0.0.1:$ports{PLAYGROUND_PORT}" ];
 refused("make run $_->[0]", qr/$_->[1]$/, args => [$_->[0]]) for
     ['GATEWAY_PROT=1', 'GATEWAY_PROT is no setting; did you mean GATEWAY_PORT\?'],
     ['RUN_DRI=x', 'RUN_DRI is no setting; did you mean RUN_DIR\?'],
@@ -246,12 +245,6 @@ refused('a service that no name server knows',
     qr/refuses its configuration: host not found in upstream "nohost\.invalid:99" in \S+:\d+$/,
     PLATFORM_ENTITLEMENT_URL => 'http://nohost.invalid:99');
 $t->allow(qr/host not found in upstream/);
-refused('one port twice', qr/STUB_PORT=8080 is GATEWAY_PORT's/,
-    GATEWAY_PORT => 8080, STUB_PORT => 8080);
-refused('a listener elsewhere', qr/GATEWAY_LISTEN has no port \d+, where/,
-    GATEWAY_LISTEN => '127.0.0.1:1');
-refused('metrics where the playground is', qr/METRICS_LISTEN has the port or socket of another/,
-    METRICS_LISTEN => "127.0.0.1:$ports{PLAYGROUND_PORT}");
 
 # Where the servers' user cannot enter RUN_DIR, they get a directory that root
 # writes to: it has to be root's own, or a link in it leads root elsewhere.

@@ -74,20 +74,12 @@ is everywhere($again->{accessToken}), '200', 'another session of the account is 
 # All tokens of a session with branches.
 
 my $several = login('several');
-my @branch = map {
-    $stack->post('/api/auth/select-branch', { branchId => $_->{branchId} },
-        token => $several->{accountAccessToken})->json->{accessToken}
-} @{ $several->{branches} };
-my $another = login('several');
-my $kept = $stack->post('/api/auth/select-branch',
-    { branchId => $another->{branches}[0]{branchId} },
-    token => $another->{accountAccessToken})->json->{accessToken};
+my @branch = map { $stack->select_branch($several, $_)->json->{accessToken} } 0 .. 2;
+my $kept = $stack->select_branch(login('several'))->json->{accessToken};
 ends('a session with branches', sub {
     $stack->post('/api/auth/logout', undef, token => $branch[0]);
 }, @branch);
-is $stack->post('/api/auth/select-branch', { branchId => $several->{branches}[0]{branchId} },
-    token => $several->{accountAccessToken})->status, 401,
-    'its account token, too';
+is $stack->select_branch($several)->status, 401, 'its account token, too';
 is everywhere($kept), '200', 'another session of the account is not';
 
 # What operators do.

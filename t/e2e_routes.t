@@ -207,8 +207,7 @@ my $login = $s->login('two-hundred')->json;
 my @ids = map { $_->{branchId} } @{ $login->{branches} };
 my @names = map { $_->{branchName} } @{ $login->{branches} };
 is_deeply [ scalar @ids, \@names ], [ 200, [ sort @names ] ], '200 branches, sorted by name';
-my $token = $s->post($SELECT, { branchId => $ids[199] },
-    token => $login->{accountAccessToken})->json->{accessToken};
+my $token = $s->select_branch($login, 199)->json->{accessToken};
 cmp_ok length $token, '<', 16384, 'the token is under 16 KiB: ' . length $token;
 $res = $s->current_context($token, cookie => "platform_refresh_token=$login->{refreshToken}");
 is $res->status, 200, 'the gateway lets it through, and a cookie beside it';

@@ -64,8 +64,7 @@ answers($s->current_context($several->{accountAccessToken}), '403 GATEWAY_CONTEX
     'an account token opens no business API');
 
 my $branch = $several->{branches}[1];
-my $selected = answers($s->post('/api/auth/select-branch', { branchId => $branch->{branchId} },
-    token => $several->{accountAccessToken}), '200 AUTH_SELECT_BRANCH_SUCCESS',
+my $selected = answers($s->select_branch($several, 1), '200 AUTH_SELECT_BRANCH_SUCCESS',
     'several: select-branch');
 is_deeply $selected->{nextAction}, { type => 'load_current_context' },
     'nextAction: load_current_context';

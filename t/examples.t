@@ -52,9 +52,7 @@ sub prepare ($name) {
 my $one = $s->login('one')->json->{accessToken};
 my $several = $s->login('several')->json;
 my $account = $several->{accountAccessToken};
-my $other = $s->post('/api/auth/select-branch',
-    { branchId => $several->{branches}[0]{branchId} }, token => $account)
-    ->json->{accessToken};
+my $other = $s->select_branch($several)->json->{accessToken};
 my $id = (jwt_decode($one))[1]{account_id};
 
 # Starts it in place of the last one and waits until it has its keys: the status of

@@ -50,28 +50,29 @@ for my $name (sort keys %identity) {
 
 my %token;
 for my $name (sort keys %identity) {
-    my $res = login($name);
-    is $res->{status}, 200, "$name: login";
-    $token{$name} = $res->{json}{refreshToken};
-    $res = refresh($name, $token{$name});
-    is $res->{status}, 200, "$name: refresh";
-    $token{$name} = $res->{json}{refreshToken};
+    for my $what (qw(login refresh)) {
+        my $res = $what eq 'login' ? login($name) : refresh($name, $token{$name});
+        is $res->{status}, 200, "$name: $what";
+        $token{$name} = $res->{json}{refreshToken};
+    }
 }
-is $primary->sql("select count(*) > 0 from pg_stat_activity
-    where application_name = 'identity-service'"), 't', 'of the primary';
-is $standby->sql("select count(*) from pg_stat_activity
-    where application_name = 'identity-service'"), 0, 'not of the standby';
+is_deeply [ map { $_->sql("select count(*) > 0 from pg_stat_activity
+    where application_name = 'identity-service'") } $primary, $standby ], [ 't', 'f' ],
+    'of the primary, not of the standby';
 
 # -- the primary dies
 
-$primary->stop('KILL');
-for my $name (sort keys %identity) {
-    my $start = time;
-    my $res = refresh($name, $token{$name});
-    is "$res->{status} $res->{json}{code}", '503 DATABASE_UNAVAILABLE',
-        "$name: a standby is no database";
-    cmp_ok time - $start, '<', 4 * $unit, "$name: said in time";
+sub missed ($what) {
+    for my $name (sort keys %identity) {
+        my $start = time;
+        my $res = refresh($name, $token{$name});
+        is "$res->{status} $res->{json}{code}", '503 DATABASE_UNAVAILABLE', "$name: $what";
+        cmp_ok time - $start, '<', 4 * $unit, "$name: said in time";
+    }
 }
+
+$primary->stop('KILL');
+missed('a standby is no database');
 
 # -- the standby takes over
 
@@ -101,12 +102,7 @@ ok eventually(sub { $standby->sql("select count(*) from pg_stat_replication
     where replay_lsn = pg_current_wal_lsn()", user => 'postgres') }),
     'a third one follows';
 $standby->freeze('STOP');
-for my $name (sort keys %identity) {
-    my $start = time;
-    my $res = refresh($name, $token{$name});
-    is "$res->{status} $res->{json}{code}", '503 DATABASE_UNAVAILABLE', "$name: it hangs";
-    cmp_ok time - $start, '<', 4 * $unit, "$name: said in time";
-}
+missed('it hangs');
 $last->promote;
 goes_on('hung');
 $standby->freeze('CONT');

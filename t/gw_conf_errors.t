@@ -34,14 +34,14 @@ my ($OPEN, $GUARDED) = ($ON . $PUBLIC, $ON . $BRANCH);
 my $SERVED = $GUARDED . $PASS;
 my $IF = 'if ($arg_x)';
 
-
 sub counted ($n) {
     return (zone => 'keys:256k', location => join ' ', $OPEN, 'platform_gateway_metrics;',
         map {"location /here/$_ { platform_gateway_route $_; }"} 1 .. $n);
 }
 
 rule("no level: $_", qr{"/here(?:/in)?" has a content handler and no "$ACCESS"}, $ON . $_)
-    for $PASS, map({"platform_gateway_$_;"} qw(health metrics)), "location /here/in { $PASS }", "$IF { $PASS }";
+    for $PASS, map({"platform_gateway_$_;"} qw(health metrics)), "location /here/in { $PASS }",
+    "$IF { $PASS }";
 my $IN_IF = qr/cannot stand inside "if": say it in the/;
 rule(@$_) for map({ [ "a level of $_", undef, $_ => $OPEN, location => $PASS ] } qw(http server)),
     [ 'a level', undef, $OPEN . $PASS ], [ 'the gateway off', undef, $PASS ],
@@ -156,7 +156,8 @@ rule("buffers $_->[0]; $_->[2]", $_->[1], location => $_->[2], server => $_->[3]
     [ '4 32k', $LARGE, $OPEN . $PROTO =~ s/fastcgi/uwsgi/r ],
     map { [ '4 32k', undef, $_ ] } $PROTO, $OPEN . $PASS, $OPEN . $PROTO =~ s/fastcgi/scgi/r;
 
-# Nobody gets what another was sent, nor goes without trusted headers.
+# Nobody gets what another was sent, by a name of theirs or not, nor goes without
+# trusted headers.
 
 for my $proto (qw(proxy fastcgi scgi uwsgi)) {
     my ($at, $key) = $proto eq 'proxy' ? ('http://', '') : ('', "${proto}_cache_key \$uri;");
@@ -166,6 +167,8 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
     my $off = "${proto}_pass_request_headers off;";
     my $KEEPS = qr/guarded, but "${proto}_cache" or .*_allow_cache on"/;
     my $WITHOUT = qr/"${proto}_pass_request_headers off" keeps the trusted headers/;
+    my $SHARED = qr/"${proto}_store" names a file by .*: use "${proto}_cache"/;
+    my $store = "${proto}_store /tmp/\$platform_account_id\$uri;";
     my $others = "$GUARDED scgi_pass 127.0.0.1:1;";
 
     # [name, what is said, location, http{}]
@@ -173,6 +176,11 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         [ 'cache, guarded', $KEEPS, $GUARDED . $pass . $cached ],
         [ 'store, guarded', $KEEPS, $GUARDED . $pass . "${proto}_store on;" ],
         [ 'without headers, guarded', $WITHOUT, $GUARDED . $pass . $off ],
+        map({ [ "store by account: $_", $SHARED, $_ . $pass . $store ],
+            [ "store by account inside if: $_", $SHARED,
+                "$_ grpc_pass grpc://127.0.0.1:1; $IF { $anywhere } $store" ],
+            [ "store by another: $_", undef, $_ . $pass . $store =~ s/account/route/r ] }
+            $GUARDED . 'platform_gateway_allow_cache on;', $OPEN, ''),
         $proto =~ /scgi|uwsgi/ ? () : (    # how they are found is the same
         [ 'cache of http{}', $KEEPS, $GUARDED . $pass, $zone . $cached ],
         [ 'cache of a variable zone', $KEEPS, $GUARDED . $pass . $cached =~ s/one/\$arg_z/r ],
@@ -192,7 +200,7 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         [ 'without headers, public', undef, $OPEN . $pass . $off ]);
 }
 
-# The subject of a token, where it cannot be known or would be shared.
+# The subject of a token, where it cannot be known.
 
 my $EARLY = qr/the server reads \$platform_account_id.* before it is known/;
 my @early = (map({"set \$x \$platform_${_}_id;"} qw(account session workspace)),
@@ -202,20 +210,6 @@ rule("of a server: $_", $EARLY, server => $_, location => $SERVED) for @early;
 rule("of a location: $_", undef, "$GUARDED $_ $PASS") for @early;
 rule('another variable', undef, server => 'set $x $platform_request_id;', location => $SERVED);
 rule('a server without the gateway', undef, server => $early[0], location => $PASS);
-
-for my $proto (qw(proxy uwsgi)) {
-    my $at = $proto eq 'proxy' ? 'http://' : '';
-    my $store = "${proto}_store /tmp/\$platform_account_id\$uri;";
-    my $SHARED = qr/"${proto}_store" names a file by .*: use "${proto}_cache"/;
-
-    for my $lines ($GUARDED . 'platform_gateway_allow_cache on;', $OPEN, '') {
-        my $pass = "$lines ${proto}_pass ${at}127.0.0.1:1;";
-        rule("$pass store by account", $SHARED, $pass . $store);
-        rule("$lines store by account, inside if", $SHARED,
-            "$lines grpc_pass grpc://127.0.0.1:1; $IF { ${proto}_pass $at\$arg_to; } $store");
-        rule("$pass store by another", undef, $pass . $store =~ s/account/route/r);
-    }
-}
 
 # An explanation that anybody could ask for; a server to explain, among others.
 
@@ -263,6 +257,7 @@ rule('server: return', undef, server => $GUARDED . 'return 200;', location => $P
 # check_cors has all origins.
 
 my ($CLAIM, $STRIP) = map {"platform_gateway_${_}_header"} qw(claim strip);
+my $CACHE = 'platform_gateway_token_cache';
 my ($NAME, $NGINX) = (qr/header name/, qr/has a meaning for nginx itself/);
 my ($PATH, $CONTROL) = (qr/reads as a path .*only claims at the top level/,
     qr/has a control character in its id/);
@@ -288,6 +283,11 @@ rule($_->[1] =~ s/[^ -~]/?/gr, $_->[2], $_->[0] eq 'location' ? () : $_->[0], $_
     [ http => "$STRIP X-A X1;" ], [ server => "$STRIP X-B;" ],
     [ location => "$STRIP X-A;", qr/is not allowed here/ ],
 
+    map({ [ http => "$CACHE $_->[0];", $_->[1] ] } [ 'on', qr/invalid parameter "on"/ ],
+        [ 'size=1m', qr/needs "entries=N"/ ], [ 'entries=0', qr/invalid parameter/ ],
+        [ 'entries=10000001', qr/of 1 to 10000000/ ], [ "off; $CACHE off", qr/is duplicate/ ],
+        [ 'entries=1 size=1k', qr/invalid parameter "size=1k".*at least 64k/ ],
+        [ 'off entries=1', qr/invalid parameter/ ], ['entries=1 size=64k']),
     [ http => 'platform_gateway_leeway 301;', qr/is more than 300 seconds/ ],
     [ http => 'platform_gateway_leeway 5m;' ],
     [ http => 'platform_gateway_issuer "";', qr/has an empty value/ ],

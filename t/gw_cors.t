@@ -9,10 +9,9 @@ my ($t, $key, undef, $upstream) = Platform::Test->gateway;
 # What an upstream may say about CORS by itself.
 my $app = $t->http_server('app', sub ($request, @) {
     my ($vary) = $request->{uri} =~ /[?&]vary=([^&]*)/;
-    my @vary = map { (Vary => $_ =~ s/\+/ /gr) } split /;/, $vary // '';
-    return [ 200, [ 'Access-Control-Allow-Origin' => '*',
-        'access-control-expose-headers' => 'X-Secret',
-        'ACCESS-CONTROL-ALLOW-METHODS' => 'BREW', @vary ], 'app' ];
+    return [ 200, [ 'Access-Control-Allow-Origin' => '*', 'access-control-expose-headers' => 'X',
+        'ACCESS-CONTROL-ALLOW-METHODS' => 'BREW', map { (Vary => $_) } split /;/, $vary // '' ],
+        'app' ];
 });
 
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
@@ -54,21 +53,17 @@ sub cors ($res) {
         grep { $_->[0] =~ /^access-control-/i } $res->headers };
 }
 
+my %ALLOWED = ('allow-origin' => $ORIGIN, 'allow-credentials' => 'true');
 my %ANSWER = (
-    'allow-origin'      => $ORIGIN,
-    'allow-credentials' => 'true',
-    'allow-methods'     => 'GET, HEAD, POST, PUT, PATCH, DELETE',
-    'allow-headers'     => 'Authorization, Content-Type, X-Request-Id, X-Correlation-Id, '
+    %ALLOWED,
+    'allow-methods' => 'GET, HEAD, POST, PUT, PATCH, DELETE',
+    'allow-headers' => 'Authorization, Content-Type, X-Request-Id, X-Correlation-Id, '
         . 'traceparent, tracestate, Idempotency-Key, If-None-Match',
-    'max-age'           => '600',
-    vary                => ["Origin, Access-Control-Request-Method, $HEADERS"],
+    'max-age' => '600',
+    vary => ["Origin, Access-Control-Request-Method, $HEADERS"],
 );
-my %EXPOSED = (
-    'allow-origin'      => $ORIGIN,
-    'allow-credentials' => 'true',
-    'expose-headers'    => 'X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag',
-    vary                => ['Origin'],
-);
+my %EXPOSED = (%ALLOWED, vary => ['Origin'],
+    'expose-headers' => 'X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag');
 my %REFUSED = (vary => ['Origin']);
 
 # Preflights that are allowed: [path, origin, method, headers, what differs].
@@ -86,26 +81,24 @@ for my $case (map({ [ $_, @USUAL ] } qw(/public /branch /nothing /limited /limit
     my ($path, $origin, $method, $headers, %differs) = @$case;
     my $res = preflight($path, $origin, $method, $HEADERS => $headers);
     is_deeply [ $res->status, $res->body, cors($res), scalar $res->header_all('X-Request-Id') ],
-        [ 204, '', { %ANSWER, 'allow-origin' => $origin, %differs }, 1 ], "preflight $path of $origin";
+        [ 204, '', { %ANSWER, 'allow-origin' => $origin, %differs }, 1 ], "$path of $origin";
 }
 is preflight('/public', $ORIGIN, 'PUT', $HEADERS => 'X-REQUEST-ID', $HEADERS => 'Content-Type')
     ->status, 204, 'header names on two lines';
 
 my $EVIL = 'https://evil.example';
 for my $case (
-    [ 'another origin', '/public', $EVIL ], [ 'on an unknown path', '/nothing', $EVIL ],
-    [ 'null', '/public', 'null' ], [ 'an empty origin', '/public', '' ],
+    [ 'another origin', '/public', $EVIL ], [ 'an empty origin', '/nothing', '' ],
     [ 'two origins', '/public', $ORIGIN, 'POST', Origin => $ORIGIN ],
-    [ 'another origin and method', '/public', $EVIL, 'TRACE' ],
+    [ 'another origin and method', '/nothing', $EVIL, 'TRACE' ],
     [ 'an origin of the server, not of here', '/own', $ORIGIN ],
     [ 'where CORS is off', '/off', $ORIGIN ],
 ) {
     my ($name, @asked) = @$case;
     my $res = preflight(@asked);
     is_problem($res, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED', $name);
-    is_deeply [ grep {/^access-control-/i} map { $_->[0] } $res->headers ], [],
-        "$name: no CORS headers";
-    is $t->logged($res)->{reason}, 'origin_forbidden', "$name: reason";
+    is_deeply [ $t->logged($res)->{reason}, grep {/^access-control-/i} map { $_->[0] }
+        $res->headers ], ['origin_forbidden'], "$name: reason, and no CORS headers";
 }
 
 # The origin is allowed, but not what it asks for: it can read which.
@@ -114,7 +107,6 @@ for my $case (
     [ 'method PURGE', '/public', 'PURGE' ],
     [ 'method', '/public', "GET\"\xc3" ],
     [ 'method', '/public', 'POST', 'Access-Control-Request-Method' => 'POST' ],
-    [ 'header x-account-id', '/public', 'POST', $HEADERS => 'x-account-id, x-other' ],
     [ 'header X-Other', '/nothing', 'POST', $HEADERS => 'content-type', $HEADERS => 'X-Other' ],
     [ 'method BREW', '/branch', 'BREW', $HEADERS => 'x-other' ],
 ) {
@@ -126,11 +118,11 @@ for my $case (
         'preflight_' . $name =~ s/ .*//r . '_forbidden' ], "$name: says which";
 }
 
-my $plain = http($port, 'OPTIONS', '/public', headers => [ Origin => $ORIGIN ]);
-is_deeply [ $plain->status, cors($plain) ], [ 204, \%EXPOSED ],
-    'OPTIONS with an origin and nothing asked is like any other request';
-is_deeply cors(http($port, 'OPTIONS', '/public')), \%REFUSED, 'OPTIONS without an origin';
-is http($port, 'OPTIONS', '/public', version => '1.0')->status, 204, 'OPTIONS by HTTP/1.0';
+for my $said ([ \%EXPOSED, headers => [ Origin => $ORIGIN ] ], [ \%REFUSED, version => '1.0' ]) {
+    my ($want, @o) = @$said;
+    my $res = http($port, 'OPTIONS', '/public', @o);
+    is_deeply [ $res->status, cors($res) ], [ 204, $want ], 'OPTIONS that asks nothing, ' . $o[0];
+}
 is scalar(grep { $_->{method} eq 'OPTIONS' } $upstream->requests, $app->requests), 0,
     'no OPTIONS reached an upstream';
 
@@ -138,8 +130,6 @@ is scalar(grep { $_->{method} eq 'OPTIONS' } $upstream->requests, $app->requests
 
 for my $case (
     [ 200, GET => '/public' ], [ 401, GET => '/branch' ],
-    [ 401, GET => '/branch', token => jwt_token(branch => $key, exp => time - 600,
-        iat => time - 1200) ],
     [ 403, GET => '/branch', token => jwt_token(account => $key) ],
     [ 404, GET => '/nothing' ], [ 405, DELETE => '/branch' ], [ 502, GET => '/down' ],
     [ 418, GET => '/public?status=418' ], [ 413, POST => '/public', body => 'x' x 1048577 ],

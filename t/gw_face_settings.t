@@ -80,6 +80,8 @@ for my $case (
     [ qr/METRICS_SCRAPE_LISTEN needs METRICS_SCRAPE_ALLOW/, '',
         METRICS_SCRAPE_LISTEN => '127.0.0.1:9' ],
     [ qr/IDENTITY_URL asks for https/, '', IDENTITY_URL => 'https://127.0.0.1:8081' ],
+    (map { [ qr/$_->[0] .*; accepted: /, '', @$_ ] } [ PLATFORM_JWT_ISSUER => 'http://a; }' ],
+        [ PLATFORM_ENTITLEMENT_URL => 'http://127.0.0.1:8082/path' ]),
     [ qr/PLATFORM_ENTITLEMENT_TIMEOUT has "soon"/, '', PLATFORM_ENTITLEMENT_TIMEOUT => 'soon' ],
     [ qr/\Q$typo\E: unknown setting METRICS_LISTN; did you mean METRICS_LISTEN\?/,
         "--gateway-env $typo" ],

@@ -66,26 +66,21 @@ location @sneak { %%PUBLIC%% rewrite ^/sneak/named(/.*) $1 last; }
 rewrite ^/server(/.*) $1;
 location = /of/page.html { internal; %%PUBLIC%% }
 location = /_feed {
-    internal;
-    %%PUBLIC%%
-    limit_except POST { allow all; }
+    internal; %%PUBLIC%% limit_except POST { allow all; }
     proxy_pass http://127.0.0.1:%%PORT_feed%%/second;
 }
 SERVER
 large_client_header_buffers 4 32k;
 platform_gateway_revocations zone=revocations:1m uri=/_feed;
 
-# The feed's is that of this server, where the gateway is off.
-server {
+server {    # where the gateway is off, and the feed's location is
     listen 127.0.0.1:%%PORT_plain%%;
     location = /_feed { internal; subrequest_output_buffer_size 1m; %%TO_feed%% }
     location /from/ { %%TO_accel%% }
     location = /else { internal; %%TO_feed%% }
     location = /keys { empty_gif; }
 }
-
-# What nginx refuses while it reads may go to an upstream all the same.
-server {
+server {    # what nginx refuses while it reads goes to an upstream all the same
     listen 127.0.0.1:%%PORT_errors%%;
     platform_gateway on;
     error_page 400 413 414 494 /error;
@@ -102,7 +97,6 @@ my $port = $t->start_gateway;
 
 my ($account, $branch) = map { jwt_token($_ => $key) } qw(account branch);
 my @branch = (token => $branch);
-my @spoof = (headers => [ 'X-Roles' => 'spoofed' ]);
 my @ROLES = ('manager,cashier');
 
 sub roles { return [ header_values($_[0]->json, $_[1] // 'X-Roles') ] }
@@ -127,9 +121,11 @@ for my $case (
     [ '/error/public', 200, 200, \@ROLES ],
     [ '/error/guarded', 401, 200, \@ROLES ],
     [ '/error/again', 401, 200, \@ROLES ],
+    [ '/index/', 401, 200 ],
 ) {
     my ($path, $bare, $with, $roles) = @$case;
-    my ($none, $some) = map { http_get($port, $path, @spoof, @$_) } [], \@branch;
+    my ($none, $some) = map { http_get($port, $path, headers => [ 'X-Roles' => 'spoofed' ], @$_) }
+        [], \@branch;
     is_deeply [ $none->status, $some->status, $roles ? roles($some) : () ],
         [ $bare, $with, $roles // () ], "$path: $bare without a token, $with with one";
     unlike $none->body, qr/spoofed|X-Roles|X-Account/, "$path: nothing leaks";
@@ -143,14 +139,10 @@ is_deeply roles(http_get($port, '/from/public?to=/renamed', @branch), 'X-Their-R
 $accel->forget;
 my $res = http_get($port, '/from/branch?to=/branch', @branch,
     headers => [ 'X-A' => 1, 'X-B' => 2 ]);
-is_deeply roles($res, 'Authorization'), ["Bearer $branch"],
-    'Authorization is put back, once';
+is_deeply [ map { @{ roles($res, $_) } } qw(Authorization X-A X-B) ], [ "Bearer $branch", 1, 2 ],
+    'Authorization is put back, once, others stay';
 is_deeply [ header_values(($accel->requests)[0], 'Authorization') ], [],
     'the first upstream did not see it';
-is_deeply [ map { @{ roles($res, $_) } } qw(X-A X-B) ], [ 1, 2 ], 'others stay';
-
-is http_get($port, '/index/')->status, 401, 'index: no token';
-is http_get($port, '/index/', @branch)->body, 'the page', 'index: a token';
 
 my $again = http_get($port, '/error/again', token => $account);
 is_deeply [ $again->status, roles($again), @{ $t->logged($again) }{qw(reason decision)} ],
@@ -167,20 +159,19 @@ sub after ($path, $expect, @o) {
     return { map { $_->{uri} => [ header_values($_, 'X-Roles') ] } $upstream->requests };
 }
 
-is_deeply after('/after/branch', 1), { '/after/branch' => [] },
-    'post_action: guarded, no token: not asked';
-is_deeply after('/after/branch', 2, @branch), { '/after/branch' => [], '/branch/after' => \@ROLES },
-    'post_action: guarded: asked with its headers';
-is_deeply after('/after/public', 2, @branch), { '/after/public' => \@ROLES, '/public/after' => [] },
-    'post_action: public: asked without them';
+is_deeply after(@{ $_->[0] }), $_->[1], "post_action: $_->[2]" for
+    [ [ '/after/branch', 1 ], { '/after/branch' => [] }, 'guarded, no token: not asked' ],
+    [ [ '/after/branch', 2, @branch ], { '/after/branch' => [], '/branch/after' => \@ROLES },
+        'guarded: asked with its headers' ],
+    [ [ '/after/public', 2, @branch ], { '/after/public' => \@ROLES, '/public/after' => [] },
+        'public: asked without them' ];
 
 # Pages of the operator are served as they are; the log keeps the refusal.
 
 $res = http_get($port, '/error/file');
-is_deeply [ $res->status, $res->body, @{ $t->logged($res) }{qw(decision reason)} ],
-    [ 401, 'please log in', 'deny', 'token_missing' ], 'error_page with a file';
-like $res->header('WWW-Authenticate'), qr/^Bearer realm="platform"/,
-    'error_page with a file: challenge';
+is_deeply [ $res->status, $res->body, @{ $t->logged($res) }{qw(decision reason)},
+    $res->header('WWW-Authenticate') ], [ 401, 'please log in', 'deny', 'token_missing',
+    'Bearer realm="platform"' ], 'error_page with a file';
 $res = http_get($port, '/error/kept');
 is_deeply [ $res->status, $res->json->{uri} ], [ 401, '/public' ],
     "error_page with an upstream's page";
@@ -202,36 +193,39 @@ for my $way (qw(/from/public?to= /sneak/rewrite /sneak/try /sneak/named /server
         "$way: leads elsewhere (control)" if $way !~ /error|auth|mirror|from/;
 }
 my $plain = $t->port('plain');
-is http_get(@$_)->status, 404, "$_->[1] at $_->[0]"
-    for [ $port, '/keys' ], map { my $at = $_; map { [ $at, $_ ] }
-        qw(/_feed /from/public?to=/_feed) } $port, $plain;
-is http_get($plain, $_)->status, 200, "$_ (control)"
-    for '/from/?to=/else',    # internal, of another name
-    '/keys';                  # of that name, and for clients
+is http_get(@$_[ 0, 1 ])->status, $_->[2] // 404, "$_->[1] at $_->[0]"
+    for [ $port, '/keys' ], map({ my $at = $_; map { [ $at, $_ ] }
+        qw(/_feed /from/public?to=/_feed) } $port, $plain),
+    [ $plain, '/from/?to=/else', 200 ],    # internal, of another name (control)
+    [ $plain, '/keys', 200 ];              # of that name, and for clients (control)
 is $issuer->count, $fetched, 'the issuer is asked for nothing';
 is_deeply [ grep { $_->{uri} eq '/second' } $feed->requests ], [],
     'nor is the feed, by a location that no fetch uses';
 like $t->nginx->error_log, qr{location "/keys" is for the gateway's own fetches},
     'the log says why';
 
+# Bad requests that an error_page sends through all phases: [name, what comes so far
+# (control), bytes].
+
 my $spoofed = "Host: a\r\nX-A: 1\r\nX-Account-Id: spoofed\r\n";
 for my $case (
-    [ 'no Host', "GET /a HTTP/1.1\r\nX-Roles: spoofed\r\nX-A: 1\r\n\r\n" ],
-    [ 'two Hosts', "GET /b HTTP/1.1\r\n${spoofed}Host: b\r\nx_roles: spoofed\r\n\r\n" ],
-    [ 'a header too long', "GET /c HTTP/1.1\r\n${spoofed}X-Long: " . 'x' x 3000 . "\r\n\r\n" ],
-    [ 'a bad length', "POST /d HTTP/1.1\r\n${spoofed}Content-Length: x\r\n\r\n" ],
-    [ 'a body too large', "POST /e HTTP/1.1\r\n${spoofed}Content-Length: 11\r\n\r\n12345678901" ],
+    [ 'HTTP/0.9', [], "GET /\r\n" ], [ 'a bad request line', [], "G\x01ET / HTTP/1.1\r\n\r\n" ],
+    [ 'no Host', [1], "GET /a HTTP/1.1\r\nX-Roles: spoofed\r\nX-A: 1\r\n\r\n" ],
+    map { my ($name, $method, $more) = @$_;
+        [ $name, [1], "$method /b HTTP/1.1\r\n$spoofed$more" ] }
+    [ 'two Hosts', GET => "Host: b\r\nx_roles: spoofed\r\n\r\n" ],
+    [ 'a header too long', GET => 'X-Long: ' . 'x' x 3000 . "\r\n\r\n" ],
+    [ 'a bad length', POST => "Content-Length: x\r\n\r\n" ],
+    [ 'a body too large', POST => "Content-Length: 11\r\n\r\n12345678901" ],
 ) {
-    my ($name, $bytes) = @$case;
+    my ($name, $came, $bytes) = @$case;
     $upstream->forget;
     my $raw = http_raw($t->port('errors'), $bytes);
     my $seen = ($upstream->requests)[0] // { headers => [] };
-    is_deeply [ header_values($seen, 'X-A') ], ['1'],
-        "$name: error_page asks the upstream, with what came so far (control)";
-    unlike $raw, qr/spoofed/, "$name: but not context headers";
     my @id = header_values($seen, 'X-Request-Id');
-    is_deeply [ scalar @id, $raw =~ /^X-Request-Id: (\S+)\r$/mg ], [ 1, @id ],
-        "$name: with one id, as in the response";
+    is_deeply [ [ header_values($seen, 'X-A') ], scalar @id, $raw =~ /^X-Request-Id: (\S+)\r$/mg ],
+        [ $came, 1, @id ], "$name: error_page asks the upstream, with one id, as in the response";
+    unlike $raw, qr/spoofed/, "$name: but no context headers";
 }
 
 $t->done;

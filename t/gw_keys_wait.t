@@ -1,20 +1,26 @@
 # Who waits for a fetch, and who does not.  A gateway that starts before its
-# issuer: 503 with Retry-After at once, good within a cooldown of the issuer's
-# return, and one fetch for everybody.  A slow issuer holds up nobody who has a
-# known key, nor any connection; a client that goes away ends no fetch.
+# issuer is good soon after the issuer's return, with one fetch for everybody.  A
+# slow issuer holds up nobody who has a known key; a client that goes away ends no
+# fetch.  Tokens with unknown key ids cause one fetch a cooldown, however many come:
+# what a fetch that began after them did not bring is not there; only while none
+# may be made a token that says it is new gets 503.
 
 use Platform::Test;
 use Platform::Test::Keys;
+use Platform::Test::Metrics;
 use IO::Select;
 use Time::HiRes qw(time);
 
 my ($t, $issuer, $key, $new) = keys_test(qw(a b));
 my $port = $t->port('gateway');
 
+sub fresh { return (iat => CORE::time() + 25) }    # newer than any fetch
+
+sub statuses { return [ map { $_->read_response->status } @_ ] }
+
 $issuer->down;
 my $nginx = keys_begin($t, cooldown => '3s');
 ok $nginx->wait_log(qr/key set not fetched: status 502/), 'the log says why';
-
 my $began = time;
 my $res = keys_get($t, $key);
 is_problem $res, 503, 'GATEWAY_KEYS_UNAVAILABLE', 'no keys yet';
@@ -27,8 +33,7 @@ $issuer->up;
 $began = time;
 ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it comes back: ready again';
 cmp_ok time - $began, '<', 30, 'by the cooldown, not the soft age';
-is keys_get($t, $key)->status, 200, 'and the token is good';
-is $issuer->count, 1, 'one fetch did';
+is_deeply [ keys_get($t, $key)->status, $issuer->count ], [ 200, 1 ], 'by one fetch';
 
 sub hold (%o) {
     $issuer->forget;
@@ -38,9 +43,8 @@ sub hold (%o) {
 hold(cooldown => '20s');
 my @asking = map { keys_send($t, $key) } 1 .. 200;
 $issuer->set(hold => 0);
-is scalar(grep { $_->read_response->status == 200 } @asking), 200,
-    'all of 200 concurrent requests pass';
-is $issuer->count, 1, 'after one fetch';
+is_deeply [ statuses(@asking), $issuer->count ], [ [ (200) x 200 ], 1 ],
+    'all of 200 concurrent requests pass after one fetch';
 
 # More than may wait: those are told to come again, and no sooner are the others
 # answered.
@@ -54,9 +58,8 @@ $issuer->set(hold => 0);
 my %seen;
 $seen{ join ' ', $_->status, $_->header('Retry-After') ? 'later' : () }++
     for map { $_->read_response } @asking;
-is_deeply \%seen, { 200 => 10, '503 later' => 40 },
+is_deeply [ \%seen, $issuer->count ], [ { 200 => 10, '503 later' => 40 }, 1 ],
     'as many wait as may, the others get 503 and Retry-After';
-is $issuer->count, 1, 'after one fetch';
 
 my $failed = keys_failures($t);
 hold(wait => '300ms', cooldown => '50s');
@@ -76,9 +79,9 @@ sub hanging ($code) {
     my $got = 'no fetch lasted so long';
     eventually(sub {
         keys_hold($issuer);
-        my ($count, $failed) = ($issuer->count, scalar keys_failures($t));
+        my ($count, $failures) = ($issuer->count, scalar keys_failures($t));
         my $said = $code->();
-        my $same = $issuer->count == $count && keys_failures($t) == $failed;
+        my $same = $issuer->count == $count && keys_failures($t) == $failures;
         $got = $said if $same;
         $issuer->set(hold => 0);
         return $same;
@@ -113,5 +116,106 @@ ok eventually(sub {
 is keys_get($t, $new)->status, 200, 'the set that we have serves';
 $issuer->set(hold => 0);
 keys_until($t, 'until the issuer answers again', 401, $new, iat => past());
+
+# Unknown key ids: a signature is never looked at for a key that is not there.
+
+my $COOLDOWN = 4;
+$issuer->forget;
+keys_begin($t, main => 'worker_processes 4;', cooldown => "${COOLDOWN}s");
+keys_until($t, 'a key set is there', 200, $key);
+$began = time;
+my (undef, $payload, $signature) = split /\./, jwt_token('branch', $key, iat => past());
+%seen = ();
+for (1 .. 3) {
+    $seen{ $_->status . ' ' . $_->json->{detail} }++ for http_parallel([ map { [ $port,
+        http_request_bytes(GET => '/branch', token => join '.', b64url(
+            sprintf '{"alg":"RS256","typ":"JWT","kid":"%s"}', uuid()), $payload, $signature)
+    ] } 1 .. 100 ]);
+    is keys_get($t, $key)->status, 200, 'a known key passes beside them';
+}
+my $allowed = 1 + int((time - $began) / $COOLDOWN) + 1;
+is_deeply \%seen, { '401 the token was signed by an unknown key' => 300 },
+    '300 random key ids: all refused' or diag explain \%seen;
+cmp_ok $issuer->count, '<=', $allowed, "with at most $allowed fetches";
+
+# What comes within the cooldown of a fetch: with another fetch, once more.
+
+my ($first, $second, $older);
+eventually(sub {
+    eventually(sub {
+        my $before = $issuer->count;
+        $first = keys_get($t, $new, fresh());
+        $issuer->count > $before;
+    });
+    my $fetched = $issuer->count;
+    $second = keys_get($t, $new, fresh());
+    $older = keys_get($t, $key->as('new'), iat => past());
+    $issuer->count == $fetched;
+});
+is_problem $first, 401, 'GATEWAY_TOKEN_INVALID',
+    'a kid that the fetch for its token did not bring, however new that is';
+is_problem $second, 503, 'GATEWAY_KEYS_UNAVAILABLE',
+    'one within the cooldown is not called invalid';
+like $second->header('Retry-After'), qr/^[1-$COOLDOWN]$/, 'it is told when to come again';
+is $older->status, 401, 'a token older than the last fetch is invalid';
+ok eventually(sub {
+    my $sample = metrics_scrape($t->port('metrics'), '/');
+    my ($pending, $unavailable) = map { $sample->{
+        qq(platform_gateway_refusals_total{reason="$_",decision="deny"}) } }
+        qw(kid_pending keys_unavailable);
+    $pending >= 1 && $unavailable == 0;
+}), 'and what says that there are no keys at all says nothing';
+
+$issuer->down;
+$failed = keys_failures($t);
+ok eventually(sub {
+    $res = keys_get($t, $new, fresh());
+    keys_failures($t) > $failed;
+}), 'a fetch fails';
+is_deeply [ $res->status, keys_get($t, $new, iat => past())->status ], [ 503, 401 ],
+    'which says nothing of a new key';
+$issuer->up;
+
+# A fetch that began before the token came does not decide: there is time for
+# another one, which brings the key.
+
+keys_begin($t);
+keys_until($t, 'an issuer', 200, $key);
+$issuer->set(hold => 1);
+my @old = keys_refetch($t, $issuer);
+$began = time;
+my $before = $issuer->count;
+$issuer->set(body => jwks($key, $new));
+my @c = ((pop @old), keys_send($t, $new), keys_send($t, $new->as('d'), fresh()));
+keys_passed(1.1, $began);    # the cooldown
+$issuer->set(hold => 0);
+is_deeply [ statuses(@c), $issuer->count ], [ [ 401, 200, 401 ], $before + 1 ],
+    'a key that was published meanwhile is found by one fetch more, others are not';
+
+# The same with no time for another: not even then is it called invalid.
+
+$issuer->set(body => jwks($key));
+keys_hold($issuer, sub { keys_begin($t, cooldown => '60s') });
+$before = $issuer->count;
+@c = (keys_send($t, $new, iat => CORE::time() + 2), keys_send($t, $new, iat => past()),
+    keys_send($t, $key));
+$issuer->set(hold => 0);
+is_deeply [ statuses(@c), $issuer->count ], [ [ 503, 401, 200 ], $before ],
+    'a token that was issued while it ran may have a newer key; no other fetch was permitted';
+
+# One from the future is refused for that, key or no key, and fetches nothing.
+
+keys_begin($t);
+keys_until($t, 'one key', 200, $key);
+my @future = (iat => CORE::time() + 3600);
+keys_passed(1.1, time);    # the cooldown
+$before = $issuer->count;
+for my $by ($key, $key->as('new')) {
+    $res = keys_get($t, $by, @future);
+    is_problem $res, 401, 'GATEWAY_TOKEN_INVALID', 'a future iat, key ' . $by->kid;
+    like $res->json->{detail}, qr/not valid yet|future/, 'is not valid yet';
+}
+is_deeply [ keys_get($t, $key)->status, $issuer->count ], [ 200, $before ],
+    'no fetch was made for it';
 
 $t->done;

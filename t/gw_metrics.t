@@ -103,10 +103,6 @@ my $binary = Platform::Test::Env::nginx();
 is_deeply { %$info, version => $info->{version} =~ s/\A\d+\.\d+\.\d+\z/ours/r },
     { version => 'ours', nginx_version => (`$binary -v 2>&1` =~ m{/([\d.]+)})[0] },
     'what is running, and on which nginx';
-my $head = http($t->port('metrics'), HEAD => '/metrics');
-is_deeply [ $head->status, $head->body, $head->header('Content-Length') ],
-    [ 200, '', length $res->body ], 'HEAD has no body, but its length';
-is http($t->port('metrics'), POST => '/metrics', body => 'x')->status, 405, 'POST is not allowed';
 
 # Each kind of request, over all workers.
 

@@ -10,32 +10,24 @@ plan skip_all => 'counted by callgrind: needs valgrind, and a plain build'
 my ($many, $most) = (250, 500);
 
 my $t = Platform::Test->new(module => 0);
+# What stands in <> is there with the module.
 my $CONF = <<'CONF';
 %%GLOBALS%%
-%%LOAD%%
+<load_module %%MODULE%%;>
 master_process off;
 events { }
 http {
     %%GLOBALS_HTTP%%
     keepalive_requests 10000;
     server { listen 127.0.0.1:%%PORT_off%%; root %%DIR%%/www; }
-    %%ON%%
+    <server { listen 127.0.0.1:%%PORT_on%%; platform_gateway on; platform_gateway_access public; }>
 }
 CONF
-my %with = (
-    without => [ LOAD => '', ON => '' ],
-    with    => [
-        LOAD => 'load_module ' . Platform::Test::Env::module() . ';',
-        ON => 'server { listen 127.0.0.1:' . $t->port('on') . ';
-            platform_gateway on; platform_gateway_access public; }',
-    ],
-);
 $t->write_file('www/page', 'text');
 
 # Instructions of one nginx that answers $n requests.
 sub instructions ($name, $n) {
-    $t->set(@{ $with{$name} });
-    my $nginx = $t->nginx_conf($CONF, $name);
+    my $nginx = $t->nginx_conf($CONF =~ s/<(.*)>/$name eq 'with' ? $1 : ''/ger, $name);
     my $log = $t->dir . "/$name-$n.callgrind.log";
     my $process = Platform::Test::Process->start(
         name => $name, dir => $t->dir, log => $t->dir . "/$name.out.log",
@@ -63,7 +55,7 @@ sub instructions ($name, $n) {
     return $count // die "callgrind counted nothing\n";
 }
 
-my %cost = map { ($_ => instructions($_, $many) / $many) } sort keys %with;
+my %cost = map { ($_ => instructions($_, $many) / $many) } qw(with without);
 my $extra = $cost{with} - $cost{without};
 note sprintf 'a request takes %.0f instructions without the module, '
     . '%.0f with it, off: %.0f more', @cost{qw(without with)}, $extra;

@@ -6,11 +6,7 @@ use Platform::Test::Metrics;
 
 my $t = Platform::Test->new;
 
-sub slurp ($name) {
-    open my $fh, '<', $t->root . "/$name" or die "$name: $!\n";
-    local $/;
-    return <$fh>;
-}
+sub slurp ($name) { return $t->read_file($t->root . "/$name") }
 
 # The table of the module, the tables of the documentation.
 

@@ -4,7 +4,6 @@
 
 use List::Util qw(sum0);
 use Platform::Test;
-use POSIX ();
 
 my $RELOADS = 10;
 
@@ -25,18 +24,14 @@ HTTP
 my $port = $t->start_gateway;
 my $token = jwt_token(branch => $key);
 
-# A child that asks until it is told to stop; "how status", "how status", ...
-sub load ($path, $kept) {
-    pipe my $in, my $out or die "pipe: $!\n";
-    my $pid = fork // die "fork: $!\n";
-    return { pid => $pid, in => $in } if $pid;
+# Children that ask until they are told to stop, and print "status times".
+my @ways = ([ '/quick', 1 ], [ '/quick', 0 ], [ '/proxied', 1 ], [ '/proxied', 0 ]);
+sub load ($n) {
     my (%status, $c);
     until (-e $t->dir . '/enough') {
-        my $got = eval { ask($path, $kept, \$c) } // "none $@";
-        $status{ $got =~ s/\s+/_/gr }++;
+        $status{ eval { ask(@{ $ways[ $n - 1 ] }, \$c) } // "none $@" }++;
     }
-    syswrite $out, join ' ', %status;
-    POSIX::_exit(0);
+    print map {"$_ $status{$_}\n"} keys %status;
 }
 
 # A kept connection that nginx closes while it is idle carried no request: a
@@ -76,7 +71,7 @@ for (1 .. 2) {
 my $before = free();
 cmp_ok $before, '>', 50_000, 'control: the zones have room';
 
-my @load = map { load(@$_) } [ '/quick', 1 ], [ '/quick', 0 ], [ '/proxied', 1 ], [ '/proxied', 0 ];
+my $load = Platform::Test::Crowd->new($t, 'client', scalar @ways, \&load);
 # As many more as it takes on a machine that is busy.
 for my $n (1 .. 100) {
     last if $n > $RELOADS && sum('requests_total\S+') > 400 / $t->scale;
@@ -84,15 +79,10 @@ for my $n (1 .. 100) {
     $t->reload && $t->nginx->settled or die "reload $n failed\n";
 }
 $t->write_file('enough', '');
-my %status;
-for my $load (@load) {
-    my %got = split ' ', readline($load->{in}) // '';
-    $status{$_} += $got{$_} for keys %got;
-    waitpid $load->{pid}, 0;
-}
-is_deeply [ keys %status ], [200], "no request failed in $RELOADS reloads" or diag explain \%status;
-cmp_ok $status{200}, '>', 300 / $t->scale, 'and they were many';
-note "$status{200} requests";
+ok $load->ends(60), 'clients end';
+my $status = $load->sums;
+is_deeply [ keys %$status ], [200], "no request failed in $RELOADS reloads" or diag explain $status;
+cmp_ok $status->{200}, '>', 300 / $t->scale, "and they were many: $status->{200}";
 cmp_ok $issuer->count, '>', 1, 'control: key sets were fetched anew';
 is free(), $before, 'the zones have the room that they had';
 

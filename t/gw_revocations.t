@@ -4,7 +4,7 @@
 use Platform::Test;
 use Platform::Test::Revocations;
 
-my ($t, $key, $issuer, $upstream) = Platform::Test->gateway;
+my ($t, $key, $issuer) = Platform::Test->gateway;
 my $feed = revocations_feed($t);
 my $slow = $t->issuer(name => 'slow', hold => 1);
 my $port = $t->port('gateway');
@@ -29,9 +29,8 @@ sub everywhere ($token, $path = '/branch') {
 
 # Until it is so everywhere.
 sub becomes ($token, $status, $name) {
-    return ok eventually(sub {
-        ask($token)->status == $status && everywhere($token) eq $status;
-    }), $name;
+    ok eventually(sub { ask($token)->status == $status && everywhere($token) eq $status }), $name
+        or die "it does not\n";
 }
 
 # [name, token, status, path]: each gets that everywhere.
@@ -59,11 +58,6 @@ location /early {
     empty_gif;
 }
 location /held { %%BRANCH%% set $x $platform_session_id; limit_req zone=slow burst=9; empty_gif; }
-location /copied { mirror /copy; empty_gif; }
-location = /copy {
-    %%BRANCH%%
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%/of-$platform_session_id;
-}
 location /late { %%BRANCH%% %%TO_slow%% add_header X-Late $platform_session_id; }
 location /either { %%BRANCH%% satisfy any; allow 127.0.0.1; deny all; %%TO_upstream%% }
 SERVER
@@ -100,14 +94,6 @@ for my $case ([ $token, '' ], [ $other, $goes_on ]) {
     }
     is $t->logged(ask($by, '/shadow'))->{decision}, $who ? 'allow' : 'shadow', 'and says so';
 }
-
-# A copy of a request is guarded as it is.
-
-is ask($_, '/copied')->status, 200, 'copied' for $token, $other;
-ok eventually(sub { grep { $_->{uri} eq "/of-$goes_on" } $upstream->requests }),
-    'the other is copied';
-is_deeply [ grep { $_->{uri} =~ m{^/of-(?!$goes_on)} } $upstream->requests ], [],
-    'that of the session that ended is not';
 
 # It ends while a limit holds its request, which a variable has read before.
 

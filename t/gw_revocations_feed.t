@@ -257,20 +257,9 @@ $last = 0;
 $feed->set(many => 0, known => 'shape');
 revoke();
 for my $shape ('worker_processes auto;', 'master_process off;') {
-    $nginx->stop;
-    my $conf = revocations_conf($t, $key, main => $shape, set => "zone=revocations:1m $SET");
-    my $single;
-    if ($shape =~ /off/) {
-        $single = $t->track(Platform::Test::Process->start(name => 'single',
-            dir => $t->dir, log => $t->dir . '/single.log', env => { $conf->_env },
-            cmd => [ Platform::Test::Env::mode_prefix($t->dir, 'single'), $conf->_command ]));
-    }
-    else {
-        $t->start_nginx;
-    }
+    revocations_gateway($t, $key, main => $shape, set => "zone=revocations:1m $SET");
     arrives($first, "$shape reads it");
     is status($goes_on), 200, "$shape lets others in";
-    $t->stop($single // $conf);
 }
 
 # Issuers of another kind: the id is another claim, their keys are in a file.

@@ -1,16 +1,12 @@
 # What is let in though the guard would refuse: in shadow mode, which strips,
 # injects what verified and logs what it would have refused, and under "satisfy
-# any" beside addresses, auth_basic and auth_request; "satisfy all" and
-# limit_except.  Without keys, and with them.  Beside each shadow the same in
-# earnest.
+# any" beside other modules; "satisfy all".  Without keys, and with them.
 
 use MIME::Base64 qw(encode_base64);
 use Platform::Test;
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
-my $issuer = $t->issuer(body => jwks($key), status => 500);
-my $upstream = $t->echo_upstream;
+my ($t, $key, $issuer) = Platform::Test->gateway;
+$issuer->set(status => 500);
 $t->http_server(cors => sub {
     return [ 200, [ 'Access-Control-Allow-Origin' => 'https://theirs.test',
         'Access-Control-Allow-Methods' => 'BREW' ], 'own' ];
@@ -101,7 +97,8 @@ sub shadows ($name, $method, $status, $reason, $path, @o) {
 
 let_in(@$_) for [ '/any/allow', @branch ], [ '/any/asks/yes', @branch ],
     ['/any/allow'], [ '/any/basic', headers => $basic ];
-for my $path (qw(/any/deny /any/alone /any/basic /any/asks/no /all/allow /all/asks/yes)) {
+my @shut = qw(/any/deny /any/alone /any/asks/no /all/allow /all/asks/yes);
+for my $path (@shut, '/any/basic') {
     my $res = http_get($port, $path, @branch);
     is_problem($res, 503, 'GATEWAY_KEYS_UNAVAILABLE', "no keys, $path");
     ok $res->header('Retry-After'), "no keys, $path: Retry-After";
@@ -117,14 +114,11 @@ shadows('no keys', GET => 503, 'keys_unavailable', '', @branch);
 $issuer->set(status => 200);
 $t->gateway_ready;
 
-for my $path (qw(/any/allow /any/deny /any/alone /any/basic /any/asks/yes
-    /any/asks/no /all/allow /all/asks/yes)) {
-    is_deeply seen(http_get($port, $path, @branch)),
-        [ 200, 'manager,cashier', 'allow', 'verified' ], "$path: a token";
-}
+is_deeply seen(http_get($port, $_, @branch)), [ 200, 'manager,cashier', 'allow', 'verified' ],
+    "$_: a token" for @shut, qw(/any/allow /any/basic /any/asks/yes);
 let_in(@$_) for ['/any/allow'], ['/any/asks/yes'],
     [ '/any/allow', token => $token{account} ], [ '/any/basic', headers => $basic ];
-for my $path (qw(/any/deny /any/alone /any/asks/no /all/allow /all/asks/yes)) {
+for my $path (@shut) {
     is_problem(http_get($port, $path), 401, 'GATEWAY_TOKEN_MISSING', "$path, no token");
     is_problem(http_get($port, $path, token => $token{account}), 403,
         'GATEWAY_CONTEXT_FORBIDDEN', "$path, another context");
@@ -157,18 +151,15 @@ shadows(@$_) for [ 'no token', GET => 401, 'token_missing', '' ],
 
 # What verified is injected, and is no shadow.
 
-for my $case ([ GET => 'allow', 'verified' ], [ PUT => 'shadow', 'method_forbidden' ]) {
-    my ($method, @why) = @$case;
-    is_deeply seen(http($shadow, $method => '/shadow', @branch, body => '')),
-        [ 200, 'manager,cashier', @why ], "$method, verified: injected";
-}
+is_deeply seen(http($shadow, $_->[0] => '/shadow', @branch, body => '')),
+    [ 200, 'manager,cashier', @$_[ 1, 2 ] ], "$_->[0], verified: injected"
+    for [ GET => 'allow', 'verified' ], [ PUT => 'shadow', 'method_forbidden' ];
 
 # Where the upstream is not to see the token, it sees no bad one either.
 
 for my $token ($token{branch}, 'garbage', $token{account}) {
-    my @seen = map { header_values(http_get($shadow, $_, token => $token)->json,
-        'Authorization') } '/shadow/hidden', '/shadow';
-    is_deeply \@seen, ["Bearer $token"], 'hidden where that is said, and not beside it (control)';
+    is_deeply [ map { header_values(http_get($shadow, $_, token => $token)->json, 'Authorization') }
+        '/shadow/hidden', '/shadow' ], ["Bearer $token"], 'hidden there, not beside it (control)';
 }
 
 # Preflights.
@@ -189,11 +180,9 @@ for my $case ([ 'origin', 'https://theirs.test' ],
     [ 'preflight_method', 'https://app.test', 'BREW' ],
     [ 'preflight_header', 'https://app.test', 'GET', 'Access-Control-Request-Headers' => 'x-o' ]) {
     my ($what, @ask) = @$case;
-
     $res = preflight($shadow, '/shadow', @ask);
     is $res->json->{method}, 'OPTIONS', "$what: the preflight is passed on";
     is_deeply seen($res), [ 200, '', 'shadow', "${what}_forbidden" ], "$what: with the reason";
-
     $res = preflight($shadow, '/shadow/cors', @ask);
     is_deeply [ map { $res->header("Access-Control-Allow-$_") } qw(Origin Methods) ],
         [ 'https://theirs.test', 'BREW' ], "$what: what the upstream allows stands";

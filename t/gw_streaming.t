@@ -5,9 +5,7 @@ use Digest::MD5 qw(md5_hex);
 use Platform::Test;
 use Time::HiRes qw(time);
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
-$t->issuer(body => jwks($key));
+my ($t, $key) = Platform::Test->gateway;
 
 sub sum ($body) { return length($body) . ' ' . md5_hex($body) }
 

@@ -4,10 +4,7 @@
 
 use Platform::Test;
 
-my $t = Platform::Test->new;
-my $key = jwt_key('a');
-$t->issuer(body => jwks($key));
-my $upstream = $t->echo_upstream;
+my ($t, $key) = Platform::Test->gateway;
 $t->echo_protocols;
 
 my $GRPC = 'location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }';

@@ -111,7 +111,6 @@ location /ssi/guarded/ { platform_gateway_audience ours; ssi on; }
 location /ssi/mapped/ { platform_gateway_access public; ssi on; limit_req zone=mapped burst=100; }
 pass /asks/: platform_gateway_access public; auth_request /verdict;
 pass /limited/req/: limit_req zone=by_account;
-pass /limited/set/: set $limited $platform_account_id; limit_req zone=by_set;
 pass /limited/late/: limit_req zone=by_late;
 pass /limited/page/: error_page 429 /public/same/limited; limit_req zone=by_page;
 pass /limited/public/: platform_gateway_access public; limit_req zone=by_public;
@@ -125,7 +124,6 @@ add_header X-Cache $upstream_cache_status;
 limit_req_status 429;
 %%ZONES%%
 limit_req_zone $platform_account_id zone=slow:1m rate=10r/m;
-limit_req_zone $limited zone=by_set:1m rate=1r/m;
 limit_req_zone $by_map zone=mapped:1m rate=100r/s;
 map $platform_account_id $tier { default basic; }
 map $platform_account_id $by_map { default $platform_account_id; }
@@ -283,11 +281,11 @@ answers([ 'predicates: kept', 1, '/bypass/z', 'MISS' ],
 
 # Limits.
 
-answers(map { my $path = $_;
-    ((map { [ 'limit', $_, $path, 200 ] } 1, 2),
+my $path = '/limited/req/';
+answers((map { [ 'limit', $_, $path, 200 ] } 1, 2),
     (map { [ 'at once again', $_, $path, 429 ] } 1, 2),
     ([ 'strangers are not counted', 3, $path, 401, @NOBODY ]) x 3,
-    [ 'so one gets in', 3, $path, 200 ]) } '/limited/req/', '/limited/set/');
+    [ 'so one gets in', 3, $path, 200 ]);
 answers(([ 'nobody is counted', 1, '/limited/public/', 200 ]) x 3);
 
 # The log says whose limit it was.
@@ -301,7 +299,7 @@ sub limits ($n, $path) {
     says("$path: user $n", ask($n, $path), 429, 'deny', 'rate_limited', uuid($n), uuid(10 + $n));
 }
 answers(map { [ 'a page', $_, '/limited/page/', 200 ] } 1, 2);
-limits(@$_) for [ 1, '/limited/req/' ], [ 2, '/limited/set/' ],
+limits(@$_) for [ 1, '/limited/req/' ], [ 2, '/limited/req/' ],
     [ 1, '/limited/page/' ], [ 2, '/limited/page/' ];
 says('a stranger', ask(3, '/limited/req/', @NOBODY), 401, 'deny', 'token_missing', undef, undef);
 

@@ -279,18 +279,4 @@ SKIP: {
     is $entries->(), 0, 'nothing is left of those that had to go';
 }
 
-# 5. nginx -t
-
-my $DIRECTIVE = 'platform_gateway_token_cache';
-for my $case ([ 'on', qr/invalid parameter "on"/ ], [ 'size=1m', qr/needs "entries=N"/ ],
-    [ 'entries=0', qr/invalid parameter/ ], [ 'entries=10000001', qr/of 1 to 10000000/ ],
-    [ 'entries=1 size=1k', qr/invalid parameter "size=1k".*at least 64k/ ],
-    [ "off; $DIRECTIVE off", qr/is duplicate/ ], [ 'off entries=1', qr/invalid parameter/ ],
-    [ 'entries=1 size=64k', qr/test is successful/ ])
-{
-    my ($given, $said) = @$case;
-    like +($t->location_test(http => "$DIRECTIVE $given;"))[1], $said, "nginx -t: $given";
-}
-$t->allow(qr/\[emerg\]/);
-
 $t->done;

@@ -65,7 +65,7 @@ for my $case (
     [ 'sanitizer text, also without done', 1, qr/AddressSanitizer/,
         q{$t->write_file('x.log', "==1==ERROR: AddressSanitizer: heap\n"); done_testing;} ],
     [ 'a daemon that died', 1, qr/short had ended by itself/,
-        q{my $p = $t->process(short => cmd => ['true']); eventually(sub { !$p->alive }); $t->done;} ],
+        q{my $p = $t->process(short => cmd => ['true']); $p->wait_end(60); $t->done;} ],
     [ 'a leftover process', 1, qr/left running: \d+ sleep/,
         q{my $d = $t->dir; system("cd $d && setsid sleep 100 >/dev/null 2>&1 &");
         eventually(sub { grep { Platform::Test::Process::command_of($_) =~ /^sleep/ }

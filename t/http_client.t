@@ -60,7 +60,8 @@ for my $mode ('', 'retries') {
     }
     is $lines[-1] // '', "$checks checks\n", 'all have been made' or diag join '', @lines;
     my $calls = "$dir/client.mjs.calls";
-    my $faults = decode_json(qx{$node $tools/validate.mjs $root/docs/openapi.yaml $calls})->{faults};
+    my $told = qx{$node $tools/validate.mjs $root/docs/openapi.yaml $calls};
+    my $faults = decode_json($told)->{faults};
     cmp_ok @$faults, '>', 80, "calls, $mode";
     is_deeply [ map {@$_} @$faults ], [], "all as docs/openapi.yaml says, $mode";
 }

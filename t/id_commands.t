@@ -37,8 +37,7 @@ for my $command (@commands, 'account') {
 
 # Each: what it says, words, and options of the run.
 sub refuses ($status, @cases) {
-    $c->refused($status, $_->[0], $_->[2] // {}, ref $_->[1] ? @{ $_->[1] } : split / /, $_->[1])
-        for @cases;
+    $c->refused($status, $_->[0], $_->[2] // {}, split / /, $_->[1]) for @cases;
 }
 
 refuses(2,
@@ -138,21 +137,21 @@ is_deeply [ @$member{qw(accountId workspaceId status)} ],
 ok !$c->audited([], qw(member add --workspace Shop --account), $ann->{accountId})->{changed},
     'by id, again: unchanged';
 
-# What a grant or its end leaves: [roles, granted], and the events.
-sub grants ($words, $roles, $granted, @events) {
-    my ($got) = @{ $c->audited([ map {"member.$_"} @events ], 'member', @$words, @ann) };
-    is_deeply [ $got->{roles}, !!$got->{granted} ], [ $roles, !!$granted ], "member @$words";
+# What a grant or its end leaves: roles, granted, and the event.
+sub grants ($words, $roles, $granted, @event) {
+    my ($got) = @{ $c->audited([ map {"member.$_"} @event ], 'member', split(/ /, $words), @ann) };
+    is_deeply [ "@{ $got->{roles} }", !!$got->{granted} ], [ $roles, !!$granted ], "member $words";
     return $got;
 }
 
-my $grant = grants([qw(grant --branch Main --role CASHIER --role B.2:x-_)],
-    [ 'B.2:x-_', 'CASHIER' ], 1, 'granted');
+my $grant = grants('grant --branch Main --role CASHIER --role B.2:x-_', 'B.2:x-_ CASHIER', 1,
+    'granted');
 is_deeply [ @$grant{qw(branchId memberId)} ], [ $main->{branchId}, $member->{memberId} ],
     'Main is that of the membership';
-$grant = grants([ qw(grant --role CASHIER --branch), $main->{branchId} ], $grant->{roles}, 1);
+$grant = grants("grant --role CASHIER --branch $main->{branchId}", 'B.2:x-_ CASHIER', 1);
 ok !$grant->{changed}, 'the same again: unchanged';
-grants([qw(revoke --role CASHIER --role NONE --branch Main)], ['B.2:x-_'], 1, 'revoked');
-grants([qw(revoke --branch Main)], [], 0, 'revoked');
+grants('revoke --role CASHIER --role NONE --branch Main', 'B.2:x-_', 1, 'revoked');
+grants('revoke --branch Main', '', 0, 'revoked');
 is $pg->sql('select count(*) from member_roles'), 0, 'takes its roles along';
 
 # Limits.
@@ -163,12 +162,8 @@ my $granted = $c->done(qw(member grant --role A), @ann, map { ('--branch', "S$_"
 is scalar @$granted, 199, 'many branches in one command';
 refuses(1, [ qr/at most 200 active branches/, "member grant --branch Main --branch S200 @ann" ]);
 is $pg->sql('select count(*) from branch_grants'), 199, 'all or nothing';
-my @roles = map { ('--role', sprintf 'R%031d', $_) } 1 .. 32;
-grants([ qw(grant --branch Main), @roles ], [ grep {/^R/} @roles ], 1, 'granted');
-refuses(1, [ qr/at most 32 roles in a branch/, "member grant --branch Main --role MORE @ann" ]);
-
 my $ended = $c->audited(['member.ended'], qw(member revoke --all --workspace Shop), @ann);
-is_deeply [ @$ended{qw(revokedBranches status)} ], [ 200, 'INACTIVE' ], 'ends the membership';
+is_deeply [ @$ended{qw(revokedBranches status)} ], [ 199, 'INACTIVE' ], 'ends the membership';
 refuses(1, [ qr/membership of "ann\@example.com" in "Shop" has ended/,
     "member grant --branch Main @ann" ],
     [ qr/is not a member of "Second"/, "member revoke --all --workspace Second @ann" ]);
@@ -177,17 +172,12 @@ is $c->done(qw(member add --workspace Shop), @ann)->{memberId},
 
 # Several operators at once: one waits for what the other does.
 
-# Branches are granted, those of each list at once.
-sub granted { return map { [ qw(member grant), @ann, map { ('--branch', $_) } @$_ ] } @_ }
-
-$pg->sql("insert into branches (workspace_id, branch_name)
-    select '$shop->{workspaceId}', 'T' || n from generate_series(1, 100) n");
 for my $case (
     [ 'one name, four at once', 1, ([qw(account add eve --no-login)]) x 4 ],
     [ 'one tenant, four at once', 1, ([qw(workspace add W --new-tenant Rush)]) x 4 ],
-    [ 'two grants at once: both fit', 2,
-        granted(map { my $l = $_; [ map {"$l$_"} 2 .. 100 ] } qw(S T)) ],
-    [ 'two at once where only one fits', 1, granted([qw(S101 S102)], [qw(S103 S104)]) ],
+    [ 'two grants of 201 branches, of which only one fits', 1,
+        map { [ qw(member grant), @ann, map { ('--branch', $_) } @$_ ] }
+            [ map {"S$_"} 1 .. 101 ], [ 'Main', map {"S$_"} 102 .. 200 ] ],
 ) {
     my ($name, $good, @commands) = @$case;
     my @all = map { $c->start({ env => { PLATFORM_DB_STATEMENT_TIMEOUT => '60s' } }, @$_) }
@@ -232,6 +222,9 @@ sub account_status {
 }
 is account_status(), 'ACTIVE', 'and nothing was';
 
+# What is always a change, and the status after it.
+sub turn { return account_status() eq 'ACTIVE' ? (disable => 'DISABLED') : (enable => 'ACTIVE') }
+
 # A result that nobody gets is a failure; a change of which there is no record
 # has an exit status of its own.
 
@@ -249,16 +242,14 @@ for my $case (
     [ 'whose reader left', "3<>$fifo 2>$fifo 3>&-" ],
     [ 'a file on a full disk', '', PLATFORM_AUDIT_LOG => '/dev/full' ],
 ) {
-    my ($what, @with) = @$case;
-    for my $change ([ disable => 'DISABLED' ], [ enable => 'ACTIVE' ]) {
-        my ($verb, $state) = @$change;
-        my ($status, $shown) = with($with[0], $verb, @with[ 1 .. $#with ]);
-        is_deeply [ $status, account_status() ], [ 3, $state ],
-            "$what: $verb: exit 3, and the change stands";
-        like $shown, $with[0] ? qr/^status +$state$/m : qr/^status +$state\n.*$lost/ms,
-            'and is shown, as is what was lost';
-    }
-    is +(with($with[0], 'enable', @with[ 1 .. $#with ]))[0], 0, 'nothing to record: exit 0';
+    my ($what, $redirect, %env) = @$case;
+    my ($verb, $state) = turn();
+    my ($status, $shown) = with($redirect, $verb, %env);
+    is_deeply [ $status, account_status() ], [ 3, $state ],
+        "$what: $verb: exit 3, and the change stands";
+    like $shown, $redirect ? qr/^status +$state$/m : qr/^status +$state\n.*$lost/ms,
+        'and is shown, as is what was lost';
+    is +(with($redirect, $verb, %env))[0], 0, 'nothing to record: exit 0';
 }
 is +(with(@$_[ 0, 1 ]))[0], $_->[2], "$_->[1] $_->[0]: exit $_->[2]"
     for [ '>/dev/full', 'sessions', 1 ], [ '>/dev/null', 'sessions', 0 ],
@@ -266,12 +257,9 @@ is +(with(@$_[ 0, 1 ]))[0], $_->[2], "$_->[1] $_->[0]: exit $_->[2]"
 
 # Where they go: PLATFORM_AUDIT_LOG.
 
-# Disables or enables the account, by turns: always a change.  Its event, and what
-# the command said.
-my $turns = 0;
-
+# The event of a change, and what the command said.
 sub change ($where) {
-    my $verb = $turns++ % 2 ? 'enable' : 'disable';
+    my ($verb) = turn();
     return ("account.${verb}d", $c->run({ env => { PLATFORM_AUDIT_LOG => $where } },
         'account', $verb, $ann[1]));
 }
@@ -306,17 +294,15 @@ for my $case ([ $t->dir . '/none/audit.log', qr/No such file or directory/ ],
     -e '/dev/log' ? () : [ journal => qr/No such file or directory/ ])
 {
     my ($where, $why) = @$case;
-    refuses(1, [ qr/PLATFORM_AUDIT_LOG: \Q$where\E: $why$/,
-        $before eq 'ACTIVE' ? $disable : $disable =~ s/dis/en/r,
+    refuses(1, [ qr/PLATFORM_AUDIT_LOG: \Q$where\E: $why$/, "account @{[ (turn())[0] ]} $ann[1]",
         { env => { PLATFORM_AUDIT_LOG => $where } } ]);
     is account_status(), $before, 'no change';
 }
 
 # The service has one log for all: its own.
 my $identity = $t->identity(PLATFORM_AUDIT_LOG => $file);
-is $t->fcgi($identity->address)->request(POST => '/api/auth/login',
-    body => '{"account":"several@demo.test","credential":"Demo-passw0rd!"}')->{status},
-    200, 'a login';
+$t->fcgi($identity->address)->request(POST => '/api/auth/login',
+    body => '{"account":"several@demo.test","credential":"Demo-passw0rd!"}');
 like $identity->log_text, qr/"auth\.login\.succeeded","audit":true/,
     'is audited in the log of the service';
 unlike $t->read_file('audit.log'), qr/auth\.login/, 'and not in the file';

@@ -1,8 +1,9 @@
 # Settings: what is wrong stops the program with one line that says so; files of
-# settings, commands, sockets.  Each setting's values are for check_config and
-# check_config_values, keys for check_keys.
+# settings, commands, sockets; the refresh cookie by its settings.  Each setting's values
+# are for check_config and check_config_values, keys for check_keys.
 
 use Platform::Test;
+use Platform::Test::Client;
 
 my $t = Platform::Test->new;
 my ($key, $other) = map { jwt_key($_) } qw(identity other);
@@ -35,14 +36,10 @@ my @check = (2, ['--check']);
 refused(@$_) for (
     [ @check, { PLATFORM_JWT_PUBLIC_KEY_BASE64 => $other->public_base64 },
         qr/PLATFORM_JWT_PUBLIC_KEY_BASE64: .*accepted/ ],
-    [ @check, { PLATFORM_JWT_KEY_ID => 'a=b' }, qr/PLATFORM_JWT_KEY_ID: .*accepted/ ],
     [ @check, { PLATFORM_DB_PASSWORD => 'hunter2', PLATFORM_WORKER_THREADS => 'x' },
         qr/WORKER_THREADS/ ],
     [ 2, [], { PLATFORM_WORKER_THREADS => 'x', IDENTITY_LISTEN => $never },
         qr/PLATFORM_WORKER_THREADS: "x" is not accepted; accepted: 1 to 256/ ],
-    [ @check, { %prod, APP_ENV => undef, PLATFORM_AUTH_COOKIE_SECURE => 'false' },
-        qr/PLATFORM_AUTH_COOKIE_SECURE/ ],
-    [ @check, { %prod, PLATFORM_DB_SEED_ON_START => 'true' }, qr/PLATFORM_DB_SEED_ON_START/ ],
     (map { [ 2, ['seed'], { %prod, APP_ENV => $_ }, qr/APP_ENV is local/ ] } qw(production LOCAL)),
     (map { [ @check, { %prod, $_ => undef }, qr/$_: missing/ ] } sort keys %no_keys),
     [ @check, { PLATFORM_DB_HOST => '127.0.0.1,10.0.0.1' },
@@ -58,8 +55,8 @@ refused(@$_) for (
     [ 1, [], { IDENTITY_LISTEN => $plain }, qr/\Q$plain\E/ ],
     [ 1, [], { PLATFORM_DB_HOST => $t->dir, IDENTITY_LISTEN => $never }, qr/database|connect/i ],
 );
-ok !-e $never, 'nothing listened';
-is $t->read_file('plain'), 'keep me', 'the file stays';
+is_deeply [ -e $never, $t->read_file('plain') ], [ undef, 'keep me' ],
+    'nothing listened, and the file stays';
 
 # Beside these, what is accepted.
 
@@ -97,12 +94,10 @@ my $identity = $t->identity(PLATFORM_DB_PASSWORD => 'hunter2');
 my $address = $identity->address;
 is sprintf('%04o', (stat $address)[2] & 07777), '0660', 'the socket is for its group';
 SKIP: {
-    skip 'needs root', 1 if $> != 0;
-    skip 'valgrind keeps the environment it was started with', 1
-        if Platform::Test::Env::valgrind();
-    open my $fh, '<', '/proc/' . $identity->pid . '/environ' or die;
-    local $/;
-    unlike <$fh>, $secret, 'no secret is left in its environment';
+    skip 'needs root, and valgrind keeps the environment', 1
+        if $> != 0 || Platform::Test::Env::valgrind();
+    unlike $t->read_file('/proc/' . $identity->pid . '/environ'), $secret,
+        'no secret is left in its environment';
 }
 my $tcp = $t->http_server('busy', sub { return [ 200, [], '' ] });
 refused(1, [], { IDENTITY_LISTEN => $_ }, qr/\Q$_\E.*in use/)
@@ -127,9 +122,55 @@ $identity->process->expect_end;
 $identity->stop('KILL');
 ok -S $address, 'killed: the socket is left behind';
 my $next = $t->identity(name => 'identity');
-is $next->address, $address, 'the next start uses it';
-ok serves($address), 'and serves';
+ok $next->address eq $address && serves($address), 'the next start uses it';
 $next->stop;
 ok !-e $address, 'a clean stop removes it';
+
+# The refresh cookie: name, path and attributes are the same wherever it is set and
+# cleared, and no other cookie is looked at.
+
+my ($name, %cookie) = ('__Host-rt', PATH => '/', SECURE => 'true', SAME_SITE => 'Strict');
+$identity = $t->identity_face(PLATFORM_AUTH_REFRESH_COOKIE_NAME => $name,
+    PLATFORM_JWT_REFRESH_TOKEN_TTL => '1h',
+    map { ("PLATFORM_AUTH_COOKIE_$_" => $cookie{$_}) } keys %cookie);
+client_of($t);
+my $nobody = 'platform_refresh_token';    # the default's
+my $end = '; HttpOnly; Secure; SameSite=Strict';
+
+# By the cookie alone.
+sub by ($path, $cookie) { return call($path, undef, body => '', cookie => $cookie) }
+
+# One test: the cookie is that token, for as long as that and the session last.
+sub is_set ($res, $what) {
+    my $token = $res->json->{refreshToken};
+    is_deeply [ $res->cookie_line($name), row($token, 'extract(epoch from expires_at)::bigint') ],
+        [ "$name=$token; Path=/; Max-Age=3600$end", claims($token)->{iat} + 3600 ],
+        "$what: set, for as long as its token and the session";
+    return $token;
+}
+
+sub is_cleared ($res, $what) {
+    return is $res->cookie_line($name), "$name=; Path=/; Max-Age=0$end",
+        "$what: cleared with the same attributes";
+}
+
+my $token = is_set(login('one'), 'login');
+$token = is_set(refresh($token), 'refresh by the body');
+$token = is_set(refresh($token, cookie => "$name=$token"), 'refresh by both');
+is_problem(by(refresh => "$nobody=$token"), 401, 'AUTH_REFRESH_TOKEN_MISSING', 'another cookie');
+$token = is_set(by(refresh => "$nobody=x; $name=$token; a=b"), 'among others');
+is_cleared(by(refresh => "$name=x"), 'no token');
+is_cleared(by(logout => "$nobody=$token"), 'logout with another cookie');
+$token = is_set(by(refresh => "$name=$token"), 'which ended nothing');
+is_cleared(by(logout => "$name=$token"), 'logout');
+is_cleared(by(refresh => "$name=$token"), 'a session that is over');
+
+# For a page of another site: partitioned, wherever it is set and cleared.
+
+restart($identity, AUTH_COOKIE_SAME_SITE => 'None', AUTH_COOKIE_PARTITIONED => 'true');
+$end = '; HttpOnly; Secure; SameSite=None; Partitioned';
+$token = is_set(login('one'), 'partitioned: login');
+$token = is_set(by(refresh => "$name=$token"), 'partitioned: refresh');
+is_cleared(by(logout => "$name=$token"), 'partitioned: logout');
 
 $t->done;

@@ -15,7 +15,6 @@ my $count = 0;
 my @disclosed;
 
 sub root ($sql) { return $pg->sql($sql, user => 'postgres') }
-
 sub password ($password) { return root("alter role platform password '$password'") }
 
 sub serving (%change) {
@@ -42,15 +41,13 @@ sub told ($identity) {
 }
 
 password($secret);
-my ($status, undef, $err) = $t->run_identity(['seed']);
-is $status, 0, 'migrated' or diag $err;
+is +($t->run_identity(['seed']))[0], 0, 'migrated';
 root($_) for 'create database unmigrated owner platform', 'create database closed',
     'revoke connect on database closed from public',
     "create role nologin password '$secret'";
 
-my $refused = '503 DATABASE_UNAVAILABLE Check failed: database (it answers, but refuses the role, '
-    . "its password or the database's name).";
-my $silent = '503 DATABASE_UNAVAILABLE Check failed: database (no answer).';
+my ($refused, $silent) = map {"503 DATABASE_UNAVAILABLE Check failed: database ($_)."}
+    "it answers, but refuses the role, its password or the database's name", 'no answer';
 my $good = serving();
 is_deeply told($good), [ 200, [], [] ], 'the right password: ready, and no failure is counted';
 

@@ -62,7 +62,6 @@ for my $case (
         sub { rename $_[0], "$dir/.there"; symlink "$dir/.there", $_[0] } ],
     [ 'a FIFO', qr/accepted: a file/, sub { unlink $_[0]; mkfifo($_[0], 0600) } ],
     [ 'a directory in it', qr/accepted: a file/, sub { unlink $_[0]; mkdir $_[0], 0700 } ],
-    [ 'an empty file', qr/no public key/, sub { truncate $_[0], 0 } ],
     [ 'one that is too large', qr/no public key/,
         sub { signing(text => $old->private_pem . $old->public_pem . "\n" x 16384) } ],
     [ 'no public part', qr/no public key/, sub { signing(text => $old->private_pem) } ],
@@ -196,10 +195,6 @@ chmod 0700, $dir;
 follows('next other', 'put right');
 unlink "$dir/other.published.1.pem";
 follows('next', 'and followed again', 1);
-rename $dir, "$dir.away";
-says('reload_failed', qr/No such file/, 'next', 'no directory');
-rename "$dir.away", $dir;
-says('reloaded', qr//, 'next', 'and its return');
 
 # docs/key-rotation.md, from variables to the directory.
 

@@ -3,7 +3,6 @@
 # e2e_keys_rotate.t.)  What goes wrong keeps the old keys and says why; what all is wrong:
 # check_keys.
 
-use JSON::PP qw(decode_json);
 use Platform::Test;
 use Platform::Test::Metrics;
 
@@ -27,9 +26,8 @@ sub signing ($key, @additional) {
     );
 }
 
+my %no_keys = map { $_ => undef } keys %{ { signing($old) } };
 env_file(signing($old));
-my %no_keys = map { ("PLATFORM_JWT_$_" => undef) }
-    qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64);
 my %env = (
     PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'),
     PLATFORM_REQUEST_TIMEOUT => '12s',
@@ -38,17 +36,17 @@ my @identity = map { $t->identity(name => $_, %env, %no_keys, args => [ '--env-f
     qw(a b);
 my $stack = $t->full_stack(identity => \@identity, env => \%env, key_age => '1s');
 
-# Whether those, or all, say so of the next keys.
-sub reload ($event, @which) {
+# What those, or all, say of the next keys, each once.
+sub reload (@which) {
+    my %said;
     for my $identity (@which ? @which : @identity) {
         my $before = () = $identity->log_text =~ /"keys\./g;
         $identity->process->signal('HUP');
-        eventually(sub { $before < (() = $identity->log_text =~ /"keys\./g) }) or return 0;
-        my ($line) = grep { $_->{event} =~ /^keys\./ } reverse $identity->log_lines;
-        return 0 if $line->{event} ne $event;
+        eventually(sub { $before < (() = $identity->log_text =~ /"keys\./g) });
+        $said{ ($identity->log_text =~ /"(keys\.\w+)/g)[-1] } = 1;
         sleep 0.3 unless @which;    # processes differ for a while
     }
-    return 1;
+    return join ' ', sort keys %said;
 }
 
 sub asks ($identity, $method, $path, @body) {
@@ -56,8 +54,7 @@ sub asks ($identity, $method, $path, @body) {
 }
 
 sub kids ($identity) {
-    my $set = decode_json(asks($identity, GET => '/.well-known/jwks.json')->{body});
-    return [ map { $_->{kid} } @{ $set->{keys} } ];
+    return [ asks($identity, GET => '/.well-known/jwks.json')->{body} =~ /"kid":"([^"]+)"/g ];
 }
 
 sub logs_in ($identity) {
@@ -72,13 +69,11 @@ sub kid_of ($token) { return (jwt_decode($token))[0]{kid} }
 sub code_of ($token) { return $stack->current_context($token)->code }
 
 my ($session, @access) = $stack->login('one')->json;
-for my $step (
-    [ 'before', $old ], [ '1. publish', $old, $new ], [ '2. sign', $new, $old ],
-    [ '3. retire', $new ],
-) {
+for my $step ([ 'before', $old ], [ '1. publish', $old, $new ], [ '2. sign', $new, $old ],
+    [ '3. retire', $new ]) {
     my ($name, @keys) = @$step;
     env_file(signing(@keys));
-    ok reload('keys.reloaded'), $name if $name ne 'before';
+    is reload(), 'keys.reloaded', $name if $name ne 'before';
     is_deeply kids($_), [ map { $_->kid } @keys ], "$name: what is published" for @identity;
     # A step is over when every gateway has what is published.
     ok eventually(sub { code_of($access[0] // $session->{accessToken});
@@ -111,19 +106,19 @@ for my $bad (
     my ($name, $says, %set) = @$bad;
     env_file(signing($third), %set);
     my $lines = my @lines = $identity->log_lines;
-    ok reload('keys.reload_failed', $identity), "$name: refused";
+    is reload($identity), 'keys.reload_failed', "$name: refused";
     @lines = $identity->log_lines;
     like join("\n", map { $_->{event} eq 'http.request' ? () : $_->{message} }
         splice @lines, $lines), qr/\A.*?$says.*; the old keys stay\z/, "$name: one line says why";
     is_deeply kids($identity), [ $new->kid ], "$name: the old keys are published";
 }
 rename $file, "$file.away" or die "rename: $!";
-ok reload('keys.reload_failed', $identity), 'no file: refused';
+is reload($identity), 'keys.reload_failed', 'no file: refused';
 like $identity->log_text, qr/id\.env: cannot open/, 'and says so';
 unlike $identity->log_text, qr/@{[ substr $third->private_base64, 0, 40 ]}/, 'no key in the log';
 is logs_in($identity), 200, 'after all that logins succeed';
 env_file(signing($third, $new));
-ok reload('keys.reloaded', $identity), 'and good keys are taken';
+is reload($identity), 'keys.reloaded', 'and good keys are taken';
 
 # Keys of the environment cannot be read again.
 

@@ -279,14 +279,11 @@ alter($_, "created_at = created_at + interval '1 hour'") for @s[ 2 .. 4 ];
 my $early = logged_in('several');
 is refresh($early)->status, 200, 'a session from before the others';
 is active('several'), 3, 'for which one of them ended';
-my $ok = 0;    # some are turned away for want of a hash slot
-my @login = (login => { account => 'several@demo.test',
-    credential => $Platform::Test::Client::CREDENTIAL });
-eventually(sub {
-    $ok += grep { $_->read_response->status == 200 } map { sent(@login) } 1 .. 8;
-    return $ok >= 8;
-});
-is active('several'), 3, "$ok logins at once: three are left";
+# Some are turned away for want of a hash slot.
+my @many = map { sent(login => { account => 'several@demo.test',
+    credential => $Platform::Test::Client::CREDENTIAL }) } 1 .. 8;
+cmp_ok scalar(grep { $_->read_response->status == 200 } @many), '>', 0, 'logins at once';
+is active('several'), 3, 'three are left';
 
 # An account that had very many before there was a limit.
 fill("account_name = 'none\@demo.test'");

@@ -225,6 +225,12 @@ for my $way (@ways) {
         "$name back: select-branch and branch_ids";
 }
 
+# By name (which bytes come first: check_store_branches).
+$pg->sql("update branches set branch_name = 'A West' where branch_id = '$west'");
+my $named = logged_in('several');
+is_deeply [ ids($named), branch_ids(select_branch($named, $north)->json) ],
+    [ ([ $west, $east, $north ]) x 2 ], 'in the order of their names';
+
 # -- nothing to choose from, in a session without a scope; and no account
 
 my $nothing = refreshed(logged_in('none'));

@@ -94,20 +94,7 @@ is_deeply column(account => $c->done(@accounts, qw(--limit 2 --name user001
     --after), $page->[-1]{account})), [ map {"user00$_\@example.com"} 13, 14 ],
     'after a row that is there no more';
 
-# It goes along the index, and reads no more than a page.
-
-$pg->sql('analyze accounts');
-like $pg->sql("explain select * from accounts where account_name collate \"C\" ^\@ 'user05'
-    and account_name collate \"C\" > 'user05' order by account_name collate \"C\"
-    limit 10"), qr/\ALimit.*\n *->  Index Scan using accounts_name/, 'by the index';
-
-# Every filter, with what it keeps and what it leaves out.
-
-sub only ($filter, $from, $name, $table) {
-    my $rows = @{ $c->done($name, 'list', @$filter, '--limit', 100000) };
-    my $all = count($table);
-    ok $rows == count($from) && $rows > 0 && $rows < $all, "$name list @$filter: $rows of $all";
-}
+# Every filter, with what it keeps and what it leaves out.  (Which index: id_database_plans.t.)
 
 $c->done(qw(workspace deactivate Depot));
 $pg->sql("insert into branches (workspace_id, branch_name, status)
@@ -136,7 +123,12 @@ for my $group (
 {
     my ($name, @filters) = @$group;
     my $table = $name eq 'branch' ? 'branches' : "${name}s";
-    only([ $_->[1], $_->[0] ], "$table where $_->[2]", $name, $table) for @filters;
+    for my $filter (@filters) {
+        my ($value, $option, $where) = @$filter;
+        my $rows = @{ $c->done($name, 'list', $option, $value, '--limit', 100000) };
+        ok $rows == count("$table where $where") && $rows > 0 && $rows < count($table),
+            "$name list $option $value: $rows";
+    }
 }
 is scalar @{ $c->done(@accounts, qw(--type OPERATOR --status DISABLED --limit
     100000 --workspace), $shop->{workspaceId}) }, count("accounts join members using (account_id)

@@ -135,16 +135,11 @@ is scalar(grep {/"other".*"other"/} keys %{ scrape() }), 0, 'no code is unknown'
 
 # Every code that the sources may answer with has a place.
 
-sub source ($file) {
-    open my $fh, '<', $file or die "$file: $!";
-    return do { local $/; <$fh> };
-}
-
 my $src = $t->root . '/identity-fcgi/src';
-my %known = map { $_ => 1 } source("$src/base/metrics.c") =~ /\{\d+, "([A-Z_]+)"\}/g;
-my %used = map { $_ => 1 } map {
-    source($_) =~ /"((?:AUTH|REQUEST|RESOURCE|METHOD|MEDIA|DATABASE|SERVICE|INTERNAL)_[A-Z_]+)"/g
-} glob "$src/{auth/*,base/http,server/route,main}.c";
+my %known = map { $_ => 1 } $t->read_file("$src/base/metrics.c") =~ /\{\d+, "([A-Z_]+)"\}/g;
+my $prefix = qr/AUTH|REQUEST|RESOURCE|METHOD|MEDIA|DATABASE|SERVICE|INTERNAL/;
+my %used = map { $_ => 1 } map { $t->read_file($_) =~ /"(${prefix}_[A-Z_]+)"/g }
+    glob "$src/{auth/*,base/http,server/route,main}.c";
 delete @used{qw(REQUEST_METHOD REQUEST_SCHEME)};    # FastCGI's parameters
 is_deeply [ grep { !$known{$_} } sort keys %used ], [],
     scalar(keys %used) . ' codes of the sources are in the table';

@@ -20,11 +20,6 @@ my $stack = $t->full_stack(identity => $process[0], env => {
     IDENTITY_UPSTREAM => join(' ', map { $_->address } @process) });
 my ($face, $gateway, $local) = map { $t->port($_) } qw(identity gateway metrics);
 
-sub content ($file) {
-    open my $fh, '<', $file or die "$file: $!\n";
-    return do { local $/; <$fh> };
-}
-
 # Where the processes are, each by itself.
 
 my $targets = decode_json(http_get($face, '/actuator/targets')->body);
@@ -44,13 +39,13 @@ is_deeply [ map { $_->status } http_get($face, $_, headers => [ 'X-Forwarded-For
 
 # The example, with this test's ports and quicker scrapes.
 
-my $conf = content("$root/examples/prometheus/prometheus.yml");
+my $conf = $t->read_file("$root/examples/prometheus/prometheus.yml");
 $conf =~ s/127\.0\.0\.1:8083/127.0.0.1:$local/ or die "no gateway target\n";
 $conf =~ s/127\.0\.0\.1:8081/127.0.0.1:$face/ or die "no identity target\n";
 $conf =~ s/_interval: \d+s/_interval: 1s/g;
 $t->write_file('prometheus/prometheus.yml', $conf);
 $t->write_file('prometheus/alerts.yml',
-    my $alerts = content("$root/examples/prometheus/alerts.yml"));
+    my $alerts = $t->read_file("$root/examples/prometheus/alerts.yml"));
 my $port = $t->port('prometheus');
 $t->track(Platform::Test::Process->start(
     name => 'prometheus', dir => $dir, log => "$dir/prometheus.out",
@@ -106,7 +101,7 @@ for my $text (http_get($local, '/internal/metrics')->body,
         $known{"${name}_$_"} = 1 for qw(bucket sum count);
     }
 }
-my $board = decode_json(content("$root/examples/grafana/platform.json"));
+my $board = decode_json($t->read_file("$root/examples/grafana/platform.json"));
 my @expr = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $board->{panels} };
 cmp_ok scalar @expr, '>=', 15, 'the dashboard has queries';
 my @shown = @expr;

@@ -4,10 +4,12 @@ package Platform::Test::Page;
 
 use v5.36;
 
+use Test::More ();
+
 use Platform::Test::Env qw(slurp);
 
 use Exporter qw(import);
-our @EXPORT_OK = qw(commands steps fixed_ids);
+our @EXPORT_OK = qw(commands fixed_ids prints steps);
 
 # [commands, output] of each sh block of a section, of what stands before the first
 # one (''), or of the whole page; the output is '' where no block of it follows.
@@ -25,6 +27,17 @@ sub steps ($file, $name = undef) {
 sub commands ($file, @sections) {
     my $script = join '', map { map { $_->[0] } steps($file, $_) } @sections;
     return $script || die "$file: no commands\n";
+}
+
+# One test for each step with an output: $run->(the commands of all) prints it.
+# What each printed.
+sub prints ($name, $run, @steps) {
+    my @said = split /^=== next\n/m,
+        $run->(join "echo '=== next'\n", map { $_->[0] } @steps), -1;
+    Test::More::is(fixed_ids($said[$_] // ''), fixed_ids($steps[$_][1]),
+        "$name: step " . ($_ + 1) . ' prints what the page says')
+        for grep { $steps[$_][1] ne '' } 0 .. $#steps;
+    return @said;
 }
 
 # Ids that a run makes are equal to those of any other run.

@@ -43,6 +43,12 @@ sub refresh ($self, $token, %o) {
     return $self->post('/api/auth/refresh', { refreshToken => $token }, %o);
 }
 
+# With the answer to a login of several branches: the one of that number.
+sub select_branch ($self, $login, $n = 0) {
+    return $self->post('/api/auth/select-branch', { branchId => $login->{branches}[$n]{branchId} },
+        token => $login->{accountAccessToken});
+}
+
 # The business call with a branch token.
 sub current_context ($self, $token, %o) {
     return $self->get('/api/workspaces/current-context', token => $token, %o);
