@@ -140,6 +140,11 @@ pj_str_t pj_key_id(const pj_key_t *key)
     return (pj_str_t){key->kid, key->kid_len};
 }
 
+const pj_alg_t *pj_key_alg(const pj_key_t *key)
+{
+    return key->alg;
+}
+
 pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b)
 {
     int equal;

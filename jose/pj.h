@@ -242,6 +242,7 @@ void pj_key_free(pj_key_t *key);
 
 /* Lives as long as the key. */
 pj_str_t pj_key_id(const pj_key_t *key);
+const pj_alg_t *pj_key_alg(const pj_key_t *key);
 
 /* Makes a new private key of alg's type, for the algorithm that it will be for
  * when it is read again; kid as in pj_key_private(). */
