@@ -64,7 +64,9 @@ is at_gateway(), 200, 'the gateway accepts the old key';
 # -- the rotation --------------------------------------------------------------
 
 my $killer = key_killer($t);
-my @rotate = qw(keys rotate --algorithm ES256 --every 1h --system-ttl 0);
+my ($words) = $t->read_file($t->root . '/docs/key-rotation.md')
+    =~ /^### To another algorithm\n+```sh\nidentity (keys rotate [^\n]+ ES256)\n```/m;
+my @rotate = (split(/ /, $words), qw(--every 1h --system-ttl 0));
 my @ask = ('--ask', 'http://127.0.0.1:' . $t->port('metrics') . '/internal/metrics');
 my (%killed, @states);
 my $n = 1;
