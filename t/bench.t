@@ -24,15 +24,10 @@ cmp_ok $high - $low, '<', 0.15, 'narrower than the values';
 is_deeply [ interval(@values) ], [ $low, $high ], 'the same every time';
 is_deeply [ interval((2) x 20) ], [ 2, 2 ], 'no spread, no width';
 
-sub said_of {
-    my %ratio;
-    @ratio{qw(low median high)} = @_;
-    return Bench::Figures::verdict(\%ratio, 1.10);
-}
-is said_of(1.00, 1.05, 1.10), 'pass', 'the whole interval within the goal';
-like said_of(1.00, 1.05, 1.21), qr/^the median passes, .* 10\.0 % off$/,
-    'only the median within it';
-is said_of(1.10, 1.21, 1.30), 'over by 10.0 %', 'over the goal';
+like Bench::Figures::verdict({ low => $_->[0], median => $_->[1], high => $_->[2] }, 1.10),
+    $_->[3], "at @$_[0 .. 2]" for [ 1.00, 1.05, 1.10, qr/^pass$/ ],
+    [ 1.00, 1.05, 1.21, qr/^the median passes, .* 10\.0 % off$/ ],
+    [ 1.10, 1.21, 1.30, qr/^over by 10\.0 %$/ ];
 
 # Pairs in which the case costs what base and one verification cost.
 my @pairs = ({ case => [ { ns => 40 }, { ns => 44 } ],
@@ -47,12 +42,8 @@ like goal_table($goal), qr/\| over by 27\.3 % \|$/m, 'a goal by ratio';
 is_deeply summary(1 .. 5), { median => 3, low => 2, high => 4, n => 5 },
     'a summary';
 
-sub verdict_of { my ($relation, $limit, @values) = @_;
-    return verdict(ratio(@values), $limit, $relation) }
-is verdict_of('>=', 0.8, (0.8) x 3), 'pass', 'a rate at its limit passes';
-is verdict_of('>=', 0.8, (0.72) x 3), 'short by 10.0 %',
-    'one below it does not';
-is verdict_of('<=', 0.8, (0.72) x 3), 'pass', 'where less is better it does';
+is verdict(ratio(($_->[1]) x 3), 0.8, $_->[0]), $_->[2], "$_->[1] $_->[0] 0.8" for
+    [ '>=', 0.8, 'pass' ], [ '>=', 0.72, 'short by 10.0 %' ], [ '<=', 0.72, 'pass' ];
 
 my $round = { rate => 1200, p50_us => 1200, p99_us => 1200,
     cpu => { map { $_ => 10 } qw(identity postgres nginx) } };
@@ -69,15 +60,13 @@ like $text, qr/^\| a ratio, 16 .*\| over by 20\.0 % +\|\n\| another.*no goal/m,
 
 # -- what a log says --------------------------------------------------------------
 
-sub wrong { return Bench::Gateway::Round::wrong_in_log(@_) }
-
 my ($good, $bad, $cut) = map {qq({"status":$_,"bytes":1}\n)} 200, 502, 499;
-is wrong($good x 9, 200, 2, 9), undef, 'nothing wrong';
-is wrong($good x 9 . $cut x 2, 200, 2, 9), undef, 'cut off when wrk ended';
-like wrong($good x 9 . $cut x 3, 200, 2, 9), qr/3 requests were cut off/,
-    'more than its connections';
-like wrong($good x 9 . $bad, 200, 2, 9), qr/1 of 10 answers were not 200/, 'another status';
-like wrong($good x 8, 200, 2, 9), qr/only 8 answers/, 'too few lines';
+like Bench::Gateway::Round::wrong_in_log($_->[1], 200, 2, 9) // 'fine', $_->[2], $_->[0] for
+    [ 'nothing wrong', $good x 9, qr/^fine$/ ],
+    [ 'cut off when wrk ended', $good x 9 . $cut x 2, qr/^fine$/ ],
+    [ 'more than its connections', $good x 9 . $cut x 3, qr/3 requests were cut off/ ],
+    [ 'another status', $good x 9 . $bad, qr/1 of 10 answers were not 200/ ],
+    [ 'too few lines', $good x 8, qr/only 8 answers/ ];
 
 # -- processor time ---------------------------------------------------------------
 

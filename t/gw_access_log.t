@@ -14,15 +14,12 @@ platform_gateway_cors_origins https://app.example.com;
 error_log %%DIR%%/debug.log debug;
 location / { platform_gateway_access public; platform_gateway_route_not_found; }
 pass /public: platform_gateway_access public; platform_gateway_route public-route public-service;
-pass /branch: platform_gateway_access branch;
-    platform_gateway_methods GET;
+pass /branch: platform_gateway_access branch; platform_gateway_methods GET;
     platform_gateway_route branch-route branch-service;
     access_log %%DIR%%/nginx.access.log platform;
     access_log %%DIR%%/variables.log variables;
 location /two {
-    platform_gateway_access account system;
-    platform_gateway_route two;
-    proxy_pass http://two;
+    platform_gateway_access account system; platform_gateway_route two; proxy_pass http://two;
 }
 pass /shadow: platform_gateway_access branch; platform_gateway_shadow on;
 pass /down to nobody: platform_gateway_access public;
@@ -32,8 +29,7 @@ pass @page: platform_gateway_access public;
 SERVER
 log_format variables '$platform_request_id|$platform_correlation_id|$platform_route_id|$platform_service_name|$platform_access|$platform_decision|$platform_reason|$platform_account_id|$platform_session_id|$platform_workspace_id';
 platform_gateway_token_max_size 4000;
-limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
-limit_req_status 429;
+limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m; limit_req_status 429;
 client_header_timeout 2s;
 client_max_body_size 100;
 large_client_header_buffers 2 4k;
@@ -75,7 +71,7 @@ ok eventually(sub { $nginx->access_log =~ /"status":200,.*\n\z/ }), 'control: th
 $seen = length $nginx->access_log;
 
 my ($e, $res) = get('branch', GET => '/branch/x%20y?token=secret-1',
-    token => $branch, headers => [ 'User-Agent' => 'agent "7"',
+    token => $branch, cookie => 'session=secret-3', headers => [ 'User-Agent' => 'agent "7"',
         'X-Request-Id' => 'req-1', 'X-Correlation-Id' => 'cor-1' ]);
 my $claims = (jwt_decode($branch))[1];
 delete @$e{qw(upstreamDurationMs durationMs)};
@@ -99,9 +95,8 @@ my $most = (Time::HiRes::time() - $begun) * 1000 + 20;
 ok $e->{$_} >= 190 && $e->{$_} < $most, $_ for qw(durationMs upstreamDurationMs);
 like $nginx->access_log, qr/"status":200,"bytes":\d+,"durationMs":\d+,/, 'numbers are numbers';
 
-is +(split /\n/, $t->read_file('variables.log'))[-1], join('|', 'req-1',
-    'cor-1', 'branch-route', 'branch-service', 'branch', 'allow', 'verified',
-    @$claims{qw(account_id session_id workspace_id)}), 'the variables';
+is $t->read_file('variables.log'), join('|', qw(req-1 cor-1 branch-route branch-service branch
+    allow verified), @$claims{qw(account_id session_id workspace_id)}) . "\n", 'the variables';
 
 # Who is let in or not, and why; of upstreams, the last attempt.  Claims that need
 # escaping are told twice, the second time from the cache.
@@ -199,7 +194,6 @@ says(entry('a client that left'), 'a client that left', status => 499,
     bytes => 0, upstreamStatus => undef);
 $upstream->set(hold => 0);
 
-get('a cookie', GET => '/public', cookie => 'session=secret-3');
 unlike $nginx->access_log, qr/\Q$_\E/, 'no ' . substr($_, 0, 8) . ' in the log'
     for qw(secret-1 secret-2 secret-3), $branch, (split /\./, $branch)[2];
 

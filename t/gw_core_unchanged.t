@@ -81,11 +81,10 @@ http {
         location /gzip/ { gzip on; gzip_types text/plain; gzip_proxied any; %%ORIGIN%% }
         location /sub/ { sub_filter xx yy; sub_filter_types *; sub_filter_once on; %%ORIGIN%% }
         location /intercept/ {
-            proxy_intercept_errors on;
             error_page 404 /page.html;
             error_page 500 =200 @named;
             error_page 503 =302 /elsewhere;
-            %%ORIGIN%%
+            proxy_intercept_errors on; %%ORIGIN%%
         }
         location @named { %%TO_upstream%% }
         location /failing/ { proxy_pass http://failing/; }
@@ -104,10 +103,10 @@ http {
             location /cache-short/ { proxy_cache_valid any 1s; %%ORIGIN%% }
         }
         location /fastcgi/ {
-            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
             fastcgi_param REQUEST_METHOD $request_method;
             fastcgi_param QUERY_STRING $query_string;
             fastcgi_param CONTENT_LENGTH $content_length;
+            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
         }
         location /list/ { autoindex on; autoindex_format json; }
         location /ssi/ { ssi on; }

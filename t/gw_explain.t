@@ -12,24 +12,19 @@ my $port = $t->port('gateway');
 
 $t->set(CORS => 'platform_gateway_cors_origins https://app.test;',
     EXPLAIN => 'platform_gateway_access public; platform_gateway_explain;');
-my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
 server_name gateway.test;
 location = /explain {
-    client_body_buffer_size 32k;
-    %%EXPLAIN%%
-    if ($arg_inside) { set $any thing; }
-    limit_except POST { deny all; }
+    client_body_buffer_size 32k; %%EXPLAIN%%
+    if ($arg_inside) { set $any thing; } limit_except POST { deny all; }
 }
 location = /small { client_body_buffer_size 1k; client_body_in_file_only on; %%EXPLAIN%% }
-pass = /filed: client_body_in_file_only clean;
-    proxy_intercept_errors on;
-    error_page 404 = @explain;
-    platform_gateway_access public;
+pass = /filed: client_body_in_file_only clean; platform_gateway_access public;
+    proxy_intercept_errors on; error_page 404 = @explain;
 location @explain { %%EXPLAIN%% }
 location / { platform_gateway_access public; platform_gateway_route_not_found; }
 pass /public: platform_gateway_access public;
-pass /branch/: platform_gateway_access branch;
-    platform_gateway_methods GET PUT;
+pass /branch/: platform_gateway_access branch; platform_gateway_methods GET PUT;
     platform_gateway_route branch branch-service;
     platform_gateway_cors_origins HTTPS://App.test:443 https://*.wild.test:8443;
     platform_gateway_cors_methods GET PUT PURGE OPTIONS;
@@ -41,13 +36,10 @@ pass = /branch/exact: platform_gateway_access public;
 pass ~* \.(png|gif)$: platform_gateway_access public;
 pass /audience: platform_gateway_access account branch;
     platform_gateway_audience api other;
-    platform_gateway_claim_header sub X-Subject;
+    platform_gateway_claim_header sub X-Subject; platform_gateway_claim_header none X-None;
     platform_gateway_claim_header roles X-Roles;
-    platform_gateway_claim_header none X-None;
-pass /shadow: platform_gateway_access branch;
-    platform_gateway_shadow on;
-    platform_gateway_methods GET;
-    %%CORS%%
+pass /shadow: platform_gateway_access branch; platform_gateway_shadow on;
+    platform_gateway_methods GET; %%CORS%%
     location /shadow/internal { internal; empty_gif; }
 location /none { }
 pass /internal: internal; platform_gateway_access public; %%CORS%%
@@ -58,8 +50,7 @@ platform_gateway_token_max_size 4k;
 platform_gateway_key_wait 0;
 platform_gateway_key_soft_age 1h;
 large_client_header_buffers 4 8k;
-allow 127.0.0.1;
-deny all;
+allow 127.0.0.1; deny all;
 server {
     listen 127.0.0.1:%%PORT_other%%;
     merge_slashes off;
@@ -233,8 +224,7 @@ for my $case (
 ) {
     my ($path, $name, $match, $access) = @$case;
     my %opened = (public => 'public', branch => 'verified');
-    $said = agrees($path, $opened{$access} // 'context_forbidden', path => $path,
-        token => $branch);
+    $said = agrees($path, $opened{$access} // 'context_forbidden', path => $path, token => $branch);
     is_deeply [ @{ $said->{location} }{qw(name match access)} ], [ $name, $match, [$access] ],
         "$path: where";
 }
@@ -258,8 +248,7 @@ agrees(@$_) for [ 'a method that is allowed', 'verified', method => 'PUT', token
 is http_get($port, '/branch')->status, 301, 'a redirect to the directory';
 says([ 'which is one', { path => '/branch' }, decision => undef, status => 301 ],
     [ 'off', { path => '/off', token => 'x' }, decision => undef, reason => undef ],
-    [ 'shadow and internal', { path => '/shadow/internal', token => $branch },
-        decision => 'deny' ],
+    [ 'shadow and internal', { path => '/shadow/internal', token => $branch }, decision => 'deny' ],
     [ 'public', { path => '/public', token => 'x' }, headers => [] ]);
 $said = agrees('audience', 'verified', path => '/audience', token => token(aud => [ 'x', 'api' ]));
 is_deeply $said->{headers}, [ 'X-Subject', 'X-Roles' ], 'the headers of its own map';
@@ -353,7 +342,6 @@ my $bytes = http_request_bytes(POST => '/explain', body => $ASKS);
 $c->send($1) while $bytes =~ s/\A(.{1,80})//s and sleep 0.02;
 is $c->read_response->status, 200, 'a body in pieces';
 
-$t->stop($nginx);
 $issuer->set(status => 500);
 $t->start_nginx;
 is http_get($port, '/branch/', token => $branch)->status, 503, 'no keys';

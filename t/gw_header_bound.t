@@ -70,8 +70,7 @@ for my $path (qw(/fastcgi /if /uwsgi /somewhere /within /tried)) {
     is_deeply [ asked() ], \@before, "$path: nobody was asked";
 }
 fits('HTTP has no such bound', "/proxy$QUERY", headers => $MUCH);
-my ($line) = grep { $_->{path} eq '/fastcgi' && $_->{status} == 400 }
-    $nginx->access_lines(20);
+my ($line) = grep { $_->{path} eq '/fastcgi' && $_->{status} == 400 } $nginx->access_lines(20);
 is_deeply [ @$line{qw(decision reason)} ], [qw(deny bad_request)], 'the log says why';
 
 # Up to the bound and beyond: one or the other, and no alert.

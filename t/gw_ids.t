@@ -25,9 +25,8 @@ location / { %%TO_upstream%% }
 location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
 location /returns { return 200 "$platform_request_id"; }
 location /nginx {
-    add_header X-Request-Id $request_id always;
+    add_header X-Request-Id $request_id always; add_header X-Early $early always;
     add_header X-Correlation-Id elsewhere always;
-    add_header X-Early $early always;
     pass /nginx/up: proxy_set_header X-Seen "$request_id $early $mapped";
     location = /nginx/file { alias %%DIR%%/file; }
     location /nginx/down { %%TO_nobody%% }

@@ -82,10 +82,8 @@ server {    # where the gateway is off, and the feed's location is
 }
 server {    # what nginx refuses while it reads goes to an upstream all the same
     listen 127.0.0.1:%%PORT_errors%%;
-    platform_gateway on;
-    error_page 400 413 414 494 /error;
-    client_max_body_size 10;
-    large_client_header_buffers 2 2k;
+    platform_gateway on; error_page 400 413 414 494 /error;
+    client_max_body_size 10; large_client_header_buffers 2 2k;
     pass /: %%PUBLIC%%
 }
 HTTP
@@ -173,8 +171,7 @@ is_deeply [ $res->status, $res->body, @{ $t->logged($res) }{qw(decision reason)}
     $res->header('WWW-Authenticate') ], [ 401, 'please log in', 'deny', 'token_missing',
     'Bearer realm="platform"' ], 'error_page with a file';
 $res = http_get($port, '/error/kept');
-is_deeply [ $res->status, $res->json->{uri} ], [ 401, '/public' ],
-    "error_page with an upstream's page";
+is_deeply [ $res->status, $res->json->{uri} ], [ 401, '/public' ], "or an upstream's page";
 
 # A location that is there for fetches serves nothing else, whoever leads to it.
 
@@ -199,10 +196,8 @@ is http_get(@$_[ 0, 1 ])->status, $_->[2] // 404, "$_->[1] at $_->[0]"
     [ $plain, '/from/?to=/else', 200 ],    # internal, of another name (control)
     [ $plain, '/keys', 200 ];              # of that name, and for clients (control)
 is $issuer->count, $fetched, 'the issuer is asked for nothing';
-is_deeply [ grep { $_->{uri} eq '/second' } $feed->requests ], [],
-    'nor is the feed, by a location that no fetch uses';
-like $t->nginx->error_log, qr{location "/keys" is for the gateway's own fetches},
-    'the log says why';
+is_deeply [ grep { $_->{uri} eq '/second' } $feed->requests ], [], 'nor is the feed';
+like $t->nginx->error_log, qr{"/keys" is for the gateway's own fetches}, 'the log says why';
 
 # Bad requests that an error_page sends through all phases: [name, what comes so far
 # (control), bytes].

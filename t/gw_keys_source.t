@@ -172,7 +172,6 @@ pid_t fork(void)
     return pid;
 }
 C
-$nginx->stop;
 keys_gateway($t, @ONE);
 $nginx->{clock} = { so => $slow, file => '' };
 $nginx->start;

@@ -61,10 +61,9 @@ $seen{ join ' ', $_->status, $_->header('Retry-After') ? 'later' : () }++
 is_deeply [ \%seen, $issuer->count ], [ { 200 => 10, '503 later' => 40 }, 1 ],
     'as many wait as may, the others get 503 and Retry-After';
 
-my $failed = keys_failures($t);
 hold(wait => '300ms', cooldown => '50s');
 is keys_get($t, $key)->status, 503, 'the wait is bounded';
-is scalar(keys_failures($t)), $failed, 'by platform_gateway_key_wait';
+is scalar(keys_failures($t)), 0, 'by platform_gateway_key_wait';
 $issuer->set(hold => 0);
 keys_until($t, 'and the fetch went on without it', 200, $key);
 
@@ -95,8 +94,7 @@ is hanging(sub {
     my ($c, $token) = (Platform::Test::Http->new(port => $port), jwt_token('branch', $key));
     return join ' ', map { $c->request(GET => '/branch', token => $_)->status }
         $token, jwt_token('branch', $new, iat => past()), $token;
-}), '200 401 200',
-    'on one connection a known key, an unknown one after its wait, a known one';
+}), '200 401 200', 'on one connection a known key, an unknown one after its wait, a known one';
 
 $issuer->set(body => jwks($key, $new));
 keys_hold($issuer);
@@ -167,7 +165,7 @@ ok eventually(sub {
 }), 'and what says that there are no keys at all says nothing';
 
 $issuer->down;
-$failed = keys_failures($t);
+my $failed = keys_failures($t);
 ok eventually(sub {
     $res = keys_get($t, $new, fresh());
     keys_failures($t) > $failed;

@@ -6,13 +6,9 @@ use Platform::Test::Client;
 
 my $t = Platform::Test->new;
 my $forbidden = $t->write_file('forbidden', "letmein-now\nPassword1\n");
-my $s = $t->full_stack(env => {
-    PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden,
-    PLATFORM_AUTH_MAX_FAILURES  => 3,
-    PLATFORM_LOGIN_RATE_LIMIT   => '1000r/s burst 1000',
-    PLATFORM_REFRESH_RATE_LIMIT => 'off',
-    PLATFORM_TRUSTED_PROXIES    => '127.0.0.1',
-});
+my $s = $t->full_stack(env => { PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden,
+    PLATFORM_AUTH_MAX_FAILURES => 3, PLATFORM_LOGIN_RATE_LIMIT => '1000r/s burst 1000',
+    PLATFORM_REFRESH_RATE_LIMIT => 'off', PLATFORM_TRUSTED_PROXIES => '127.0.0.1' });
 my ($gateway, $face, $pg) = ($s->gateway, $t->port('identity'), $s->postgres);
 my $OLD = $Platform::Test::Client::CREDENTIAL;
 my $NEW = "N\x{e9}w-passw0rd \x{1f511}";
@@ -56,12 +52,6 @@ sub alive {
     } @_ ];
 }
 
-sub feed ($cursor = undef) {
-    my $res = http_get($face, '/internal/revocations'
-        . (defined $cursor ? "?after=$cursor" : ''))->json;
-    return ($res->{cursor}, @{ $res->{revocations} });
-}
-
 # The log since it was so long.
 sub logged { return substr $s->identity->log_text, $_[0] }
 sub log_size { return length $s->identity->log_text }
@@ -71,15 +61,16 @@ sub log_size { return length $s->identity->log_text }
 for my $account (qw(several one)) {
     my @own = map { session($account) } 1 .. 3;
     my $stranger = session('two-workspaces');
-    my ($cursor) = feed();
+    my $feed = '/internal/revocations';
+    my $cursor = http_get($face, $feed)->json->{cursor};
     my $log = log_size();
     my $res = change($own[1], $OLD, $NEW);
     is_deeply [ $res->status, $res->header('Cache-Control'), $res->json ], [ 200, 'no-store',
         { code => 'AUTH_CHANGE_CREDENTIAL_SUCCESS', message => $res->json->{message},
         endedSessions => 2 } ], "$account: changed, and how many sessions it ended";
     like logged($log), qr/"event":"auth\.credential\.changed".*"revokedSessions":2/, 'audited';
-    (undef, my @entries) = feed($cursor);
-    is_deeply [ sort map { $_->{id} // 'all' } @entries ],
+    my $told = http_get($face, "$feed?after=$cursor")->json->{revocations};
+    is_deeply [ sort map { $_->{id} // 'all' } @$told ],
         [ sort map { session_of($_) } @own[ 0, 2 ] ], 'gateways are told of the others';
     is http_get($gateway, '/api/auth/sessions', token => token($own[1]))->status, 200,
         "the caller's token goes on";

@@ -208,8 +208,7 @@ $c->done(@unlock);
 logs_in('the address is locked, an account alone does not help', 429, crlf => 'crlf-end');
 ok $c->done(@unlock, qw(--address 127.0.0.1))->{clearedAddressTotal}, '--address';
 logs_in('unlocked', 200, crlf => 'crlf-end');
-my %no_keys = map { ("PLATFORM_JWT_$_" => undef) }
-    qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64);
+my %no_keys = map { ("PLATFORM_JWT_$_" => undef) } qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64);
 $c->refused(2, qr/no signing key|PLATFORM_JWT_\w+: /, { env => \%no_keys }, @unlock);
 
 # System tokens.

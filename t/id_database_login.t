@@ -11,8 +11,7 @@ chmod 0644, $hba or die "$hba: $!\n";
 chmod 0755, $t->dir or die $t->dir . ": $!\n";
 my $pg = $t->postgres(port => $t->port('postgres'), settings => { hba_file => $hba });
 my $secret = 'Right-passw0rd-hunter2';
-my $count = 0;
-my @disclosed;
+my ($count, @disclosed);
 
 sub root ($sql) { return $pg->sql($sql, user => 'postgres') }
 sub password ($password) { return root("alter role platform password '$password'") }

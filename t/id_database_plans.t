@@ -13,12 +13,9 @@ my $pg = $t->postgres(settings => {
     session_preload_libraries              => 'auto_explain',
     'auto_explain.log_min_duration'        => 0,
     'auto_explain.log_nested_statements'   => 'on',
-    track_counts                           => 'on',
 });
-my $identity = $t->identity_face(
-    PLATFORM_AUTH_REFRESH_REUSE      => 'revoke',
-    PLATFORM_AUTH_ARGON2_ITERATIONS  => 3,    # so that logins rehash
-);
+my $identity = $t->identity_face(PLATFORM_AUTH_REFRESH_REUSE => 'revoke',
+    PLATFORM_AUTH_ARGON2_ITERATIONS => 3);    # so that logins rehash
 client_of($t);
 
 # What the server has logged since its log was so long.

@@ -12,11 +12,8 @@ use Time::HiRes ();
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres;
-my $identity = $t->identity_face(
-    PLATFORM_DB_POOL_SIZE         => 2,
-    PLATFORM_DB_STATEMENT_TIMEOUT => '1s',
-    PLATFORM_REQUEST_TIMEOUT      => '12s',
-);
+my $identity = $t->identity_face(PLATFORM_DB_POOL_SIZE => 2, PLATFORM_REQUEST_TIMEOUT => '12s',
+    PLATFORM_DB_STATEMENT_TIMEOUT => '1s');
 my $port = client_of($t);
 my $c = Platform::Test::Commands->new(test => $t, env => { PLATFORM_DB_SEED_ON_START => 'false' });
 

@@ -9,11 +9,8 @@ use POSIX qw(strftime);
 my $t = Platform::Test->new;
 my $primary = $t->postgres;
 my $standby = $t->postgres(name => 'standby', standby_of => $primary);
-my %env = (
-    $primary->env,
-    PLATFORM_DB_HOST => join(',', $primary->host, $standby->host),
-    PLATFORM_AUTH_MAX_FAILURES => 0,
-);
+my %env = ($primary->env, PLATFORM_AUTH_MAX_FAILURES => 0,
+    PLATFORM_DB_HOST => join ',', $primary->host, $standby->host);
 my $identity = $t->identity_face(%env);
 my $c = Platform::Test::Commands->new(test => $t, env => \%env);
 my $port = client_of($t);
@@ -24,8 +21,7 @@ sub root ($sql) { return $primary->sql($sql, user => 'postgres') }
 
 # What a process that starts warns of, once the server has these settings.
 sub warnings (%settings) {
-    root("alter system set $_ = '$settings{$_}'") for keys %settings;
-    root('select pg_reload_conf()');
+    $primary->setting("$_ = '$settings{$_}'") for keys %settings;
     ok eventually(sub { !grep { root("show $_") ne $settings{$_} } keys %settings }), 'set';
     my $before = length $identity->log_text;
     restart($identity);
@@ -35,17 +31,15 @@ sub warnings (%settings) {
 
 my $none = qr/\A\z/;
 my @usual = (synchronous_standby_names => '', synchronous_commit => 'on');
-my $role = 'alter role platform';
 for my $case (
     [ qr/"level":"warn".*a crash of the server loses commits: synchronous_commit is off/,
         'off', 'select 1', synchronous_commit => 'off' ],
-    [ $none, 'local, and no standby to wait for: none', 'select 1',
-        synchronous_commit => 'local' ],
+    [ $none, 'local, and no standby to wait for', 'select 1', synchronous_commit => 'local' ],
     [ qr/failover to a standby loses commits: synchronous_commit is local/,
         'local, and one to wait for', 'select 1', synchronous_standby_names => 'standby' ],
     [ qr/synchronous_commit is off/, "the role's own setting counts",
-        "$role set synchronous_commit = 'off'", @usual ],
-    [ $none, 'and no longer', "$role reset synchronous_commit", @usual ],
+        "alter role platform set synchronous_commit = 'off'", @usual ],
+    [ $none, 'and no longer', 'alter role platform reset synchronous_commit', @usual ],
 ) {
     my ($want, $name, $sql, @settings) = @$case;
     root($sql);
@@ -70,8 +64,7 @@ sub caught_up { return eventually(sub { root('select count(*) from pg_stat_repli
 ok caught_up(), 'the standby has all sessions';
 my $since = strftime('%Y-%m-%dT%H:%M:%SZ', gmtime);
 
-# Where a reader of the revocation feed is, and what there is for one that
-# begins.
+# Where a reader of the revocation feed is, and what there is for one that begins.
 sub feed ($cursor = undef) {
     return http_get($port, '/internal/revocations' . (defined $cursor ? "?after=$cursor" : ''));
 }
@@ -103,8 +96,7 @@ is_deeply [ map { refresh($_)->status } $rotated, $new ], [ 200, 401 ],
     'so is the replaced one, and its owner is the one refused';
 
 # What the feed said is of another database.
-is_problem(feed($_), 400, 'REQUEST_INVALID', 'a cursor of the lost primary')
-    for $synced, $ahead;
+is_problem(feed($_), 400, 'REQUEST_INVALID', 'a cursor of the lost primary') for $synced, $ahead;
 # -- the command
 
 my @revoke = qw(sessions revoke --since);

@@ -44,10 +44,9 @@ sub work ($account, $credential) {
 work(one => 'wrong') for 1, 2;
 
 my $unknown = work('nobody', $RIGHT);
-is_deeply [ @$unknown{qw(status hashes cost)} ], [ 401, 1, 19456 * 2 ],
-    'unknown: refused, for one hash of the usual parameters';
+is_deeply [ @$unknown{qw(status hashes cost)}, $unknown->{body} =~ /"(AUTH_\w+)"/ ],
+    [ 401, 1, 19456 * 2, 'AUTH_INVALID_CREDENTIALS' ], 'unknown: refused, for one usual hash';
 cmp_ok scalar @{ $unknown->{statements} }, '>=', 2, "statements: @{ $unknown->{statements} }";
-like $unknown->{body}, qr/"AUTH_INVALID_CREDENTIALS"/, 'the code';
 
 # Those do and answer what an unknown account does: [account, credential].
 sub are_same {
@@ -110,10 +109,7 @@ my $foreign = '$2b$04$abcdefghijklmnopqrstuutXcce4lTwggum255gOggX8NHFIbGWLW';
 alter_account(several => credential_hash => $foreign);
 my $known = work('several', 'wrong');
 is $known->{cost}, 16 + 19456 * 3, 'bcrypt: its own work and a hash of today';
-is work('nobody', 'wrong')->{cost}, 19456 * 3,
-    'unknown, with another to stand in: a hash of today';
-is_deeply work('several', 'x' x 1024), $known,
-    'a credential that crypt() does not take: the same work and answer';
+is work('nobody', 'wrong')->{cost}, 19456 * 3, 'unknown, another stands in: a hash of today';
 
 # As one of many: it stands in.
 alter_account(one => credential_hash => $foreign);

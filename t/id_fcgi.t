@@ -1,24 +1,25 @@
-# FastCGI connections: each is good for one request, and those that are silent,
-# half-sent or broken hold up others for two seconds at most.  check_fcgi has what is
-# read of a connection, check_server who is next, and that time runs from the arrival.
+# What comes over FastCGI.  Connections: each is good for one request, and those that are
+# silent, half-sent or broken hold up others for two seconds at most.  check_fcgi has what
+# is read of a connection, check_server who is next, and that time runs from the arrival.
+# Every bad body gets its exact status as problem+json, tells nothing of what was sent,
+# and the next good request on the same connection works: the client's, and nginx's to
+# the service.  What all is bad: check_json, check_http, check_login.
 
 use Platform::Test;
+use Platform::Test::Client;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $slack = $t->scale;
-my $identity = $t->identity(
-    PLATFORM_WORKER_THREADS    => 4,
-    PLATFORM_REQUEST_TIMEOUT   => 10 * $slack . 's',
-    PLATFORM_AUTH_MAX_FAILURES => 0,
-);
+my $identity = $t->identity(PLATFORM_WORKER_THREADS => 4, PLATFORM_AUTH_MAX_FAILURES => 0,
+    PLATFORM_REQUEST_TIMEOUT => 10 * $slack . 's');
 my $address = $identity->address;
 my $io_s = 2;    # for a request to come whole
 my $jwks = '/.well-known/jwks.json';
 
 sub bytes { return Platform::Test::Fcgi::request_bytes(@_) }
 
-sub sent ($bytes) {
+sub begun ($bytes) {
     my $c = $t->fcgi($address);
     $c->send($bytes);
     return $c;
@@ -39,10 +40,10 @@ sub all_closed { return !grep { !$_->connection->closed } @_ }
 
 # One request each.
 
-my @served = map { my $c = sent(bytes(GET => '/healthz', keep => $_ % 2)); $c->read_answer; $c }
+my @served = map { my $c = begun(bytes(GET => '/healthz', keep => $_ % 2)); $c->read_answer; $c }
     1 .. 20;
 ok all_closed(@served), 'a connection is closed after its answer, to be kept or not';
-my $c = sent(bytes(GET => '/healthz', keep => 1) x 2);
+my $c = begun(bytes(GET => '/healthz', keep => 1) x 2);
 is $c->read_answer->{status}, 200, 'of two requests at once the first is served';
 is $c->read_answer, undef, 'the second is not';
 
@@ -58,7 +59,7 @@ for my $case (
     my ($name, $answer, @parts) = @$case;
     my @half;
     cmp_ok least($io_s + 1.5 * $slack, sub {
-        push @half, map { sent($_) } @parts;
+        push @half, map { begun($_) } @parts;
         sleep 0.1;
         return served_in();
     }), '<', $io_s + 1.5 * $slack, "$name hold four workers up for their time once";
@@ -75,10 +76,10 @@ my %broken = (
         . Platform::Test::Fcgi::record(4, ''),
 );
 for my $name (sort keys %broken) {
-    cmp_ok least($slack, sub { takes(sub { all_closed(sent($broken{$name})) }) }), '<', $slack,
+    cmp_ok least($slack, sub { takes(sub { all_closed(begun($broken{$name})) }) }), '<', $slack,
         "$name: closed at once";
 }
-sent(bytes(GET => $jwks))->connection->reset for 1 .. 50;
+begun(bytes(GET => $jwks))->connection->reset for 1 .. 50;
 cmp_ok least($slack, \&served_in), '<', $slack, 'peers that leave do no harm';
 
 # nginx in front, with many more clients than worker threads: nobody starves.
@@ -92,6 +93,82 @@ cmp_ok least(3 * $slack, sub { takes(sub {
     is_deeply [ map { $_ && $_->status } http_parallel(\@requests) ],
         [ map { $_->[0] } (@kinds) x 16 ], '64 clients at once';
 }) }), '<', 3 * $slack, 'without waiting';
+
+# Bad bodies.
+
+client_of($t);
+restart($identity, REQUEST_TIMEOUT => '40s');
+my $account = logged_in('several')->{accountAccessToken};
+
+# For each endpoint a member that it reads, and a request that works.
+my %endpoint = (
+    login => [ 'account', 200, '{"account":"one@demo.test","credential":"Demo-passw0rd!"}' ],
+    refresh => [ 'refreshToken', 401, '{"refreshToken":"x"}' ],
+    'select-branch' => [ 'branchId', 200, qq({"branchId":"${\branch(31)}"}), token => $account ],
+    logout => [ 'refreshToken', 200, '{"refreshToken":"x"}' ],
+);
+
+# Bodies that are wrong for all; %s is the member's name.
+my @bad = (
+    [ 'not JSON'       => 'SECRET' ],
+    [ 'a duplicate'    => '{"%s":"SECRET","%s":"SECRET"}' ],
+    [ 'a number'       => '{"%s":7}' ],
+    [ 'bad UTF-8'      => "{\"%s\":\"SECRET\xff\"}" ],
+    [ 'cut off'        => '{"%s":"SECRET"' ],
+    [ 'a raw NUL'      => "{\"%s\":\"SECRET\0\"}" ],
+    [ 'trailing bytes' => '{"%s":"SECRET"}x' ],
+    [ 'depth'          => '{"%s":"SECRET","x":' . '[' x 50 . ']' x 50 . '}' ],
+);
+my @no_types = (undef, '', 'text/plain', 'application/json; charset=utf-16', 'application/jsonp');
+
+for my $name (sort keys %endpoint) {
+    my ($member, $status, $good, @token) = @{ $endpoint{$name} };
+    my $c = Platform::Test::Http->new(port => $port);
+    my $send = sub ($body, $type = 'application/json') {
+        return $c->request(POST => "/api/auth/$name", body => $body, @token,
+            headers => [ defined $type ? ('Content-Type' => $type) : () ]);
+    };
+    # Every body where a good one costs little, some where it costs a hash.
+    for my $case ($name eq 'login' ? @bad[ 0 .. 3 ] : @bad) {
+        my ($what, $body) = @$case;
+        my $res = $send->($body =~ s/%s/$member/gr);
+        is_problem($res, 400, 'REQUEST_INVALID', "$name: $what");
+        unlike $res->raw_head . $res->body, qr/SECRET|Set-Cookie/i,
+            "$name: $what: not echoed, and no cookie is touched";
+        is $send->($good)->status, $status, "$name: a good request after $what";
+    }
+    is_problem($send->($good, $_), 415, 'MEDIA_TYPE_UNSUPPORTED', "$name: type " . ($_ // 'none'))
+        for $name eq 'refresh' ? @no_types : undef;
+
+    # 16 KiB, and a byte more.
+    my $largest = $good =~ s/\}\z/' ' x (16384 - length $good) . '}'/er;
+    is_problem($send->("$largest "), 413, 'REQUEST_TOO_LARGE', "$name: over 16 KiB");
+    is_problem($send->('x' x 200_000, 'text/plain'), 413, 'REQUEST_TOO_LARGE',
+        "$name: size comes before type");
+    is_deeply [ map { $send->(@$_)->status } [ $largest, 'application/json ; charset="utf-8"' ],
+        [ $good, 'Application/JSON;charset=UTF-8' ] ], [ ($status) x 2 ], "$name: 16 KiB pass";
+}
+
+# Some of it again, in turn with good ones, where nginx has no part in it.
+is_deeply [ map { status_of(POST => '/api/auth/refresh', body => $_) }
+    map { ($_, '{"refreshToken":"x"}') } 'x' x 16385, 'x' x 200_000, 'x' ],
+    [ (413, 401) x 2, 400, 401 ], 'bad and good in turn over FastCGI';
+
+# The bounds of login's members are of what they are, not of how JSON writes it.
+
+is call(login => { account => $_->[1], credential => $_->[2] })->status, $_->[0],
+    join ' ', 'login:', length $_->[1], 'and', length $_->[2], 'characters' for
+    [ 401, "\x{e9}" x 160, "\x{e9}" x 512 ], [ 401, ' ' x 10 . 'a' x 320 . "\t\n", 'b' ],
+    [ 400, "\x{e9}" x 161, 'b' ], [ 400, 'a', "\x{e9}" x 513 ];
+
+# Without a body.
+
+sub without { return http_post($port, "/api/auth/$_[0]", body => '') }
+is_problem(without('login'), 415, 'MEDIA_TYPE_UNSUPPORTED', 'login with nothing');
+is without('logout')->status, 200, 'logout needs neither body nor type';
+is_problem(without('refresh'), 401, 'AUTH_REFRESH_TOKEN_MISSING', 'nor does refresh');
+
+unlike $identity->log_text, qr/SECRET|passw0rd|eyJ/, 'no secret in the log';
 
 # Parameters are not the environment, nor the other way round.
 
@@ -111,7 +188,7 @@ sub stands_still ($pid) {
 my $held = $t->identity(name => 'held', PLATFORM_REQUEST_TIMEOUT => '0.5s');
 $address = $held->address;
 my $get = bytes(GET => $jwks);
-my $early = sent(substr $get, 0, 30);
+my $early = begun(substr $get, 0, 30);
 ok eventually(sub {
     ($t->fcgi($address)->request(GET => '/actuator/prometheus') // { body => '' })->{body}
         =~ /^identity_workers_busy 2$/m

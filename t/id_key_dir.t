@@ -103,9 +103,9 @@ SKIP: {
 
     # Another user's process, where that user may go.
     my $place = "/tmp/platform-test-keys-$$";
-    mkdir $_, 0755 or die "$_: $!\n" for $place, "$place/keys";
-    chmod 0755, $place;
-    system 'install', '-m', '755', Platform::Test::Env::identity(), "$place/program";
+    system 'install', '-Dm755', Platform::Test::Env::identity(), "$place/program";
+    mkdir "$place/keys", 0755;
+    chmod 0755, $place, "$place/keys";
     my @as = ('setpriv', '--reuid', 65534, '--regid', 65534, '--clear-groups',
         'env', '-i', 'APP_ENV=production', "PLATFORM_JWT_KEY_DIR=$place/keys",
         "$place/program", '--check');
@@ -136,16 +136,14 @@ sub follows ($want, $name, $told = undef) {
 }
 
 sub kid_of { return (jwt_decode($_[0]))[0]{kid} }
-
 sub signer { return kid_of(logged_in('one')->{accessToken}) }
-
 sub key_lines { return grep { $_->{event} =~ /^keys\./ } $identity->log_lines }
 
 # One test: the last line of keys says so; and which keys there are then.
 sub says ($event, $message, $kids, $name) {
     soon(sub { (key_lines())[-1]{event} eq "keys.$event" });
-    return like join(' ', map({ $_ // '' } @{ (key_lines())[-1] }{qw(event message)}), kids()),
-        qr/\Akeys.$event .*$message.* $kids\z/, $name;
+    return like join('|', map({ $_ // '' } @{ (key_lines())[-1] }{qw(event message)}), kids()),
+        qr/\Akeys.$event\|.*$message.*\|$kids\z/, $name;
 }
 
 is kids(), 'identity', 'one key';

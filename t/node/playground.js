@@ -134,13 +134,14 @@ class Page {
     return this.page.selectOption(selector, option);
   }
 
-  // With a branch of that name: in that one.
+  // With a branch of that name: in that one.  The session's id.
   async login(account, branch) {
     await this.select('#demo', `${account}@demo.test`);
     await this.click('#login-form button');
     if (branch) {
       await this.choose(branch);
     }
+    return this.page.getAttribute('#session-id button', 'title');
   }
 
   async choose(branch) {
@@ -153,10 +154,6 @@ class Page {
     return this.page.$$eval(`${NEWEST} tbody tr`, (trs) => trs.map((tr) =>
       [...tr.children].map((c) => [...c.querySelectorAll('.id')]
         .map((id) => id.title).join() || c.textContent)));
-  }
-
-  sessionId() {
-    return this.page.getAttribute('#session-id button', 'title');
   }
 
   // Of each card of the newest answer: what it says, where the call went, how
@@ -646,12 +643,8 @@ async function sessions(browser) {
   const agent = 'Mozilla/5.0 (Android 16; Mobile; rv:145.0) Gecko/145.0 Firefox/145.0';
   const far = await Page.open(browser, { userAgent: agent });
   ok(await one.page.isDisabled('#sessions-show'), 'sessions: log in first');
-  const id = {};
-  for (const [name, p, branch] of [['one', one, 'Harbour East'],
-    ['two', two, 'Harbour West'], ['far', far, '']]) {
-    await p.login('several', branch);
-    id[name] = await p.sessionId();
-  }
+  const id = { one: await one.login('several', 'Harbour East'),
+    two: await two.login('several', 'Harbour West'), far: await far.login('several') };
   const listed = async () => (await sessionItems(one))
     .filter((s) => Object.values(id).includes(s.facts.Session));
 
@@ -763,16 +756,11 @@ async function walk(browser) {
   await loginByKeyboard(p);
   await p.click('#logout-button');
 
-  const told = await login(p);
-  const tokens = await chooseBranch(p, told);
-  await decodeTokens(p, tokens);
-  await callService(p, tokens);
-  await folding(p);
-  await otherExplanations(p);
-  await refreshing(p, tokens);
-  await racing(p);
-  await cheating(p);
-  await loggingOut(p);
+  const tokens = await chooseBranch(p, await login(p));
+  for (const part of [decodeTokens, callService, folding, otherExplanations, refreshing,
+    racing, cheating, loggingOut]) {
+    await part(p, tokens);
+  }
   const gateway = await p.text('#gateway-origin');
   is([...new Set(p.seen.map((r) => new URL(r.url()).origin))].sort(),
     [origin, gateway].sort(), 'nothing is asked of anybody else');

@@ -152,15 +152,6 @@ sub start_nginx ($self, $name = undef) {
 
 sub reload ($self, $name = undef) { return $self->nginx($name)->reload }
 
-# nginx -t of a configuration that is not kept: (passed, what it said).
-sub nginx_test ($self, $text) {
-    my $nginx = $self->nginx_conf($text, 'check');
-    my @result = $nginx->test;
-    unlink $nginx->{log};
-    delete $self->{nginx}{check};
-    return @result;
-}
-
 sub http_server ($self, $name, $handler, %o) {
     return $self->track(Platform::Test::Server->new(name => $name, dir => $self->{dir},
         handler => $handler, port => $self->port($name), %o));
@@ -412,11 +403,9 @@ Platform::Test - runs real nginx, identity-fcgi and PostgreSQL for one test
 
 =head1 THE END OF A TEST
 
-C<< $t->done >> comes last: it stops everything in reverse order, fails on
-C<[alert]>, C<[crit]>, C<[emerg]>, sanitizer or valgrind text in any log, on a
-process that died or outlived its stop, and ends the plan.  END does the stopping
-also after die and signals; a killed test takes its daemons along.
-C<< $t->allow(qr/.../) >> excuses log lines that the test provokes.
+C<< $t->done >> comes last, and C<< $t->allow(qr/.../) >> excuses log lines that the
+test provokes.  After die and signals END stops what runs; a killed test takes its
+daemons along.
 
 =head1 CONFIGURATIONS
 
@@ -430,10 +419,8 @@ VALUE)> gave.  C<nginx_conf> again and C<reload> change a running one.
 =head1 SERVERS
 
 Platform::Test::Server says what C<echo_upstream>, C<http_server> and C<issuer>
-answer, and how C<set(...)> changes that at any time; Platform::Test::Stack has
-C<identity_face> and C<full_stack>.
-C<http>, C<http_get>, C<http_post> give a Platform::Test::Response; for their options
-see C<http_request_bytes> in Platform::Test::Http.  C<jwt_...>: Platform::Test::Jwt.
+answer, and how C<set(...)> changes that at any time.  C<identity_face>, C<full_stack>:
+Platform::Test::Stack; C<http...>: Platform::Test::Http; C<jwt_...>: Platform::Test::Jwt.
 
 =head1 ENVIRONMENT
 

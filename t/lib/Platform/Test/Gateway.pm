@@ -75,9 +75,13 @@ sub gateway_conf ($self, $server, %o) {
 # of those blocks: (passed, what it said).
 sub location_test ($self, %in) {
     my ($http, $server, $location) = map { $_ // '' } @in{qw(http server location)};
-    return $self->nginx_test("%%GLOBALS%%\nevents { }\nhttp { %%GLOBALS_HTTP%%\n$http\n"
+    my $nginx = $self->nginx_conf("%%GLOBALS%%\nevents { }\nhttp { %%GLOBALS_HTTP%%\n$http\n"
         . "server { listen 127.0.0.1:%%PORT_gateway%%;\n$server\n"
-        . "location /here { $location\n } } }");
+        . "location /here { $location\n } } }", 'check');
+    my @result = $nginx->test;
+    unlink $nginx->{log};
+    delete $self->{nginx}{check};
+    return @result;
 }
 
 # Starts it; one test that it has its keys.  Returns its port.
