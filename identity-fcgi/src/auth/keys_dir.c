@@ -264,8 +264,8 @@ bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
         if (code && private != NULL && p.private.len == 0) {
             ok = fail(d, "%s: has no private key to sign with", f->name);
         } else if (code) {
-            ok = fail(d, "%s: %s; accepted: RSA of 2048 bits or more, in PEM",
-                      f->name, pj_strerror(code));
+            ok = fail(d, "%s: %s; accepted: " KEYS_GOOD ", in PEM", f->name,
+                      pj_strerror(code));
         }
     }
     OPENSSL_cleanse(&p, sizeof(p));
