@@ -162,6 +162,7 @@ typedef struct {
     uint64_t                     strip_lengths;  /* a bit for each length */
     ngx_uint_t                   any_enabled;  /* on here or in a location */
     ngx_uint_t                   answers;      /* server{} has a "return" */
+    ngx_uint_t                   trace;        /* ngx_http_pgw_trace_e */
 } ngx_http_pgw_srv_conf_t;
 
 
@@ -295,6 +296,8 @@ typedef struct {
 typedef struct {
     ngx_str_t                    request_id;
     ngx_str_t                    correlation_id;
+    ngx_str_t                    trace_id;     /* len 0: none */
+    ngx_str_t                    traceparent;  /* that we began; len 0: none */
     ngx_http_pgw_cors_request_t  cors;
 
     ngx_http_pgw_reason_e        reason;

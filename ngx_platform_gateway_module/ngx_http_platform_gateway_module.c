@@ -23,6 +23,7 @@
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_subject.h"
 #include "ngx_http_pgw_token.h"
+#include "ngx_http_pgw_trace.h"
 #include "ngx_http_pgw_trust.h"
 
 
@@ -410,6 +411,10 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       ngx_http_pgw_conf_strip, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
     { ngx_string("platform_gateway_forward_authorization"),
       PGW_FLAG(PGW_ANY, forward_authorization) },
+    { ngx_string("platform_gateway_trace"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_enum_slot, NGX_HTTP_SRV_CONF_OFFSET,
+      offsetof(ngx_http_pgw_srv_conf_t, trace), &ngx_http_pgw_trace_modes },
 
     /* CORS */
 
