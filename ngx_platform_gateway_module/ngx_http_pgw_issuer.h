@@ -83,6 +83,13 @@ extern ngx_str_t  ngx_http_pgw_issuer_own;
 ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
     const pj_str_t *iss);
 
+/* Whether a location with conf takes tokens of the issuer, and the levels that
+   tokens of at least one of that list can open there. */
+ngx_uint_t ngx_http_pgw_issuer_trusted(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *issuer);
+ngx_uint_t ngx_http_pgw_issuer_opens(const ngx_http_pgw_issuer_t *issuer,
+    const ngx_http_pgw_loc_conf_t *conf);
+
 /* Sets issuer->names: of an issuer without a block, those of all policies. */
 char *ngx_http_pgw_issuer_names(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer,
     const ngx_http_pgw_loc_conf_t *policies);

@@ -8,7 +8,6 @@
 #include "ngx_http_pgw_token.h"
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_trust.h"
 
 
 ngx_int_t
@@ -89,7 +88,7 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
     issuers = issuer->issuers ? issuer->issuers : conf->issuers;
     audiences = issuer->issuers ? issuer->audiences : conf->audiences;
 
-    if (issuers == NULL || !ngx_http_pgw_trust_takes(conf, issuer)) {
+    if (issuers == NULL || !ngx_http_pgw_issuer_trusted(conf, issuer)) {
         issuers = &none;
     }
 
@@ -451,7 +450,7 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 
     if (conf->access == 0
         || (conf->access & NGX_HTTP_PGW_PUBLIC)
-        || ngx_http_pgw_trust_opens(cf, conf) == 0)
+        || ngx_http_pgw_issuer_opens(mcf->issuers, conf) == 0)
     {
         return NGX_CONF_OK;
     }
