@@ -22,6 +22,8 @@ struct ngx_http_pgw_issuer_s {
     ngx_array_t                     *audiences;  /* "aud"; of the issuer without
                                                     a block NULL: the location
                                                     says it */
+    const pj_alg_t                 **algorithms;  /* its tokens may name: then
+                                                     NULL */
     ngx_http_pgw_limits_t            limits;
     ngx_http_pgw_revocations_t      *revocations;  /* NULL: it has no feed */
 

@@ -61,6 +61,9 @@ pj_err_t ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
     ngx_http_pgw_judge_t *by, pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
 
+/* What an issuer accepts that says nothing else: a list for its algorithms. */
+const pj_alg_t **ngx_http_pgw_token_algorithms(void);
+
 /* Why a token whose key is not in by->set is refused, if no fetch can be waited
    for. */
 ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
