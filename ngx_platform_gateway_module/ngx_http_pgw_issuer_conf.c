@@ -477,7 +477,8 @@ ngx_http_pgw_issuer_conf_feed_zone(ngx_conf_t *cf,
     if (shm_zone->init) {
         return ngx_http_pgw_conf_fail(cf, &from->place,
                    "zone \"%V\" of \"platform_gateway_revocations\" is that "
-                   "of \"platform_gateway_zone\": give it another name,",
+                   "of \"platform_gateway_zone\", or of the counters, which "
+                   "is named after it: give it another name,",
                    &rev->zone_name);
     }
 
