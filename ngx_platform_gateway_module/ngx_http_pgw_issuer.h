@@ -1,9 +1,4 @@
 
-/*
- * An issuer whose tokens are accepted.
- */
-
-
 #ifndef _NGX_HTTP_PGW_ISSUER_H_INCLUDED_
 #define _NGX_HTTP_PGW_ISSUER_H_INCLUDED_
 
