@@ -1,9 +1,4 @@
 
-/*
- * An issuer whose tokens are accepted.
- */
-
-
 #ifndef _NGX_HTTP_PGW_ISSUER_H_INCLUDED_
 #define _NGX_HTTP_PGW_ISSUER_H_INCLUDED_
 
@@ -35,6 +30,8 @@ struct ngx_http_pgw_issuer_s {
                                                     the location */
     ngx_uint_t                       at_jwt;     /* typ has to be that */
     ngx_array_t                     *opens;      /* opens_t; NULL: none */
+    ngx_array_t                     *algorithms;  /* const pj_alg_t *, that its
+                                                     tokens may name; NULL: all */
     ngx_http_pgw_limits_t            limits;
     ngx_http_pgw_revocations_t      *revocations;  /* NULL: it has no feed */
 

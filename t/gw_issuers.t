@@ -68,6 +68,7 @@ platform_gateway_trust shop {
     audience shop-api;
     key_location /_shop;
     leeway 100s;
+    algorithms RS256 EdDSA;
     revocations zone=shop:1m uri=/_feed interval=50ms;
 }
 platform_gateway_trust blog {
@@ -313,6 +314,8 @@ config(@$_) for
         $BLOG =~ s/key_file/what on; key_file/r ],
     [ 'too many values', qr/"typ" has an invalid number of values/,
         $BLOG =~ s/key_file/typ at+jwt JWT; key_file/r ],
+    [ 'an unknown algorithm', qr/"algorithms" accepts RS256, RS384/,
+        $BLOG =~ s/key_file/algorithms RS256 HS256; key_file/r ],
     [ 'another typ', qr/"typ" accepts at\+jwt/, $BLOG =~ s/key_file/typ JWT; key_file/r ],
     [ 'another claim', qr/"claim" accepts subject and session/,
         $BLOG =~ s/key_file/claim x y; key_file/r ],
