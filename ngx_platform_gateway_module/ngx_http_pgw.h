@@ -144,6 +144,8 @@ typedef struct {
     const ngx_http_pgw_loc_conf_t  *guarded;     /* needs keys; or NULL */
     ngx_http_pgw_loc_conf_t        *policies;    /* one for each; or NULL */
     ngx_uint_t                      subject_read;  /* by some variable */
+    ngx_array_t                     claims_read;   /* ngx_str_t: the names that
+                                                      variables have */
 } ngx_http_pgw_main_conf_t;
 
 
@@ -184,6 +186,7 @@ struct ngx_http_pgw_loc_conf_s {
     time_t                        leeway;
     size_t                        token_max_size;
     ngx_array_t                  *claim_headers;
+    const ngx_array_t            *claims_read;   /* that of main_conf_t */
     ngx_array_t                  *required;      /* rule_t; NULL: none */
     ngx_flag_t                    forward_authorization;
     ngx_flag_t                    allow_confirmation;  /* "cnf" may stand */
@@ -231,7 +234,8 @@ typedef struct {
 typedef struct {
     ngx_uint_t               access;   /* the level that it opens */
     ngx_http_pgw_subject_t  *subject;  /* the first three of the ... */
-    ngx_str_t               *strings;  /* then the policy's headers in the order
+    ngx_str_t               *strings;  /* then the claims that variables read,
+                                          and the policy's headers in the order
                                           of the map; data NULL: none */
     ngx_uint_t               nstrings;
     size_t                   size;     /* of a copy of strings */
@@ -309,7 +313,8 @@ typedef struct {
     const ngx_str_t             *required;     /* levels of the location, or
                                                   NULL */
     const ngx_str_t             *scope;        /* that would do, or NULL */
-    ngx_http_pgw_subject_t       subject;      /* of the verified token */
+    const ngx_http_pgw_subject_t  *subject;    /* of the verified token, or
+                                                  NULL */
     const ngx_http_pgw_subject_t  *named;      /* by a variable, or NULL */
 
     /* what goes with a refusal */

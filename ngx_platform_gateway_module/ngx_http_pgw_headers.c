@@ -467,7 +467,7 @@ ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
     if (grant) {
 
         name = conf->claim_headers->elts;
-        value = grant->strings + NGX_HTTP_PGW_GRANT_IDS;
+        value = grant->strings + grant->nstrings - conf->claim_headers->nelts;
 
         for (i = 0; i < conf->claim_headers->nelts; i++) {
             if (value[i].data) {

@@ -71,6 +71,7 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
     ngx_http_pgw_request_t   *gr;
     ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
     ngx_http_pgw_decision_e   decision;
+    const ngx_http_pgw_subject_t  *subject;
 
     ngx_memzero(log, sizeof(ngx_http_pgw_log_t));
 
@@ -91,7 +92,11 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
     log->request_id = gr->request_id;
     log->correlation_id = gr->correlation_id;
     log->trace_id = gr->trace_id;
-    log->subject = (gr->reason || gr->named == NULL) ? gr->subject : *gr->named;
+    subject = (gr->reason || gr->named == NULL) ? gr->subject : gr->named;
+
+    if (subject) {
+        log->subject = *subject;
+    }
 
     /* the levels of the location that decided */
 

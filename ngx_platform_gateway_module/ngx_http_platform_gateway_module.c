@@ -111,12 +111,11 @@ ngx_http_pgw_init(ngx_conf_t *cf)
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
     if (ngx_http_pgw_issuer_conf_init(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_request_init(cf) != NGX_OK)
+        || ngx_http_pgw_request_init(cf) != NGX_OK
+        || ngx_http_pgw_subject_init_conf(cf, mcf) != NGX_OK)
     {
         return NGX_ERROR;
     }
-
-    ngx_http_pgw_subject_init_conf(cf, mcf);
 
     return ngx_http_pgw_access_init(cf);
 }
