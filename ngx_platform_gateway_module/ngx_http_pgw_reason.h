@@ -79,6 +79,9 @@ typedef struct {
     X(TOKEN_SIGNATURE, PGW_ERROR(TOKEN_SIGNATURE))                            \
     X(SESSION_REVOKED, PGW_TOKEN("session_revoked",                           \
                              "the session of the token has ended", 0))        \
+    X(TOKEN_CONFLICT, "token_conflict", PGW_REFUSES, 400,                     \
+      "GATEWAY_BAD_REQUEST", "the request has two tokens that differ",        \
+      "invalid_request", 0)                                                   \
     /* the gateway failed, not the token */                                   \
     X(TOKEN_INVALID, PGW_TOKEN("token_invalid",                               \
                            "the token could not be verified", 0))             \

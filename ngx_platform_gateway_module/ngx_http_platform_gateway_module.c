@@ -21,6 +21,7 @@
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_request.h"
+#include "ngx_http_pgw_source.h"
 #include "ngx_http_pgw_subject.h"
 #include "ngx_http_pgw_token.h"
 #include "ngx_http_pgw_trust.h"
@@ -121,6 +122,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     conf->token_max_size = NGX_CONF_UNSET_SIZE;
     conf->claim_headers = NGX_CONF_UNSET_PTR;
     conf->required = NGX_CONF_UNSET_PTR;
+    conf->from = NGX_CONF_UNSET_PTR;
     conf->forward_authorization = NGX_CONF_UNSET;
     conf->allow_confirmation = NGX_CONF_UNSET;
     conf->shadow = NGX_CONF_UNSET;
@@ -157,6 +159,7 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
     ngx_conf_merge_size_value(conf->token_max_size, prev->token_max_size,
                               16384);
+    ngx_conf_merge_ptr_value(conf->from, prev->from, NULL);
     ngx_conf_merge_value(conf->forward_authorization,
                          prev->forward_authorization, 1);
     ngx_conf_merge_value(conf->allow_confirmation, prev->allow_confirmation, 0);
@@ -391,6 +394,9 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       &ngx_http_pgw_leeway_post },
     { ngx_string("platform_gateway_token_max_size"),
       PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_size_slot, token_max_size),
+      NULL },
+    { ngx_string("platform_gateway_token_from"),
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE12, ngx_http_pgw_source_directive, from),
       NULL },
     { ngx_string("platform_gateway_allow_confirmation"),
       PGW_FLAG(PGW_ANY, allow_confirmation) },
