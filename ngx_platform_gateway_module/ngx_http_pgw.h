@@ -201,6 +201,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_array_t                  *required;      /* rule_t; NULL: none */
     ngx_http_pgw_from_t          *from;          /* NULL: Authorization alone */
     ngx_flag_t                    forward_authorization;
+    ngx_flag_t                    close_at_expiry;
     ngx_flag_t                    allow_confirmation;  /* "cnf" may stand */
     ngx_flag_t                    shadow;
     ngx_flag_t                    allow_return;  /* before the guard */
@@ -248,6 +249,7 @@ typedef struct {
     ngx_uint_t               nstrings;
     size_t                   size;     /* of a copy of strings */
     ngx_http_pgw_mark_t      mark;
+    int64_t                  exp;      /* seconds */
     const ngx_http_pgw_rule_t  *missing;   /* NULL: all that is required holds */
 } ngx_http_pgw_grant_t;
 

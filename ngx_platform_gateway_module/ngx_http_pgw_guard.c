@@ -7,6 +7,7 @@
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_expiry.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_request.h"
@@ -396,7 +397,8 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         rc = ngx_http_pgw_guard_refuse(r, gr, conf, reason, NULL);
 
     } else if (ngx_http_pgw_guard_inject(r, conf, &ctx->grant)
-               == NGX_DECLINED)
+               == NGX_DECLINED
+               && ngx_http_pgw_expiry_watch(r, conf, ctx) == NGX_OK)
     {
         ngx_http_pgw_guard_allow(r, gr, reason);
         rc = NGX_OK;

@@ -124,6 +124,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     conf->required = NGX_CONF_UNSET_PTR;
     conf->from = NGX_CONF_UNSET_PTR;
     conf->forward_authorization = NGX_CONF_UNSET;
+    conf->close_at_expiry = NGX_CONF_UNSET;
     conf->allow_confirmation = NGX_CONF_UNSET;
     conf->shadow = NGX_CONF_UNSET;
     conf->allow_return = NGX_CONF_UNSET;
@@ -160,6 +161,7 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_conf_merge_size_value(conf->token_max_size, prev->token_max_size,
                               16384);
     ngx_conf_merge_ptr_value(conf->from, prev->from, NULL);
+    ngx_conf_merge_value(conf->close_at_expiry, prev->close_at_expiry, 0);
     ngx_conf_merge_value(conf->forward_authorization,
                          prev->forward_authorization, 1);
     ngx_conf_merge_value(conf->allow_confirmation, prev->allow_confirmation, 0);
@@ -398,6 +400,8 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_token_from"),
       PGW_LOC(PGW_ANY|NGX_CONF_TAKE12, ngx_http_pgw_source_directive, from),
       NULL },
+    { ngx_string("platform_gateway_close_at_expiry"),
+      PGW_FLAG(PGW_ANY, close_at_expiry) },
     { ngx_string("platform_gateway_allow_confirmation"),
       PGW_FLAG(PGW_ANY, allow_confirmation) },
     { ngx_string("platform_gateway_realm"),
