@@ -39,7 +39,7 @@ $t->set(DOC => $doc =~ s/127[.]0[.]0[.]1:9000/127.0.0.1:@{[ $t->port('sockets') 
 my $CLOSE = 'platform_gateway_close_at_expiry on;';
 my $PASS = 'proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;'
     . 'proxy_set_header Connection upgrade; proxy_read_timeout 10m; %%TO_sockets%%';
-my $nginx = revocations_gateway($t, $key, server => <<"SERVER");
+my $nginx = revocations_gateway($t, $key, server => <<"SERVER", http => <<'HTTP');
     listen 127.0.0.1:%%PORT_h2%% http2;
     %%DOC%%
     location / {
@@ -51,17 +51,26 @@ my $nginx = revocations_gateway($t, $key, server => <<"SERVER");
         $PASS
         location /end/ { $CLOSE $PASS }
         location /leeway/ { $CLOSE platform_gateway_leeway 2s; $PASS }
+        location /other/ { $CLOSE platform_gateway_access token; $PASS }
         location /shadow/ { $CLOSE platform_gateway_shadow on; $PASS }
         location /events { $CLOSE proxy_buffering off; %%TO_events%% }
         location /goes/events { proxy_buffering off; %%TO_events%% }
     }
 SERVER
+platform_gateway_trust other { issuer https://other.test; key_file keys.json; }
+HTTP
 
 my $sessions = 100;
 
 # A token of a session of its own, that expires in so many seconds.
 sub token ($seconds, $session = uuid(++$sessions)) {
     return jwt_token(branch => $key, session_id => $session, exp => int(time) + $seconds);
+}
+
+# One of an issuer that revokes nothing.
+sub other ($seconds) {
+    return jwt_sign(key => $key, payload => { iss => 'https://other.test', sub => 'x',
+        exp => int(time) + $seconds });
 }
 
 # Opens a socket: what it says is read by said().
@@ -164,14 +173,18 @@ sub seconds ($at) {
 
 my @allowed = ('allow', 'closed_expired', 101);
 my $expires = int(time) + 3 + int 6 * $slow;
+my $other = [ begun('/other/x', other($expires - int time)) ];
 my @open = map { [ begun($_, token($expires - int time)) ] }
     '/end/x', '/leeway/x', '/goes/x', '/shadow/x';
 my ($end, $grace, @go_on) = @open;
-is said($end->[0]), 'close 1006', 'it expires: closed';
-my ($at, @log) = @{ ended($end->[1]) };
-is_deeply \@log, \@allowed, 'logged once, with the reason';
-cmp_ok seconds($at), '>=', $expires, 'not before';
-cmp_ok seconds($at), '<', $expires + 2.5, 'nor long after';    # a second, and a busy machine
+my $at;
+for ($end, $other) {
+    is said($_->[0]), 'close 1006', 'it expires: closed';
+    ($at, my @log) = @{ ended($_->[1]) };
+    is_deeply \@log, \@allowed, 'logged once, with the reason';
+    cmp_ok seconds($at), '>=', $expires, 'not before';
+    cmp_ok seconds($at), '<', $expires + 2.5, 'nor long after';    # a second, on a busy machine
+}
 ok eventually(sub { $t->read_file('sockets.txt') =~ /closed \S+ 1006/ }), 'the upstream sees it';
 is said($grace->[0]), 'close 1006', 'where there is leeway: closed';
 ($at) = @{ ended($grace->[1]) };
@@ -183,11 +196,10 @@ is_deeply [ @{ ended($_->[1]) }[ 1, 2 ] ], [qw(allow verified)], 'as they always
 # The end: that of its session, or of all of its subject.
 
 my ($gone, $stays) = map { uuid($_) } 1, 2;
-($end, my $other) = map { [ begun('/end/x', token(600, $_)) ] } $gone, $stays;
+($end, $other) = map { [ begun('/end/x', token(600, $_)) ] } $gone, $stays;
 $feed->set(all => [ revoked_id($gone) ]);
 is said($end->[0]), 'close 1006', 'its session ends: closed';
-(undef, @log) = @{ ended($end->[1]) };
-is_deeply \@log, [ 'allow', 'closed_revoked', 101 ], 'logged';
+is_deeply [ @{ ended($end->[1]) }[ 1 .. 3 ] ], [ 'allow', 'closed_revoked', 101 ], 'logged';
 is answers($other->[0], 'still'), 'message still', 'another session goes on';
 
 # A worker that is to exit goes on looking, and does not wait for it.
