@@ -13,7 +13,6 @@
 
 
 #define NGX_HTTP_PGW_EXPIRY_LOOK  250   /* ms */
-#define NGX_HTTP_PGW_EXPIRY_REST  60    /* seconds, if its time alone ends it */
 
 
 typedef struct {
@@ -34,22 +33,6 @@ ngx_http_pgw_expiry_leave(void *data)
     if (expiry->timer.timer_set) {
         ngx_del_timer(&expiry->timer);
     }
-}
-
-
-/* The time may be set, so it is not waited for in one go. */
-
-static void
-ngx_http_pgw_expiry_wait(ngx_http_pgw_expiry_t *expiry)
-{
-    int64_t  left = expiry->exp - (ngx_time() - expiry->leeway);
-
-    left = ngx_min(left, NGX_HTTP_PGW_EXPIRY_REST) * 1000
-           - (int64_t) ngx_timeofday()->msec;
-
-    ngx_add_timer(&expiry->timer,
-                  expiry->rev || left < NGX_HTTP_PGW_EXPIRY_LOOK
-                  ? NGX_HTTP_PGW_EXPIRY_LOOK : (ngx_msec_t) left);
 }
 
 
@@ -77,7 +60,7 @@ ngx_http_pgw_expiry_look(ngx_event_t *ev)
              ? NGX_HTTP_PGW_REASON_CLOSED_EXPIRED : NGX_HTTP_PGW_REASON_NONE;
 
     if (!reason || !r->header_sent || r->done) {
-        ngx_http_pgw_expiry_wait(expiry);
+        ngx_add_timer(ev, NGX_HTTP_PGW_EXPIRY_LOOK);
         return;
     }
 
@@ -137,7 +120,7 @@ ngx_http_pgw_expiry_watch(ngx_http_request_t *r,
 
     expiry->timer.cancelable = 1;
 
-    ngx_http_pgw_expiry_wait(expiry);
+    ngx_add_timer(&expiry->timer, NGX_HTTP_PGW_EXPIRY_LOOK);
 
     return NGX_OK;
 }

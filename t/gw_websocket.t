@@ -2,6 +2,7 @@
 # token, refused; and platform_gateway_close_at_expiry, which ends them when the token
 # expires or its session is revoked, and nothing else.
 
+use IO::Select;
 use IPC::Open2 qw(open2);
 use JSON::PP qw(decode_json encode_json);
 use List::Util qw(max);
@@ -82,9 +83,13 @@ sub socket_to ($path, %o) {
 }
 
 sub said ($s) {
-    my $line = readline $s->{out};
-    waitpid $s->{pid}, 0 if !defined $line;
-    return defined $line ? $line =~ s/\n//r : undef;
+    my $line;
+    until (($line) = ($s->{text} //= '') =~ /\A(.*)\n/) {
+        return undef unless IO::Select->new($s->{out})->can_read(60 * $t->scale)
+            && sysread $s->{out}, $s->{text}, 65536, length $s->{text};
+    }
+    substr $s->{text}, 0, 1 + length $line, '';
+    return $line;
 }
 
 # That it is open: (headers of the answer, of what the upstream got).
@@ -94,6 +99,7 @@ sub opened ($s) {
 }
 
 sub answers ($s, $text) {
+    local $SIG{PIPE} = 'IGNORE';
     print { $s->{in} } "$text\n";
     return said($s);
 }
@@ -102,7 +108,6 @@ sub bearer ($token) { return { Authorization => "Bearer $token" } }
 
 sub left ($s) {
     close $s->{in};
-    kill TERM => $s->{pid};
     waitpid $s->{pid}, 0;
 }
 

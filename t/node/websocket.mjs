@@ -20,6 +20,7 @@ if (what === 'serve') {
   const socket = new WebSocket(where, protocols, { headers });
   const lines = createInterface({ input: process.stdin });
   lines.on('line', (line) => socket.send(line));
+  lines.on('close', () => process.exit());
   socket.on('upgrade', ({ headers: h }) => say('upgrade', JSON.stringify(h)));
   socket.on('unexpected-response', (request, { statusCode }) => {
     say('refused', statusCode);
