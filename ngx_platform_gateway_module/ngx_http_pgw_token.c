@@ -408,6 +408,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         claims->account_id, claims->session_id, claims->workspace_id
     };
 
+    grant->exp = claims->exp;
     grant->access = ngx_http_pgw_token_access(by, claims);
     grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
     grant->nstrings = NGX_HTTP_PGW_GRANT_IDS + conf->claim_headers->nelts;
