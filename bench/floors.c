@@ -90,7 +90,7 @@ static bool jose_start(struct thread *t)
     t->key = rsa_jose_key(key_path, "any");
     if (t->key == NULL || pj_jws_split(token, MAX_TOKEN, &t->jws) != PJ_OK)
         return false;
-    t->jws.alg = pj_alg_find(PJ_STR("RS256"));
+    t->jws.alg = pj_key_alg(t->key);
     return true;
 }
 

@@ -1,23 +1,19 @@
-/* Signature algorithms over OpenSSL: a table with a row each. */
+/* Signature algorithms over OpenSSL: a row each, on three types of key. */
 
 #include "pj_internal.h"
 
 #include <openssl/core_names.h>
+#include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/rsa.h>
+#include <string.h>
 
 #define RSA_NEW_BITS 2048
+#define P256_BYTES 32     /* of a coordinate, and of r and s */
+#define P256_DER_BYTES 72 /* at most, a signature as OpenSSL has it */
+#define ED25519_BYTES 32  /* of a public key */
 
 /* -- signatures of a digest ----------------------------------------------- */
-
-static bool digest(const pj_key_t *key, pj_str_t input, unsigned char *md)
-{
-    if (key->digest == NULL)
-        return EVP_Digest(input.data, input.len, md, NULL, key->md, NULL) == 1;
-    return EVP_DigestInit_ex(key->digest, key->md, NULL) == 1 &&
-           EVP_DigestUpdate(key->digest, input.data, input.len) == 1 &&
-           EVP_DigestFinal_ex(key->digest, md, NULL) == 1;
-}
 
 /* Fills md and returns the context to use: ctx itself if no other thread can
  * be using it. */
@@ -25,9 +21,15 @@ static EVP_PKEY_CTX *operation_begin(const pj_key_t *key, EVP_PKEY_CTX *ctx,
                                      pj_str_t input, unsigned char *md)
 {
     ERR_set_mark();
-    if (!digest(key, input, md))
-        return NULL;
-    return key->digest != NULL ? ctx : EVP_PKEY_CTX_dup(ctx);
+    if (key->digest == NULL)
+        return EVP_Digest(input.data, input.len, md, NULL, key->md, NULL) == 1
+                   ? EVP_PKEY_CTX_dup(ctx)
+                   : NULL;
+    return EVP_DigestInit_ex(key->digest, key->md, NULL) == 1 &&
+                   EVP_DigestUpdate(key->digest, input.data, input.len) == 1 &&
+                   EVP_DigestFinal_ex(key->digest, md, NULL) == 1
+               ? ctx
+               : NULL;
 }
 
 static void operation_end(const pj_key_t *key, EVP_PKEY_CTX *ctx)
@@ -38,31 +40,31 @@ static void operation_end(const pj_key_t *key, EVP_PKEY_CTX *ctx)
 }
 
 static pj_err_t digest_verify(const pj_key_t *key, pj_str_t input,
-                              const unsigned char *sig)
+                              pj_str_t sig)
 {
-    unsigned char md[PJ_SHA256_BYTES];
+    unsigned char md[EVP_MAX_MD_SIZE];
     EVP_PKEY_CTX *ctx = operation_begin(key, key->verify, input, md);
     pj_err_t err = PJ_ERR_CRYPTO;
 
     if (ctx != NULL)
-        err = EVP_PKEY_verify(ctx, sig, key->size, md, sizeof(md)) == 1
+        err = EVP_PKEY_verify(ctx, sig.data, sig.len, md, key->md_bytes) == 1
                   ? PJ_OK
                   : PJ_ERR_TOKEN_SIGNATURE;
     operation_end(key, ctx);
     return err;
 }
 
-static pj_err_t digest_sign(const pj_key_t *key, pj_str_t input,
-                            unsigned char *sig)
+/* *len: the room in sig, then what is used of it. */
+static bool digest_sign(const pj_key_t *key, pj_str_t input,
+                        unsigned char *sig, size_t *len)
 {
-    unsigned char md[PJ_SHA256_BYTES];
+    unsigned char md[EVP_MAX_MD_SIZE];
     EVP_PKEY_CTX *ctx = operation_begin(key, key->sign, input, md);
-    size_t len = key->size;
     bool made =
-        ctx != NULL && EVP_PKEY_sign(ctx, sig, &len, md, sizeof(md)) == 1;
+        ctx != NULL && EVP_PKEY_sign(ctx, sig, len, md, key->md_bytes) == 1;
 
     operation_end(key, ctx);
-    return made && len == key->size ? PJ_OK : PJ_ERR_CRYPTO;
+    return made;
 }
 
 /* -- RSA ------------------------------------------------------------------ */
@@ -93,14 +95,16 @@ static bool has_roca(const BIGNUM *n)
     return true;
 }
 
-static pj_err_t rsa_check(const EVP_PKEY *pkey)
+static pj_err_t rsa_check(EVP_PKEY *pkey)
 {
     BIGNUM *n = NULL, *e = NULL;
     pj_err_t err = PJ_ERR_KEY_FORMAT;
 
     if (EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_N, &n) == 1 &&
         EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_E, &e) == 1)
-        err = BN_is_odd(n) && BN_is_odd(e) && !BN_is_one(e) &&
+        err = BN_num_bits(n) >= PJ_RSA_MIN_BITS &&
+                      BN_num_bits(n) <= PJ_RSA_MAX_BITS && BN_is_odd(n) &&
+                      BN_is_odd(e) && !BN_is_one(e) &&
                       BN_num_bits(e) <= PJ_RSA_MAX_EXPONENT_BITS &&
                       !has_roca(n)
                   ? PJ_OK
@@ -110,10 +114,14 @@ static pj_err_t rsa_check(const EVP_PKEY *pkey)
     return err;
 }
 
-static bool rsa_pkcs1_prepare(EVP_PKEY_CTX *ctx, const EVP_MD *md)
+static pj_err_t rsa_sign(const pj_key_t *key, pj_str_t input,
+                         unsigned char *sig)
 {
-    return EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_PKCS1_PADDING) == 1 &&
-           EVP_PKEY_CTX_set_signature_md(ctx, md) == 1;
+    size_t len = key->size;
+
+    return digest_sign(key, input, sig, &len) && len == key->size
+               ? PJ_OK
+               : PJ_ERR_CRYPTO;
 }
 
 static EVP_PKEY *rsa_generate(void)
@@ -121,31 +129,238 @@ static EVP_PKEY *rsa_generate(void)
     return EVP_RSA_gen(RSA_NEW_BITS);
 }
 
+static const pj_key_type_t rsa = {
+    .name = "RSA", /* not RSA-PSS: such keys cannot sign for RS256 */
+    .members = {{.name = "e",
+                 .param = OSSL_PKEY_PARAM_RSA_E,
+                 .size = (PJ_RSA_MAX_EXPONENT_BITS + 7) / 8},
+                {.name = "kty", .value = "RSA"},
+                {.name = "n",
+                 .param = OSSL_PKEY_PARAM_RSA_N,
+                 .size = PJ_RSA_MAX_BYTES}},
+    .check = rsa_check,
+    .verify = digest_verify,
+    .sign = rsa_sign,
+    .generate = rsa_generate,
+};
+
+/* -- ECDSA on P-256 ------------------------------------------------------- */
+
+/* A point has one spelling, and its curve a name: OpenSSL takes other
+ * encodings from PEM and DER, and the numbers of a curve.  It refuses a point
+ * off the curve itself; one at infinity has no spelling that is taken here. */
+static pj_err_t p256_check(EVP_PKEY *pkey)
+{
+    static const char *const demands[][2] = {
+        {OSSL_PKEY_PARAM_GROUP_NAME, SN_X9_62_prime256v1},
+        {OSSL_PKEY_PARAM_EC_ENCODING, OSSL_PKEY_EC_ENCODING_GROUP},
+        {OSSL_PKEY_PARAM_EC_POINT_CONVERSION_FORMAT,
+         OSSL_PKEY_EC_POINT_CONVERSION_FORMAT_UNCOMPRESSED},
+    };
+    char text[32];
+
+    for (size_t i = 0; i < sizeof(demands) / sizeof(demands[0]); i++) {
+        if (EVP_PKEY_get_utf8_string_param(pkey, demands[i][0], text,
+                                           sizeof(text), NULL) != 1 ||
+            strcmp(text, demands[i][1]) != 0)
+            return PJ_ERR_KEY_FORMAT;
+    }
+    /* A private key may lack its public half, which OpenSSL works out but
+     * leaves out again: pj_key_derive() is for one encoding of a key. */
+    return EVP_PKEY_set_int_param(pkey, OSSL_PKEY_PARAM_EC_INCLUDE_PUBLIC,
+                                  1) == 1
+               ? PJ_OK
+               : PJ_ERR_CRYPTO;
+}
+
+/* Whether 1 <= number < n, the order of the group (FIPS 186-4 section 6.4). */
+static bool p256_in_range(const unsigned char number[P256_BYTES])
+{
+    static const unsigned char zero[P256_BYTES];
+    static const unsigned char n[P256_BYTES] = {
+        0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0xff,
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xbc, 0xe6, 0xfa, 0xad, 0xa7, 0x17,
+        0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x51};
+
+    return memcmp(number, zero, P256_BYTES) != 0 &&
+           memcmp(number, n, P256_BYTES) < 0;
+}
+
+/* In a token r and s stand side by side (RFC 7518 section 3.4). */
+static pj_err_t p256_verify(const pj_key_t *key, pj_str_t input, pj_str_t sig)
+{
+    unsigned char der[P256_DER_BYTES], *end = der;
+    ECDSA_SIG *pair;
+    BIGNUM *r, *s;
+    int len = 0;
+
+    if (!p256_in_range(sig.data) || !p256_in_range(sig.data + P256_BYTES))
+        return PJ_ERR_TOKEN_SIGNATURE;
+    ERR_set_mark();
+    pair = ECDSA_SIG_new();
+    r = BN_bin2bn(sig.data, P256_BYTES, NULL);
+    s = BN_bin2bn(sig.data + P256_BYTES, P256_BYTES, NULL);
+    if (pair != NULL && ECDSA_SIG_set0(pair, r, s) == 1) {
+        r = s = NULL; /* the pair's now */
+        len = i2d_ECDSA_SIG(pair, &end);
+    }
+    BN_free(r);
+    BN_free(s);
+    ECDSA_SIG_free(pair);
+    ERR_pop_to_mark();
+    return len > 0 ? digest_verify(key, input, (pj_str_t){der, (size_t) len})
+                   : PJ_ERR_CRYPTO;
+}
+
+static pj_err_t p256_sign(const pj_key_t *key, pj_str_t input,
+                          unsigned char *sig)
+{
+    unsigned char der[P256_DER_BYTES];
+    const unsigned char *p = der;
+    size_t len = sizeof(der);
+    ECDSA_SIG *pair = NULL;
+    bool made;
+
+    ERR_set_mark();
+    if (digest_sign(key, input, der, &len))
+        pair = d2i_ECDSA_SIG(NULL, &p, (long) len);
+    made =
+        pair != NULL &&
+        BN_bn2binpad(ECDSA_SIG_get0_r(pair), sig, P256_BYTES) > 0 &&
+        BN_bn2binpad(ECDSA_SIG_get0_s(pair), sig + P256_BYTES, P256_BYTES) > 0;
+    ECDSA_SIG_free(pair);
+    ERR_pop_to_mark();
+    return made ? PJ_OK : PJ_ERR_CRYPTO;
+}
+
+static EVP_PKEY *p256_generate(void)
+{
+    return EVP_EC_gen(SN_X9_62_prime256v1);
+}
+
+static const pj_key_type_t p256 = {
+    .name = "EC",
+    .members = {{.name = "crv", .value = "P-256"},
+                {.name = "kty", .value = "EC"},
+                {.name = "x", .at = 1, .size = P256_BYTES},
+                {.name = "y", .at = 1 + P256_BYTES, .size = P256_BYTES}},
+    .group = SN_X9_62_prime256v1,
+    .point_bytes = 1 + 2 * P256_BYTES,
+    .signature_bytes = 2 * P256_BYTES,
+    .check = p256_check,
+    .verify = p256_verify,
+    .sign = p256_sign,
+    .generate = p256_generate,
+};
+
+/* -- Ed25519 -------------------------------------------------------------- */
+
+/*
+ * With a public key of small order a signature can be made for any text, and
+ * OpenSSL takes such keys.  The eight points have five y (RFC 8032 section
+ * 5.1.3: a little-endian number, the highest bit aside): 0, 1, -1 and two
+ * more.  Refused as well is y >= p, another spelling of y - p.
+ */
+static pj_err_t ed25519_check(EVP_PKEY *pkey)
+{
+    static const struct {
+        unsigned char low, high, rest[ED25519_BYTES - 1];
+    } refused[] = {
+        {0x00, 0x01, {0}},
+        {0xec, 0xff, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                      0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                      0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+                      0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}},
+        {0x26, 0x26, {0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45,
+                      0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5,
+                      0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1,
+                      0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05}},
+        {0xc7, 0xc7, {0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba,
+                      0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a,
+                      0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e,
+                      0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a}},
+    };
+    unsigned char y[ED25519_BYTES];
+    size_t len = sizeof(y);
+
+    if (EVP_PKEY_get_raw_public_key(pkey, y, &len) != 1 || len != sizeof(y))
+        return PJ_ERR_KEY_FORMAT;
+    y[ED25519_BYTES - 1] &= 0x7f;
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        if (y[0] >= refused[i].low && y[0] <= refused[i].high &&
+            memcmp(y + 1, refused[i].rest, ED25519_BYTES - 1) == 0)
+            return PJ_ERR_KEY_WEAK;
+    }
+    return PJ_OK;
+}
+
+/* Here OpenSSL takes the text itself, and a context of its own each time. */
+static pj_err_t ed25519_verify(const pj_key_t *key, pj_str_t input,
+                               pj_str_t sig)
+{
+    pj_err_t err = PJ_ERR_CRYPTO;
+    EVP_MD_CTX *ctx;
+
+    ERR_set_mark();
+    ctx = EVP_MD_CTX_new();
+    if (ctx != NULL &&
+        EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, key->pkey) == 1)
+        err = EVP_DigestVerify(ctx, sig.data, sig.len, input.data,
+                               input.len) == 1
+                  ? PJ_OK
+                  : PJ_ERR_TOKEN_SIGNATURE;
+    EVP_MD_CTX_free(ctx);
+    ERR_pop_to_mark();
+    return err;
+}
+
+static pj_err_t ed25519_sign(const pj_key_t *key, pj_str_t input,
+                             unsigned char *sig)
+{
+    size_t len = key->size;
+    EVP_MD_CTX *ctx;
+    bool made;
+
+    ERR_set_mark();
+    ctx = EVP_MD_CTX_new();
+    made = ctx != NULL &&
+           EVP_DigestSignInit(ctx, NULL, NULL, NULL, key->pkey) == 1 &&
+           EVP_DigestSign(ctx, sig, &len, input.data, input.len) == 1 &&
+           len == key->size;
+    EVP_MD_CTX_free(ctx);
+    ERR_pop_to_mark();
+    return made ? PJ_OK : PJ_ERR_CRYPTO;
+}
+
+static EVP_PKEY *ed25519_generate(void)
+{
+    return EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+}
+
+static const pj_key_type_t ed25519 = {
+    .name = "ED25519",
+    .members = {{.name = "crv", .value = "Ed25519"},
+                {.name = "kty", .value = "OKP"},
+                {.name = "x", .at = 0, .size = ED25519_BYTES}},
+    .point_bytes = ED25519_BYTES,
+    .check = ed25519_check,
+    .verify = ed25519_verify,
+    .sign = ed25519_sign,
+    .generate = ed25519_generate,
+};
+
 /* -- the table ------------------------------------------------------------ */
 
 /* Of rows for one type of key the first is that of keys that name none. */
 static const pj_alg_t algs[] = {
-    {
-        .name = "RS256",
-        .type = "RSA", /* not RSA-PSS: such keys cannot sign so */
-        .members = {{.name = "e",
-                     .param = OSSL_PKEY_PARAM_RSA_E,
-                     .max = (PJ_RSA_MAX_EXPONENT_BITS + 7) / 8},
-                    {.name = "kty", .value = "RSA"},
-                    {.name = "n",
-                     .param = OSSL_PKEY_PARAM_RSA_N,
-                     .max = PJ_RSA_MAX_BYTES}},
-        .min_bits = PJ_RSA_MIN_BITS,
-        .max_bits = PJ_RSA_MAX_BITS,
-        .digest = "SHA256",
-        .check = rsa_check,
-        .prepare = rsa_pkcs1_prepare,
-        .size = EVP_PKEY_get_size, /* as the modulus: RFC 8017 section 8.2.1 */
-        .verify = digest_verify,
-        .sign = digest_sign,
-        .generate = rsa_generate,
-    },
-    {.name = NULL},
+    {"RS256", &rsa, "SHA256", RSA_PKCS1_PADDING},
+    {"RS384", &rsa, "SHA384", RSA_PKCS1_PADDING},
+    {"RS512", &rsa, "SHA512", RSA_PKCS1_PADDING},
+    {"PS256", &rsa, "SHA256", RSA_PKCS1_PSS_PADDING},
+    {"ES256", &p256, "SHA256", 0},
+    {"EdDSA", &ed25519, NULL, 0},
+    {"Ed25519", &ed25519, NULL, 0}, /* RFC 9864 */
+    {NULL, NULL, NULL, 0},
 };
 
 const pj_alg_t *pj_alg_find(pj_str_t name)
@@ -161,7 +376,7 @@ const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey)
 {
     const pj_alg_t *alg = algs;
 
-    while (alg->name != NULL && EVP_PKEY_is_a(pkey, alg->type) != 1)
+    while (alg->name != NULL && EVP_PKEY_is_a(pkey, alg->type->name) != 1)
         alg++;
     return alg->name == NULL ? NULL : alg;
 }
@@ -172,7 +387,7 @@ static bool is_for(const pj_alg_t *alg, const pj_json_t *jwk)
     if (pj_json_member(jwk, "alg") != NULL &&
         !pj_str_eq(pj_json_string(jwk, "alg"), pj_str(alg->name)))
         return false;
-    for (const pj_member_t *m = alg->members; m->name != NULL; m++) {
+    for (const pj_member_t *m = alg->type->members; m->name != NULL; m++) {
         if (m->value != NULL &&
             !pj_str_eq(pj_json_string(jwk, m->name), pj_str(m->value)))
             return false;

@@ -3,6 +3,8 @@
 #include "pj_internal.h"
 
 #include <openssl/bn.h>
+#include <openssl/core_names.h>
+#include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/params.h>
 #include <string.h>
@@ -11,28 +13,43 @@
 
 /* -- emitting ------------------------------------------------------------- */
 
-/* The required members of key's JWK, of a thumbprint all there are; a number
- * is minimal big-endian base64url. */
+/* The bytes of a member: a number is minimal, big-endian. */
+static pj_str_t member_bytes(pj_out_t *out, const pj_key_t *key,
+                             const pj_member_t *m, unsigned char *dst)
+{
+    BIGNUM *bn = NULL;
+    size_t len = 0;
+
+    if (m->param == NULL) {
+        if (EVP_PKEY_get_octet_string_param(key->pkey, OSSL_PKEY_PARAM_PUB_KEY,
+                                            dst, PJ_POINT_MAX_BYTES,
+                                            &len) == 1 &&
+            len == key->alg->type->point_bytes)
+            return (pj_str_t){dst + m->at, m->size};
+    } else if (EVP_PKEY_get_bn_param(key->pkey, m->param, &bn) == 1) {
+        len = (size_t) BN_bn2bin(bn, dst);
+        BN_free(bn);
+        return (pj_str_t){dst, len};
+    }
+    out->err = PJ_ERR_CRYPTO;
+    return (pj_str_t){dst, 0};
+}
+
+/* The required members of key's JWK, of a thumbprint all there are. */
 static void members_write(pj_out_t *out, const pj_key_t *key)
 {
+    const pj_member_t *first = key->alg->type->members;
     unsigned char bytes[PJ_RSA_MAX_BYTES];
 
-    for (const pj_member_t *m = key->alg->members; m->name != NULL; m++) {
-        BIGNUM *bn = NULL;
-
-        pj_out_text(out,
-                    m == key->alg->members ? PJ_STR("{\"") : PJ_STR(",\""));
+    for (const pj_member_t *m = first; m->name != NULL; m++) {
+        pj_out_text(out, m == first ? PJ_STR("{\"") : PJ_STR(",\""));
         pj_out_text(out, pj_str(m->name));
         pj_out_text(out, PJ_STR("\":\""));
         if (m->value != NULL)
             pj_out_text(out, pj_str(m->value));
-        else if (EVP_PKEY_get_bn_param(key->pkey, m->param, &bn) == 1)
-            pj_out_b64url(out,
-                          (pj_str_t){bytes, (size_t) BN_bn2bin(bn, bytes)});
         else
-            out->err = PJ_ERR_CRYPTO;
+            pj_out_b64url(out, member_bytes(out, key, m, bytes));
         pj_out_text(out, PJ_STR("\""));
-        BN_free(bn);
     }
 }
 
@@ -102,19 +119,15 @@ static bool key_ops_allow(const pj_json_t *jwk)
  * OpenSSL whose bytes are in dst[0..max).
  */
 static pj_err_t number_parse(OSSL_PARAM *param, const pj_member_t *member,
-                             unsigned char *dst, const pj_json_t *jwk)
+                             unsigned char *dst, pj_str_t text)
 {
-    pj_str_t text = pj_json_string(jwk, member->name);
     BIGNUM *bn;
     size_t len;
-    pj_err_t err;
+    pj_err_t err = pj_b64url_decode(dst, member->size, &len, text);
 
-    if (text.len == 0)
-        return PJ_ERR_KEY_FORMAT;
-    err = pj_b64url_decode(dst, member->max, &len, text);
     if (err == PJ_ERR_NO_SPACE)
         return PJ_ERR_KEY_WEAK; /* longer than any number allowed here */
-    if (err != PJ_OK || dst[0] == 0)
+    if (err != PJ_OK || len == 0 || dst[0] == 0)
         return PJ_ERR_KEY_FORMAT;
 
     bn = BN_bin2bn(dst, (int) len, NULL);
@@ -125,28 +138,62 @@ static pj_err_t number_parse(OSSL_PARAM *param, const pj_member_t *member,
     return err;
 }
 
+/* What OpenSSL makes a public key of. */
+typedef struct {
+    OSSL_PARAM params[PJ_JWK_MEMBERS + 1];
+    unsigned char numbers[PJ_JWK_MEMBERS][PJ_RSA_MAX_BYTES];
+    unsigned char point[PJ_POINT_MAX_BYTES];
+} parts_t;
+
+static pj_err_t parts_parse(parts_t *parts, const pj_key_type_t *type,
+                            const pj_json_t *jwk)
+{
+    OSSL_PARAM *param = parts->params;
+    pj_err_t err = PJ_OK;
+    size_t len;
+
+    parts->point[0] = POINT_CONVERSION_UNCOMPRESSED; /* x and y follow */
+    for (const pj_member_t *m = type->members; m->name != NULL && !err; m++) {
+        pj_str_t text = pj_json_string(jwk, m->name);
+
+        if (m->param != NULL) {
+            err = number_parse(param, m, parts->numbers[param - parts->params],
+                               text);
+            param++;
+        } else if (m->value == NULL &&
+                   (pj_b64url_decode(parts->point + m->at, m->size, &len,
+                                     text) != PJ_OK ||
+                    len != m->size)) {
+            err = PJ_ERR_KEY_FORMAT;
+        }
+    }
+    if (type->point_bytes != 0)
+        *param++ = OSSL_PARAM_construct_octet_string(
+            OSSL_PKEY_PARAM_PUB_KEY, parts->point, type->point_bytes);
+    if (type->group != NULL)
+        *param++ = OSSL_PARAM_construct_utf8_string(
+            OSSL_PKEY_PARAM_GROUP_NAME, (char *) (uintptr_t) type->group, 0);
+    *param = OSSL_PARAM_construct_end();
+    return err;
+}
+
+/* OpenSSL refuses a point that is not on its curve, but takes any numbers. */
 static pj_err_t jwk_key(pj_key_t **out, const pj_alg_t *alg,
                         const pj_json_t *jwk, pj_str_t kid)
 {
-    unsigned char bytes[PJ_JWK_MEMBERS][PJ_RSA_MAX_BYTES];
-    OSSL_PARAM params[PJ_JWK_MEMBERS + 1], *param = params;
+    parts_t parts;
     EVP_PKEY_CTX *ctx;
     EVP_PKEY *pkey = NULL;
-    pj_err_t err = PJ_OK;
+    pj_err_t err = parts_parse(&parts, alg->type, jwk);
 
-    for (const pj_member_t *m = alg->members; m->name != NULL && !err; m++) {
-        if (m->value == NULL) {
-            err = number_parse(param, m, bytes[param - params], jwk);
-            param++;
-        }
-    }
     if (err != PJ_OK)
         return err;
-    *param = OSSL_PARAM_construct_end();
-    ctx = EVP_PKEY_CTX_new_from_name(NULL, alg->type, NULL);
-    if (ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1 ||
-        EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, params) != 1)
+    ctx = EVP_PKEY_CTX_new_from_name(NULL, alg->type->name, NULL);
+    if (ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1)
         err = PJ_ERR_CRYPTO;
+    else if (EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY,
+                               parts.params) != 1)
+        err = alg->type->point_bytes != 0 ? PJ_ERR_KEY_FORMAT : PJ_ERR_CRYPTO;
     EVP_PKEY_CTX_free(ctx);
     return err != PJ_OK ? err : pj_key_wrap(out, alg, pkey, kid, false);
 }

@@ -95,7 +95,8 @@ pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key)
     if (pj_b64url_decode(sig, sizeof(sig), &len, jws->signature) != PJ_OK ||
         len != key->size)
         return PJ_ERR_TOKEN_SIGNATURE;
-    return key->alg->verify(key, jws->signing_input, sig);
+    return key->alg->type->verify(key, jws->signing_input,
+                                  (pj_str_t){sig, len});
 }
 
 pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ, pj_str_t payload,
@@ -113,7 +114,7 @@ pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ, pj_str_t payload,
     pj_str_t input;
     pj_err_t err;
 
-    if (key->sign == NULL)
+    if (!key->is_private)
         return PJ_ERR_ARGUMENT;
     pj_out_text(&header, PJ_STR("{\"alg\":\""));
     pj_out_text(&header, pj_str(key->alg->name));
@@ -132,7 +133,7 @@ pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ, pj_str_t payload,
     at = pj_out_take(&out, len);
     if (at == NULL)
         return out.err; /* before the costly part */
-    err = key->alg->sign(key, input, sig);
+    err = key->alg->type->sign(key, input, sig);
     if (err != PJ_OK)
         return err;
     *out_len = out.len;

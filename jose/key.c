@@ -10,6 +10,7 @@
 #include <openssl/err.h>
 #include <openssl/kdf.h>
 #include <openssl/pem.h>
+#include <openssl/rsa.h>
 #include <openssl/x509.h>
 #include <string.h>
 
@@ -31,42 +32,46 @@ static EVP_PKEY_CTX *context_new(const pj_key_t *key,
                                  int (*init)(EVP_PKEY_CTX *))
 {
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_pkey(NULL, key->pkey, NULL);
+    int padding = key->alg->padding;
 
     if (ctx != NULL && key->md != NULL && init(ctx) == 1 &&
-        key->alg->prepare(ctx, key->md))
+        (padding == 0 || EVP_PKEY_CTX_set_rsa_padding(ctx, padding) == 1) &&
+        EVP_PKEY_CTX_set_signature_md(ctx, key->md) == 1 &&
+        (padding != RSA_PKCS1_PSS_PADDING ||
+         EVP_PKEY_CTX_set_rsa_pss_saltlen(ctx, RSA_PSS_SALTLEN_DIGEST) == 1))
         return ctx;
     EVP_PKEY_CTX_free(ctx);
     return NULL;
 }
 
-static pj_err_t strength_check(const pj_alg_t *alg, const EVP_PKEY *pkey)
+static bool contexts_fill(pj_key_t *key)
 {
-    int bits;
-
-    if (alg == NULL || EVP_PKEY_is_a(pkey, alg->type) != 1)
-        return PJ_ERR_KEY_FORMAT;
-    bits = EVP_PKEY_get_bits(pkey);
-    if (bits < alg->min_bits || bits > alg->max_bits)
-        return PJ_ERR_KEY_WEAK;
-    return alg->check(pkey);
+    if (key->alg->digest == NULL)
+        return true;
+    key->md = EVP_MD_fetch(NULL, key->alg->digest, NULL);
+    key->md_bytes = (size_t) EVP_MD_get_size(key->md);
+    key->verify = context_new(key, EVP_PKEY_verify_init);
+    if (key->is_private)
+        key->sign = context_new(key, EVP_PKEY_sign_init);
+    return key->verify != NULL && (!key->is_private || key->sign != NULL);
 }
 
-static pj_err_t key_fill(pj_key_t *key, bool is_private)
+static pj_err_t key_fill(pj_key_t *key)
 {
     static const pj_str_t probe = PJ_STR("pair check");
+    const pj_key_type_t *type = key->alg->type;
     unsigned char sig[PJ_SIGNATURE_MAX_BYTES];
 
-    key->size = (size_t) key->alg->size(key->pkey);
-    key->md = EVP_MD_fetch(NULL, key->alg->digest, NULL);
-    key->verify = context_new(key, EVP_PKEY_verify_init);
-    if (is_private)
-        key->sign = context_new(key, EVP_PKEY_sign_init);
-    if (key->verify == NULL || (is_private && key->sign == NULL))
+    key->size = type->signature_bytes != 0
+                    ? type->signature_bytes
+                    : (size_t) EVP_PKEY_get_size(key->pkey);
+    if (!contexts_fill(key))
         return PJ_ERR_CRYPTO;
 
     /* A signature made with the private half must verify with the public. */
-    if (is_private && (key->alg->sign(key, probe, sig) != PJ_OK ||
-                       key->alg->verify(key, probe, sig) != PJ_OK))
+    if (key->is_private &&
+        (type->sign(key, probe, sig) != PJ_OK ||
+         type->verify(key, probe, (pj_str_t){sig, key->size}) != PJ_OK))
         return PJ_ERR_KEY_MISMATCH;
     return PJ_OK;
 }
@@ -84,12 +89,15 @@ pj_err_t pj_key_wrap(pj_key_t **out, const pj_alg_t *alg, EVP_PKEY *pkey,
     }
     key->alg = alg;
     key->pkey = pkey;
+    key->is_private = is_private;
     if (err == PJ_OK)
-        err = strength_check(alg, pkey);
+        err = alg != NULL && EVP_PKEY_is_a(pkey, alg->type->name) == 1
+                  ? alg->type->check(pkey)
+                  : PJ_ERR_KEY_FORMAT;
     if (err == PJ_OK) {
         key->kid_len = kid.len;
         memcpy(key->kid, kid.data, kid.len);
-        err = key_fill(key, is_private);
+        err = key_fill(key);
     }
     if (err == PJ_OK)
         *out = key;
@@ -107,8 +115,8 @@ pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key)
     ERR_set_mark();
     pkey = EVP_PKEY_dup(key->pkey);
     if (pkey != NULL)
-        err = pj_key_wrap(out, key->alg, pkey, pj_key_id(key),
-                          key->sign != NULL);
+        err =
+            pj_key_wrap(out, key->alg, pkey, pj_key_id(key), key->is_private);
     if (err == PJ_OK)
         (*out)->digest = EVP_MD_CTX_new(); /* goes without, too */
     ERR_pop_to_mark();
@@ -132,6 +140,11 @@ pj_str_t pj_key_id(const pj_key_t *key)
     return (pj_str_t){key->kid, key->kid_len};
 }
 
+const pj_alg_t *pj_key_alg(const pj_key_t *key)
+{
+    return key->alg;
+}
+
 pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b)
 {
     int equal;
@@ -153,7 +166,7 @@ pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label, unsigned char *out,
     bool made;
     int n;
 
-    if (key->sign == NULL)
+    if (!key->is_private)
         return PJ_ERR_ARGUMENT;
     ERR_set_mark();
     hkdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
@@ -182,9 +195,9 @@ pj_err_t pj_key_generate(pj_key_t **out, const pj_alg_t *alg, pj_str_t kid)
 
     *out = NULL;
     ERR_set_mark();
-    pkey = alg->generate();
+    pkey = alg->type->generate();
     if (pkey != NULL)
-        err = pj_key_wrap(out, alg, pkey, kid, true);
+        err = pj_key_wrap(out, pj_alg_of_key(pkey), pkey, kid, true);
     ERR_pop_to_mark();
     return err;
 }
@@ -197,7 +210,7 @@ pj_err_t pj_key_pem(const pj_key_t *key, bool private_half, char *dst,
     BIO *bio;
     long len;
 
-    if (private_half && key->sign == NULL)
+    if (private_half && !key->is_private)
         return PJ_ERR_ARGUMENT;
     ERR_set_mark();
     bio = BIO_new(BIO_s_secmem()); /* wiped when it is freed */
@@ -278,15 +291,15 @@ static bool text_decode(decoded_t *out, pj_str_t text)
     return true;
 }
 
-/* Whether der is exactly one SEQUENCE. */
-static bool is_one_sequence(const unsigned char *der, size_t len)
+/* Whether der is exactly one value of the universal class. */
+static bool is_one_value(const unsigned char *der, size_t len)
 {
     const unsigned char *p = der;
     long content;
     int tag, class, bits;
 
     bits = ASN1_get_object(&p, &content, &tag, &class, (long) len);
-    return bits == V_ASN1_CONSTRUCTED && tag == V_ASN1_SEQUENCE &&
+    return (bits == 0 || bits == V_ASN1_CONSTRUCTED) &&
            class == V_ASN1_UNIVERSAL && p + content == der + len;
 }
 
@@ -300,7 +313,7 @@ static EVP_PKEY *pkcs8_key(const decoded_t *in)
     info = d2i_PKCS8_PRIV_KEY_INFO(NULL, &p, (long) in->len);
     if (info != NULL && p == in->der + in->len &&
         PKCS8_pkey_get0(NULL, &inner, &len, NULL, info) == 1 && len > 0 &&
-        is_one_sequence(inner, (size_t) len))
+        is_one_value(inner, (size_t) len))
         pkey = EVP_PKCS82PKEY(info);
     PKCS8_PRIV_KEY_INFO_free(info);
     return pkey;
@@ -313,7 +326,7 @@ static EVP_PKEY *pkcs1_key(const decoded_t *in)
     EVP_PKEY *pkey = NULL;
     unsigned char *copy;
 
-    if (!is_one_sequence(in->der, in->len))
+    if (!is_one_value(in->der, in->len))
         return NULL;
     copy = OPENSSL_memdup(in->der, in->len);
     info = PKCS8_PRIV_KEY_INFO_new();

@@ -55,9 +55,9 @@ typedef struct {
     X(JSON_NUL, "json_nul", "a NUL character in JSON")                        \
     X(JSON_LIMIT, "json_limit", "too many JSON members or values")            \
     X(JSON_TYPE, "json_type", "a JSON value of the wrong type")               \
-    X(KEY_FORMAT, "key_format", "not an RSA key in a known format")           \
+    X(KEY_FORMAT, "key_format", "not a key of a known type and format")       \
     X(KEY_WEAK, "key_weak",                                                   \
-      "RSA key size or exponent out of bounds, or weak to ROCA")              \
+      "weak key, or RSA key size or exponent out of bounds")                  \
     X(KEY_MISMATCH, "key_mismatch", "private and public key are not a pair")  \
     X(KEY_UNUSABLE, "key_unusable", "the key is meant for another use")       \
     X(KEYSET_EMPTY, "keyset_empty", "the key set has no usable key")          \
@@ -199,23 +199,33 @@ PJ_MUST_CHECK pj_err_t pj_json_seconds(const pj_json_t *node, pj_round_t round,
 
 /* -- algorithms (RFC 7518) ------------------------------------------------ */
 
-/* How keys of one type sign; there is one object for each. */
+/* RS256, RS384, RS512, PS256 (RSA), ES256 (P-256), EdDSA and its newer name
+ * Ed25519 (RFC 8037, RFC 9864); there is one object for each. */
 typedef struct pj_alg_s pj_alg_t;
 
 /* The algorithm whose "alg" is exactly name; NULL: it is not accepted. */
 const pj_alg_t *pj_alg_find(pj_str_t name);
 
-/* -- keys (RFC 7517, RFC 7518 section 6.3) -------------------------------- */
+/* -- keys (RFC 7517, RFC 7518 section 6, RFC 8037) ------------------------ */
 
-/* A key for one algorithm, and its id, immutable.  Any number of threads may
- * use it, unless it is a copy (pj_key_copy()). */
+/*
+ * A key for one algorithm, and its id, immutable.  Any number of threads may
+ * use it, unless it is a copy (pj_key_copy()).
+ *
+ * The key chooses the algorithm, and a token's header has to agree: a JWK is
+ * for the one that its "alg" names and for no other of its type.  Without
+ * "alg", and as PEM or DER, an RSA key is for RS256, one on P-256 for ES256
+ * and one on Ed25519 for EdDSA.
+ */
 typedef struct pj_key_s pj_key_t;
 
-/* Parses a private key given as PEM or DER, PKCS#8 or PKCS#1, and copies kid;
- * on error *out is NULL.  A PEM text is one block with nothing but white space
- * around it.  Refused are encrypted keys (no passphrase is ever asked for),
- * RSA-PSS keys, bytes behind the key, and a kid that is empty, too long, has a
- * NUL or is not UTF-8. */
+/* Parses a private key given as PEM or DER, PKCS#8 or (RSA) PKCS#1, and copies
+ * kid; on error *out is NULL.  A PEM text is one block with nothing but white
+ * space around it.  Refused are encrypted keys (no passphrase is ever asked
+ * for), RSA-PSS keys, other curves and curves without a name, compressed
+ * points, bytes behind the key, and a kid that is empty, too long, has a NUL
+ * or is not UTF-8.  PJ_ERR_KEY_WEAK: the bounds above, an RSA key weak to
+ * ROCA, or an Ed25519 key of small order, which anybody could sign with. */
 PJ_MUST_CHECK pj_err_t pj_key_private(pj_key_t **out, pj_str_t pem_or_der,
                                       pj_str_t kid);
 
@@ -236,8 +246,10 @@ void pj_key_free(pj_key_t *key);
 
 /* Lives as long as the key. */
 pj_str_t pj_key_id(const pj_key_t *key);
+const pj_alg_t *pj_key_alg(const pj_key_t *key);
 
-/* Makes a new private key for alg; kid as in pj_key_private(). */
+/* Makes a new private key of alg's type, for the algorithm that it will be for
+ * when it is read again; kid as in pj_key_private(). */
 PJ_MUST_CHECK pj_err_t pj_key_generate(pj_key_t **out, const pj_alg_t *alg,
                                        pj_str_t kid);
 
@@ -265,7 +277,8 @@ PJ_MUST_CHECK pj_err_t pj_key_thumbprint(const pj_key_t *key,
                                          char out[PJ_THUMBPRINT_CHARS]);
 
 /* Writes {"keys":[...]} of the public halves of keys[0..count), each with the
- * members e, kty, n, use, alg, kid.  PJ_ERR_NO_SPACE when it does not fit. */
+ * required members of its kty, use, alg, kid.  PJ_ERR_NO_SPACE when it does
+ * not fit. */
 PJ_MUST_CHECK pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count,
                                     char *dst, size_t cap, size_t *out_len);
 
@@ -277,11 +290,11 @@ typedef struct {
     pj_err_t last_ignored; /* why the last of them was, or PJ_OK */
 } pj_keyset_t;
 
-/* Parses a JWK set (RFC 7517 section 5).  Entries of an unknown kty, for
- * another use, key_ops or alg, weak or malformed ones, those without kid and
- * repeats of a kid are ignored and counted; private members are never read.
- * On error *set has no keys; PJ_ERR_CRYPTO and PJ_ERR_NO_SPACE say that we
- * failed and not the document. */
+/* Parses a JWK set (RFC 7517 section 5).  Entries of an unknown kty or crv,
+ * for another use, key_ops or alg, weak or malformed ones, those without kid
+ * and repeats of a kid are ignored and counted; private members are never
+ * read. On error *set has no keys; PJ_ERR_CRYPTO and PJ_ERR_NO_SPACE say that
+ * we failed and not the document. */
 PJ_MUST_CHECK pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena,
                                        pj_str_t json);
 

@@ -13,47 +13,50 @@
 
 /* -- algorithms (alg.c) --------------------------------------------------- */
 
-/* A member that every JWK of an algorithm's keys has. */
+/*
+ * A member that every JWK of a type of keys has: a value that is the same for
+ * all of them, or a number of at most size bytes, or size bytes of the public
+ * point.
+ */
 typedef struct {
     const char *name;
-    const char *value; /* the same for all keys; NULL: a number, ... */
-    const char *param; /* ... as OpenSSL names it, ... */
-    size_t max;        /* ... of so many bytes at most */
+    const char *value;
+    const char *param; /* the number as OpenSSL names it */
+    size_t at;         /* where in the point */
+    size_t size;
 } pj_member_t;
 
 #define PJ_JWK_MEMBERS 4
+#define PJ_POINT_MAX_BYTES 65
 
-/* All that differs from one algorithm to another. */
-struct pj_alg_s {
-    const char *name; /* "alg" (RFC 7518 section 3.1) */
-    const char *type; /* of its keys, as OpenSSL names it */
+/* What algorithms share whose keys are of one type. */
+typedef struct {
+    const char *name; /* as OpenSSL has it */
 
     /* In alphabetical order, as in a thumbprint (RFC 7638 section 3.3); the
      * last has no name. */
     pj_member_t members[PJ_JWK_MEMBERS + 1];
 
-    /* Shorter keys are weak, longer ones cost too much to verify with. */
-    int min_bits;
-    int max_bits;
+    const char *group;      /* NULL: the type has one group, or none */
+    size_t point_bytes;     /* 0: the public key is numbers */
+    size_t signature_bytes; /* in a token; 0: as OpenSSL says of the key */
 
-    const char *digest;
-
-    /* PJ_ERR_KEY_WEAK for what the size does not show. */
-    pj_err_t (*check)(const EVP_PKEY *pkey);
-
-    /* Sets the parameters of a context made for signing or verifying. */
-    bool (*prepare)(EVP_PKEY_CTX *ctx, const EVP_MD *md);
-
-    /* Bytes of a signature in a token. */
-    int (*size)(const EVP_PKEY *pkey);
+    /* PJ_ERR_KEY_WEAK, or PJ_ERR_KEY_FORMAT for keys that are not meant. */
+    pj_err_t (*check)(EVP_PKEY *pkey);
 
     /* sig has key->size bytes. */
-    pj_err_t (*verify)(const pj_key_t *key, pj_str_t input,
-                       const unsigned char *sig);
+    pj_err_t (*verify)(const pj_key_t *key, pj_str_t input, pj_str_t sig);
     pj_err_t (*sign)(const pj_key_t *key, pj_str_t input, unsigned char *sig);
 
     /* A new key, NULL on failure. */
     EVP_PKEY *(*generate)(void);
+} pj_key_type_t;
+
+struct pj_alg_s {
+    const char *name; /* "alg" (RFC 7518 section 3.1) */
+    const pj_key_type_t *type;
+    const char *digest; /* NULL: the text itself is signed */
+    int padding;        /* of RSA, else 0 */
 };
 
 /* The row that keys of this type are for; NULL: there is none. */
@@ -65,11 +68,13 @@ const pj_alg_t *pj_alg_of_jwk(const pj_json_t *jwk);
 struct pj_key_s {
     const pj_alg_t *alg;
     EVP_PKEY *pkey;
-    EVP_MD *md;           /* of alg */
-    EVP_PKEY_CTX *verify; /* initialised; see operation_begin() */
+    EVP_MD *md;           /* of alg; without one, neither has the key ... */
+    EVP_PKEY_CTX *verify; /* ... these, initialised; operation_begin() */
     EVP_PKEY_CTX *sign;   /* likewise; NULL for a public key */
     EVP_MD_CTX *digest;   /* of a key that is one thread's alone, else NULL */
-    size_t size;          /* of a signature, in bytes */
+    size_t md_bytes;
+    size_t size; /* of a signature, in bytes */
+    bool is_private;
     size_t kid_len;
     unsigned char kid[PJ_KID_MAX_BYTES];
 };

@@ -1,5 +1,5 @@
-# keys rotate, killed at each of its steps and run again, while clients refresh
-# and work through a gateway: not one request is refused.
+# keys rotate from RS256 to ES256, killed at each of its steps and run again, while
+# clients refresh and work through a gateway: not one request is refused.
 
 use JSON::PP;
 use Platform::Test;
@@ -64,7 +64,9 @@ is at_gateway(), 200, 'the gateway accepts the old key';
 # -- the rotation --------------------------------------------------------------
 
 my $killer = key_killer($t);
-my @rotate = qw(keys rotate --every 1h --system-ttl 0);
+my ($words) = $t->read_file($t->root . '/docs/key-rotation.md')
+    =~ /^### To another algorithm\n+```sh\nidentity (keys rotate [^\n]+ ES256)\n```/m;
+my @rotate = (split(/ /, $words), qw(--every 1h --system-ttl 0));
 my @ask = ('--ask', 'http://127.0.0.1:' . $t->port('metrics') . '/internal/metrics');
 my (%killed, @states);
 my $n = 1;
@@ -125,7 +127,8 @@ is_deeply [ grep {/^\./} key_names($dir) ], [], 'nothing is left over';
 # -- what they saw -------------------------------------------------------------
 
 ok eventually(sub { at_gateway() == 401 }), 'the gateway drops the old key';
-is kid_of(session()->{accessToken}), (keys %{ key_states($dir) })[0], 'and the new one signs';
+is_deeply [ @{ (jwt_decode(session()->{accessToken}))[0] }{qw(kid alg)} ],
+    [ keys %{ key_states($dir) }, 'ES256' ], 'and the new one signs';
 ok eventually(sub { 100 < grep {/^refresh 200/} $load->lines }), 'clients have refreshed often';
 $t->write_file('enough', '');
 ok $load->ends(60), 'the clients end';

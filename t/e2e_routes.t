@@ -131,7 +131,7 @@ my @bad = (
     (map { my ($name, $secret) = @$_;
         [ "HS256 keyed with $name", forged({ alg => 'HS256' }, {}, secret => $secret) ] }
         [ 'our public key in PEM', $key->public_pem ],
-        [ 'our public key in DER', $key->rsa->export_key_der('public_x509') ],
+        [ 'our public key in DER', $key->pk->export_key_der('public_x509') ],
         [ 'our modulus', $key->jwk->{n} ], [ nothing => '' ]),
     [ 'another key under our kid', forged({}, {}, key => jwt_key('other')) ],
     [ 'another key that brings itself along',

@@ -145,7 +145,7 @@ my %bad = (
     size      => [ token_size => token(padding => 'x' x 4096) ],
     shape     => [ token_shape => 'a.b' ],
     header    => [ token_json => signed(header => '{') ],
-    alg       => [ token_alg => signed(header => { alg => 'RS512' }) ],
+    alg       => [ token_alg => signed(header => { alg => 'HS512' }) ],
     typ       => [ token_typ => signed(header => { typ => 'DPoP' }) ],
     crit      => [ token_crit => signed(header => { crit => ['b64'] }) ],
     kid       => [ token_kid => signed(header => { kid => undef }) ],
@@ -178,10 +178,11 @@ for my $check (grep { $bad{$_} } @ORDER) {
 }
 is_deeply [ map { my $told = ask(path => '/branch/', token => $bad{$_}[1]);
     (map { $_->{claim} // () } @{ $told->{checks} }), @{ $told->{token} }{qw(alg kid)} }
-    qw(claims alg key) ], [qw(workspace_id RS256 a RS512 a RS256 b)],
+    qw(claims alg key) ], [qw(workspace_id RS256 a HS512 a RS256 b)],
     'the claim that is missing, the algorithm that is wrong, the key that is not known';
 agrees(@$_) for [ 'the value of a header', 'verified', token => "bEARER  $branch" ],
     [ 'another scheme', 'token_missing', token => 'Basic YTpi' ],
+    [ 'an alg of another key', 'token_alg', token => signed(header => { alg => 'ES256' }) ],
     [ 'no base64', 'token_encoding', token => "e30*.$payload{sub}.x" ],
     [ 'a header that is no object', 'token_header', token => signed(header => '[]') ],
     [ 'claims that are no object', 'token_claims', token => signed(payload => '[]') ];

@@ -45,7 +45,7 @@ check(@$_) for (
 );
 
 # What is done to the directory, given the file of its key.
-my $ec = qx{openssl ecparam -name prime256v1 -genkey -noout | openssl ec -pubout 2>&1};
+my $ec = qx{openssl ecparam -name secp384r1 -genkey -noout | openssl ec -pubout 2>&1};
 for my $case (
     [ 'a directory for its group to read', undef, sub { chmod 0750, $dir } ],
     (map { my $mode = $_; [ sprintf('one of mode %o', $mode), qr/others may write to it/,

@@ -2,6 +2,7 @@
 # to the directory of keys, and when it refuses.
 
 use Fcntl qw(:flock);
+use MIME::Base64 qw(decode_base64);
 use POSIX ();
 use Platform::Test;
 use Platform::Test::Commands;
@@ -132,6 +133,44 @@ is scalar(() = states() =~ /\.signing/g), 1, 'but there is always room for one t
 unlink "$dir/k1.refresh.1.pem";
 command('add', undef, 'add --kid=-x');
 like states(), qr/^-x\.published/, 'an id of any look, if it is given';
+
+# -- algorithms: as told, else as what signs ------------------------------------
+
+sub algs {
+    my %oid = ('2a864886f70d010101' => 'RS256', '2a8648ce3d030107' => 'ES256',
+        '2b6570' => 'EdDSA');
+    return map {
+        my ($public) = $t->read_file("keys/$_") =~ /BEGIN PUBLIC KEY-+\n(.*?)-/s;
+        my $hex = unpack 'H*', decode_base64($public);
+        (/^([^.]+)/)[0] => join ' ', map { $hex =~ /06..$_/ ? $oid{$_} : () } sort keys %oid;
+    } key_names($dir);
+}
+for my $case (
+    [ RS256 => [qw(add --kid new)], 'RS256' ],
+    [ ES256 => [qw(add --kid new)], 'ES256' ],
+    [ EdDSA => [qw(rotate --every 0)], 'EdDSA' ],
+    [ EdDSA => [qw(revoke identity)], 'EdDSA' ],
+    [ EdDSA => [qw(add --kid new --algorithm RS256)], 'RS256' ],
+    [ RS256 => [qw(rotate --every 0 --algorithm ES256)], 'ES256' ],
+    [ ES256 => [qw(rotate --every 0 --algorithm EdDSA)], 'EdDSA' ],
+) {
+    my ($signs, $words, $new) = @$case;
+    unlink map {"$dir/$_"} key_names($dir);
+    key_put($dir, jwt_key('identity', alg => $signs), 'signing', time - 100);
+    $c->done('keys', @$words);
+    my %algs = algs();
+    is delete $algs{identity} // $signs, $signs, "$signs, @$words: what signed";
+    is_deeply [ values %algs ], [$new], 'and the new one';
+    ok good(), 'which a service takes';
+}
+for my $alg (qw(RS256 ES256 EdDSA)) {
+    my ($status, $env) = $c->run(qw(keys generate --algorithm), $alg);
+    my %env = $env =~ /^(\w+)=(.*)$/mg;
+    is +($t->run_identity(['--check'], %{ $c->{env} }, PLATFORM_JWT_KEY_DIR => undef, %env))[0],
+        0, "keys generate --algorithm $alg, and a service takes it" or diag $env;
+}
+$c->refused(2, qr/--algorithm is one of RS256, ES256, EdDSA/, 'keys', split / /)
+    for map {"$_ --algorithm HS256"} qw(generate add rotate);
 
 # What a command does rests on what it read, and so the lock comes first.
 
@@ -325,20 +364,22 @@ like states() =~ s/next\.published//r, qr/\A ?(?!identity)\S+\.signing ?\z/,
 ok good(), 'and all is well';
 
 # Where no new key can be written, as on a full disk, another one signs: a key goes when
-# another one is there, as for rotate, which e2e_keys_rotate.t kills at each write.
+# another one is there, as for rotate, which e2e_keys_rotate.t kills at each write.  The
+# last has room for the beginning of one.
 for my $case (
     [ 'other.signing.99 next.published.20', 'next.signing other.signing' ],
     [ 'next.signing.99', 'next.signing' ],
     [ 'next.refresh.9', 'identity.signing next.refresh' ],
+    [ 'next.refresh.9', 'identity.signing next.refresh', 1 ],
 ) {
-    my ($others, $states) = @$case;
+    my ($others, $states, $room) = (@$case, 0);
     keys_are("identity.signing.10 $others");
-    $t->identity_process('cramped', $c->{env}, args => [qw(keys revoke identity --json)],
-        via => [ 'sh', '-c', '(trap "" XFSZ; ulimit -f 0; "$@" 2>&1) | cat', 'sh' ])
+    $t->identity_process("room$room$others", $c->{env}, args => [qw(keys revoke identity --json)],
+        via => [ 'sh', '-c', '(trap "" XFSZ; ulimit -f ' . $room . '; "$@" 2>&1) | cat', 'sh' ])
         ->expect_end->wait_end(60);
-    like $t->read_file('cramped.log'), $states =~ /identity/
+    like $t->read_file("room$room$others.log"), $states =~ /identity/
         ? qr/File too large; and no other key can sign/ : qr/"step":"revoke","kid":"identity"/,
-        "no room, beside $others";
+        "room for $room, beside $others";
     is states(), $states, 'the keys';
 }
 

@@ -95,6 +95,41 @@ START_TEST (test_document_is_a_key_set_without_private_parts) {
 }
 END_TEST
 
+/* A pair of each algorithm signs, is published, and has a secret of its own.
+ */
+START_TEST (test_each_algorithm) {
+    static const char *const algs[] = {"RS256", "ES256", "EdDSA"};
+    unsigned char secrets[3][sizeof(((struct keys *) NULL)->hmac_key)];
+
+    for (size_t i = 0; i < 3; i++) {
+        char token[1024], alg[32];
+        struct pair pair;
+        struct keys *keys, *again;
+        size_t len;
+
+        pair_of(&pair, NULL, algs[i]);
+        use(&pair);
+        keys = load();
+        again = load();
+        ck_assert_msg(keys != NULL && again != NULL, "%s", err);
+        snprintf(alg, sizeof(alg), "\"alg\":\"%s\"", algs[i]);
+        ck_assert_ptr_nonnull(
+            memmem(keys->jwks, keys->jwks_len, alg, strlen(alg)));
+        ck_assert_int_eq(pj_jws_sign(keys->signing, PJ_TYP_JWT, PJ_STR("{}"),
+                                     token, sizeof(token), &len),
+                         PJ_OK);
+        memcpy(secrets[i], keys->hmac_key, sizeof(secrets[i]));
+        ck_assert_mem_eq(again->hmac_key, secrets[i], sizeof(secrets[i]));
+        for (size_t j = 0; j < i; j++) {
+            ck_assert_mem_ne(secrets[i], secrets[j], sizeof(secrets[i]));
+        }
+        keys_release(again);
+        keys_release(keys);
+        pair_free(&pair);
+    }
+}
+END_TEST
+
 START_TEST (test_pair_must_match) {
     cfg.jwt_public_key_base64 = second.public_text;
     expect_refused("PLATFORM_JWT_PUBLIC_KEY_BASE64");
@@ -378,6 +413,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_generated_pair_loads);
     tcase_add_test(t, test_default_kid_is_the_thumbprint);
     tcase_add_test(t, test_document_is_a_key_set_without_private_parts);
+    tcase_add_test(t, test_each_algorithm);
     tcase_add_test(t, test_pair_must_match);
     tcase_add_test(t, test_each_worker_signs_with_a_copy_of_its_own);
     tcase_add_test(t, test_without_a_key_nobody_signs);

@@ -41,7 +41,7 @@ static struct new_keys made;
 
 static inline void make_keys(void)
 {
-    ck_assert(keys_generate("test", &made));
+    ck_assert(keys_generate("test", pj_alg_find(PJ_STR("RS256")), &made));
 }
 
 static inline struct session_view usable_session(void)

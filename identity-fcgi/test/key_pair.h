@@ -16,14 +16,19 @@ struct pair {
 };
 
 /* kid as keys_generate() takes it. */
-static inline void pair_generate(struct pair *pair, const char *kid)
+static inline void pair_of(struct pair *pair, const char *kid, const char *alg)
 {
     struct new_keys made;
 
-    ck_assert(keys_generate(kid, &made));
+    ck_assert(keys_generate(kid, pj_alg_find(pj_str(alg)), &made));
     pair->kid = strdup(made.kid);
     pair->private_text = strdup(made.private_text);
     pair->public_text = strdup(made.public_text);
+}
+
+static inline void pair_generate(struct pair *pair, const char *kid)
+{
+    pair_of(pair, kid, "RS256");
 }
 
 static inline void pair_free(struct pair *pair)

@@ -247,16 +247,22 @@ static void *sign_and_verify(void *unused)
 }
 
 START_TEST (test_threads_share_a_key) {
+    static const char *const algs[] = {"RS256", "ES256", "EdDSA"};
     pthread_t threads[8];
 
-    for (size_t i = 0; i < COUNT(threads); i++)
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, sign_and_verify, NULL), 0);
-    for (size_t i = 0; i < COUNT(threads); i++) {
-        void *failures;
+    for (size_t a = 0; a < COUNT(algs); a++) {
+        pj_key_free(key);
+        assert_ok(
+            pj_key_generate(&key, pj_alg_find(str(algs[a])), PJ_STR("k")));
+        for (size_t i = 0; i < COUNT(threads); i++)
+            ck_assert_int_eq(
+                pthread_create(&threads[i], NULL, sign_and_verify, NULL), 0);
+        for (size_t i = 0; i < COUNT(threads); i++) {
+            void *failures;
 
-        pthread_join(threads[i], &failures);
-        ck_assert_ptr_null(failures);
+            pthread_join(threads[i], &failures);
+            ck_assert_ptr_null(failures);
+        }
     }
 }
 END_TEST

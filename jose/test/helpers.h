@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_MAX 65536
+#define FILE_MAX 131072
 
 #define assert_err(expr, want)                                                \
     do {                                                                      \
@@ -139,6 +139,20 @@ static inline pj_err_t jwk_emit(const pj_key_t *key, char *dst, size_t cap,
     return err;
 }
 
+/* Fills set, with memory of its own that goes at the end. */
+static inline pj_err_t set_parse(pj_keyset_t *set, pj_str_t json)
+{
+    size_t size = pj_keyset_arena_bytes(json.len);
+    void *mem = xmalloc(size);
+    pj_arena_t arena;
+    pj_err_t err;
+
+    pj_arena_init(&arena, mem, size);
+    err = pj_keyset_parse(set, &arena, json);
+    free(mem);
+    return err;
+}
+
 /* base64url of text, NUL-terminated; the caller frees it. */
 static inline char *b64(pj_str_t text)
 {
@@ -183,7 +197,7 @@ static inline char *token_signed(const pj_key_t *key, const char *header,
     unsigned char sig[PJ_RSA_MAX_BYTES];
     char *input = token_unsigned(header, payload);
 
-    assert_ok(key->alg->sign(key, str(input), sig));
+    assert_ok(key->alg->type->sign(key, str(input), sig));
     return token_join(input, bytes(sig, key->size));
 }
 

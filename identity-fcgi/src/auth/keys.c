@@ -21,8 +21,7 @@
 #define ADDITIONAL "PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS"
 #define DIRECTORY "PLATFORM_JWT_KEY_DIR"
 #define LOOKS 20 /* at a directory that changes meanwhile */
-#define GOOD_PUBLIC                                                           \
-    "base64 of PEM or DER, SubjectPublicKeyInfo, RSA of 2048 bits or more"
+#define GOOD_PUBLIC "base64 of PEM or DER, SubjectPublicKeyInfo, " KEYS_GOOD
 
 struct error {
     char *text;
@@ -75,9 +74,7 @@ static bool load_signing(struct keys *keys, const struct config *cfg,
 
     if (!parse_key(&keys->signing, pj_key_private, cfg->jwt_private_key_base64,
                    cfg->jwt_key_id, PRIVATE,
-                   "base64 of PEM or DER, PKCS#8 or PKCS#1, RSA of 2048 bits "
-                   "or more",
-                   e) ||
+                   "base64 of PEM or DER, PKCS#8 or PKCS#1, " KEYS_GOOD, e) ||
         !parse_key(&keys->verifying[0], pj_key_public,
                    cfg->jwt_public_key_base64, cfg->jwt_key_id, PUBLIC,
                    GOOD_PUBLIC, e)) {
@@ -414,12 +411,11 @@ static bool write_half(const pj_key_t *key, bool private_half, char *out,
     return ok;
 }
 
-bool keys_generate(const char *kid, struct new_keys *out)
+bool keys_generate(const char *kid, const pj_alg_t *alg, struct new_keys *out)
 {
     pj_key_t *key = NULL;
     bool ok =
-        !pj_key_generate(&key, pj_alg_find(PJ_STR("RS256")),
-                         PJ_STR("unnamed")) &&
+        !pj_key_generate(&key, alg, PJ_STR("unnamed")) &&
         !pj_key_thumbprint(key, out->kid) &&
         write_half(key, true, out->private_text, sizeof(out->private_text)) &&
         write_half(key, false, out->public_text, sizeof(out->public_text));

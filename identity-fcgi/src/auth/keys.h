@@ -70,6 +70,7 @@ struct new_keys {
     char public_text[1024];
 };
 
-/* Makes a 2048-bit RSA key; kid NULL: the RFC 7638 thumbprint.  The caller
- * wipes *out. */
-PJ_MUST_CHECK bool keys_generate(const char *kid, struct new_keys *out);
+/* Makes a key for alg; kid NULL: the RFC 7638 thumbprint.  The caller wipes
+ * *out. */
+PJ_MUST_CHECK bool keys_generate(const char *kid, const pj_alg_t *alg,
+                                 struct new_keys *out);

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #define KEYS_DIR_MAX 16 /* as many as a set has */
+#define KEYS_GOOD "RSA of 2048 bits or more, P-256 or Ed25519"
 #define KEYS_DIR_TEXT 16384
 
 enum key_state {

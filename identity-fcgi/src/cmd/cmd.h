@@ -11,7 +11,7 @@
 #define CMD_USAGE 2  /* exit status: wrong usage or settings */
 #define CMD_LOST 3   /* exit status: done, and not recorded */
 
-#define CMD_MAX_OPTIONS 6
+#define CMD_MAX_OPTIONS 7
 #define CMD_MAX_COLUMNS 14
 #define CMD_LIMIT 100     /* rows of a list where no --limit is given */
 #define CMD_MAX_GIVEN 300 /* options in one command line */
@@ -25,6 +25,8 @@ struct cmd;
 #define CMD_TYPE                                                              \
     .accepted = "one of CUSTOMER, OPERATOR, SYSTEM",                          \
     .form = "CUSTOMER|OPERATOR|SYSTEM"
+#define CMD_ALGORITHM                                                         \
+    .accepted = "one of RS256, ES256, EdDSA", .form = "RS256|ES256|EdDSA"
 
 /* -- rows: the last of a list has no words, or no name -- */
 

@@ -161,6 +161,21 @@ static bool all_have(const struct cmd *c, const struct key_file *f)
 
 /* -- steps -- */
 
+/* The algorithm of a key to be made: as told, else that of what signs. */
+static const pj_alg_t *algorithm(const struct cmd *c)
+{
+    const char *told = cmd_get(c, "algorithm");
+    const pj_alg_t *alg = pj_alg_find(pj_str(told != NULL ? told : "RS256"));
+    pj_key_t *public = NULL;
+
+    if (told == NULL && signs() &&
+        keys_dir_parse(&dir, &dir.files[0], &public, NULL)) {
+        alg = pj_key_alg(public);
+    }
+    pj_key_free(public);
+    return alg;
+}
+
 /* Makes a key; its id, or NULL. */
 static const char *make(struct cmd *c, enum key_state state, int64_t after)
 {
@@ -168,6 +183,7 @@ static const char *make(struct cmd *c, enum key_state state, int64_t after)
     unsigned char text[sizeof(made.private_text) + sizeof(made.public_text)];
     const char *const parts[] = {made.private_text, made.public_text};
     const char *kid = cmd_get(c, "kid");
+    const pj_alg_t *alg = algorithm(c);
     size_t len = 0, n = 0;
     bool ok;
 
@@ -178,7 +194,7 @@ static const char *make(struct cmd *c, enum key_state state, int64_t after)
         return NULL;
     }
     do { /* an id that looks like an option is a nuisance */
-        ok = keys_generate(kid, &made);
+        ok = keys_generate(kid, alg, &made);
     } while (ok && kid == NULL && made.kid[0] == '-');
     for (int i = 0; ok && i < 2; i++, len += n) {
         ok = pj_b64_decode(text + len, sizeof(text) - len, &n,
@@ -462,6 +478,9 @@ static bool list(struct cmd *c)
 #define ASK \
     {"ask", "URL", "metrics of a gateway, or a key set", CMD_MANY, \
      NULL, "http://HOST[:PORT]/PATH", CMD_ASK_URL}
+#define ALGORITHM \
+    {"algorithm", "ALG", "how it signs (default: as the key that signs now)", \
+     CMD_ALGORITHM}
 #define TOOK .columns = {"step", "kid", "done", "dueAt"}
 
 const struct cmd_spec cmd_key_files[] = {
@@ -473,7 +492,8 @@ const struct cmd_spec cmd_key_files[] = {
      "It is in the key set, but does not sign yet.\n",
      .options = {
          {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
-          parse_kid, .accepted = PARSE_KID_ACCEPTED}, DRY_RUN},
+          parse_kid, .accepted = PARSE_KID_ACCEPTED},
+         ALGORITHM, DRY_RUN},
      .check = open_dir, .after = add, TOOK},
     {"keys activate", "KID", "sign with a published key",
      "Refused until every gateway has it: as soon as all given by --ask say "
@@ -502,6 +522,7 @@ const struct cmd_spec cmd_key_files[] = {
      .options = {
          {"every", "TIME", "when the signing key is that old", A_TIME},
          {"wait", "TIME", "wait for steps that fall due in this time", A_TIME},
+         ALGORITHM,
          ASK, SOFT_AGE, SYSTEM_TTL, DRY_RUN},
      .check = open_dir, .print = rotate, .list = true, TOOK},
     {.words = NULL},

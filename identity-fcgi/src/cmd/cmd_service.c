@@ -222,8 +222,11 @@ static bool generate(struct cmd *c)
     struct new_keys made;
     const char *const values[] = {made.kid, made.private_text,
                                   made.public_text};
+    const char *alg = cmd_get(c, "algorithm");
 
-    if (!keys_generate(cmd_get(c, "kid"), &made)) {
+    if (!keys_generate(cmd_get(c, "kid"),
+                       pj_alg_find(pj_str(alg != NULL ? alg : "RS256")),
+                       &made)) {
         return cmd_fail(c, "the key could not be made or written");
     }
     for (int i = 0; i < 3; i++) {
@@ -315,11 +318,12 @@ const struct cmd_spec cmd_services[] = {
      .check = read_token, .print = inspect,
      .columns = {"verifies", "reason", "signature="}},
     {"keys generate", NULL, "print a new signing key as three settings",
-     "A 2048-bit RSA key.  The output includes the private key: keep it where\n"
-     "only the service can read it.\n",
+     "The output includes the private key: keep it where only the service\n"
+     "can read it.\n",
      .options = {
          {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
-          parse_kid, .accepted = PARSE_KID_ACCEPTED}},
+          parse_kid, .accepted = PARSE_KID_ACCEPTED},
+         {"algorithm", "ALG", "how it signs (default RS256)", CMD_ALGORITHM}},
      .print = generate},
     {"migrate", NULL, "apply pending database migrations",
      "Does nothing if there are none.\n",

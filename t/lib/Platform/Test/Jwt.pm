@@ -6,6 +6,8 @@ package Platform::Test::Jwt;
 use v5.36;
 
 use Crypt::Mac::HMAC qw(hmac);
+use Crypt::PK::ECC;
+use Crypt::PK::Ed25519;
 use Crypt::PK::RSA;
 use Fcntl qw(:flock);
 use JSON::PP;
@@ -31,17 +33,21 @@ sub uuid ($n = undef) {
         $r[3] & 0x0fff | 0x4000, $r[4] & 0x3fff | 0x8000, @r[ 5 .. 7 ];
 }
 
-# An RSA key by name: { kid, rsa, private_pem, public_pem }.  The kid is the
-# name unless kid => says otherwise; bits => 2048.
+# A key by name.  The kid is the name unless kid => says otherwise; alg => RS256
+# or another one of RSA, ES256 or EdDSA; bits => 2048 of RSA.
 sub jwt_key ($name, %o) {
-    my ($bits, $dir) = ($o{bits} // 2048, Platform::Test::Env::cache_dir());
-    my $file = "$dir/rsa-$bits-$name.pem";
+    my ($alg, $bits, $dir) = ($o{alg} // 'RS256', $o{bits} // 2048,
+        Platform::Test::Env::cache_dir());
+    my ($kind, $class, @new) = $alg eq 'ES256' ? ('ec', 'Crypt::PK::ECC', 'secp256r1')
+        : $alg eq 'EdDSA' ? ('ed25519', 'Crypt::PK::Ed25519')
+        : ("rsa-$bits", 'Crypt::PK::RSA', $bits / 8, 65537);
+    my $file = "$dir/$kind-$name.pem";
     open my $lock, '>>', "$dir/keys.lock" or die "$dir/keys.lock: $!\n";
     flock $lock, LOCK_EX or die "flock: $!\n";
 
-    put($file, Crypt::PK::RSA->new->generate_key($bits / 8, 65537)->export_key_pem('private'))
-        if !-s $file;
-    return Platform::Test::Jwt::Key->new(Crypt::PK::RSA->new($file), $o{kid} // $name);
+    put($file, $class->new->generate_key(@new)
+        ->export_key_pem($kind eq 'ec' ? 'private_short' : 'private')) if !-s $file;
+    return Platform::Test::Jwt::Key->new($class->new($file), $alg, $o{kid} // $name);
 }
 
 # A key-set document of these keys; further entries as hashes pass as given.
@@ -49,14 +55,14 @@ sub jwks (@keys) {
     return $json->encode({ keys => [ map { ref eq 'HASH' ? $_ : $_->jwk } @keys ] });
 }
 
-# Signs: key => (RS256), or secret => bytes (HS256), or neither (empty
+# Signs: key => (as it signs), or secret => bytes (HS256), or neither (empty
 # signature).  header and payload are hashes or raw strings; members of
 # header given as undef are left out.
 sub jwt_sign (%o) {
     my $key = $o{key};
     my $header = $o{header};
     if (!defined $header || ref $header) {
-        my %h = (alg => defined $o{secret} ? 'HS256' : 'RS256',
+        my %h = (alg => defined $o{secret} ? 'HS256' : $key ? $key->alg : 'RS256',
             typ => 'JWT', $key ? (kid => $key->kid) : (),
             %{ $header // {} });
         delete $h{$_} for grep { !defined $h{$_} } keys %h;
@@ -68,8 +74,7 @@ sub jwt_sign (%o) {
     # An empty secret is padded with zeros, as HMAC pads every one.
     my $input = b64url($header) . '.' . b64url($payload);
     my $signature = defined $o{secret} ? hmac('SHA256', $o{secret} || "\0", $input)
-        : $key ? $key->rsa->sign_message($input, $o{hash} // 'SHA256', $o{padding} // 'v1.5')
-        : '';
+        : $key ? $key->sign($input, %o) : '';
     return "$input." . b64url($signature);
 }
 
@@ -126,16 +131,40 @@ use MIME::Base64 qw(encode_base64);
 
 use Platform::Test::Env qw(readers);
 
-readers(qw(kid rsa));
+readers(qw(kid alg pk));
 
-sub new ($class, $rsa, $kid) { return bless { rsa => $rsa, kid => $kid }, $class }
+sub new ($class, $pk, $alg, $kid) {
+    return bless { pk => $pk, alg => $alg, kid => $kid }, $class;
+}
 
-# The same key under another id.
-sub as ($self, $kid) { return Platform::Test::Jwt::Key->new($self->rsa, $kid) }
+# The same key under another id, for another algorithm.
+sub as ($self, $kid, $alg = $self->alg) {
+    return Platform::Test::Jwt::Key->new($self->pk, $alg, $kid);
+}
 
-sub private_pem ($self) { return $self->rsa->export_key_pem('private') }
+# hash => and padding => of RSA, in place of its algorithm's.
+sub sign ($self, $input, %o) {
+    my ($pk, $alg) = ($self->pk, $self->alg);
+    return $alg eq 'ES256' ? $pk->sign_message_rfc7518($input, 'SHA256')
+        : $alg eq 'EdDSA' ? $pk->sign_message($input)
+        : $pk->sign_message($input, $o{hash} // 'SHA' . substr($alg, 2),
+            $o{padding} // ($alg =~ /^P/ ? ('pss', 32) : 'v1.5'));
+}
 
-sub public_pem ($self) { return $self->rsa->export_key_pem('public_x509') }
+# PKCS#8; CryptX would write ES256 and EdDSA in another form.
+sub private_pem ($self) {
+    my ($pk, $alg) = ($self->pk, $self->alg);
+    my $der = $alg eq 'EdDSA' ? $pk->export_key_der('private') : $alg eq 'ES256'
+        ? pack('H*', '3041020100301306072a8648ce3d020106082a8648ce3d030107'
+            . '042730250201010420') . $pk->export_key_raw('private')
+        : return $pk->export_key_pem('private');
+    return "-----BEGIN PRIVATE KEY-----\n" . encode_base64($der) . "-----END PRIVATE KEY-----\n";
+}
+
+sub public_pem ($self) {
+    return $self->pk->export_key_pem({ ES256 => 'public_short', EdDSA => 'public' }
+        ->{ $self->alg } // 'public_x509');
+}
 
 sub private_base64 ($self) { return encode_base64($self->private_pem, '') }
 
@@ -151,8 +180,8 @@ sub env ($self, @additional) {
 
 # The public JWK; change => members to add or replace, undef to leave out.
 sub jwk ($self, %change) {
-    my %jwk = (%{ $self->rsa->export_key_jwk('public', 1) },
-        use => 'sig', alg => 'RS256', kid => $self->kid, %change);
+    my %jwk = (%{ $self->pk->export_key_jwk('public', 1) },
+        use => 'sig', alg => $self->alg, kid => $self->kid, %change);
     delete $jwk{$_} for grep { !defined $jwk{$_} } keys %jwk;
     return \%jwk;
 }
