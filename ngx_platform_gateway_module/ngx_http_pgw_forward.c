@@ -17,33 +17,18 @@
 #include "ngx_http_pgw_request.h"
 
 
-enum {
-    NGX_HTTP_PGW_FORWARD_METHOD = 0,
-    NGX_HTTP_PGW_FORWARD_URI,
-    NGX_HTTP_PGW_FORWARD_URL,
-    NGX_HTTP_PGW_FORWARD_HEADERS
-};
-
-/* The headers that describe the request, by conf->forward; NULL: no such. */
-
-static const struct {
-    const char  *mode;
-    ngx_str_t    headers[NGX_HTTP_PGW_FORWARD_HEADERS];
-} ngx_http_pgw_forward_modes[] = {
-    { NULL, { ngx_null_string, ngx_null_string, ngx_null_string } },
-    { "forwarded", { ngx_string("X-Forwarded-Method"),
-                     ngx_string("X-Forwarded-Uri"),
-                     ngx_null_string } },
-    { "original", { ngx_string("X-Original-Method"),
-                    ngx_string("X-Original-URI"),
-                    ngx_string("X-Original-URL") } }
-};
-
-#define NGX_HTTP_PGW_FORWARD_MODES                                            \
-    (sizeof(ngx_http_pgw_forward_modes)                                       \
-     / sizeof(ngx_http_pgw_forward_modes[0]))
-
 #define NGX_HTTP_PGW_FORWARD_UPPER  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+/* Method, URI and URL, of the last of which the path counts; by conf->forward,
+   from 1 on. */
+
+static const ngx_str_t  ngx_http_pgw_forward_headers[][3] = {
+    { ngx_string("X-Forwarded-Method"), ngx_string("X-Forwarded-Uri"),
+      ngx_null_string },
+    { ngx_string("X-Original-Method"), ngx_string("X-Original-URI"),
+      ngx_string("X-Original-URL") }
+};
 
 
 /* Leaves the path and the query of a URL.  A host that had a "/" or a "?" would
@@ -77,18 +62,18 @@ ngx_http_pgw_forward_url(ngx_str_t *url)
    What was sent twice may be the client's own. */
 
 static const char *
-ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t mode)
+ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t forward)
 {
-    ngx_str_t             sent[NGX_HTTP_PGW_FORWARD_HEADERS], *uri;
-    ngx_uint_t            i, n[NGX_HTTP_PGW_FORWARD_HEADERS] = { 0 };
+    ngx_str_t             sent[3];
+    ngx_uint_t            i, n[3] = { 0 };
     ngx_table_elt_t      *h;
     ngx_http_pgw_walk_t   walk = { &r->headers_in.headers.part, 0 };
 
     while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
-        for (i = 0; i < NGX_HTTP_PGW_FORWARD_HEADERS; i++) {
+        for (i = 0; i < 3; i++) {
 
             if (ngx_http_pgw_names_same(&h->key,
-                             &ngx_http_pgw_forward_modes[mode].headers[i]))
+                               &ngx_http_pgw_forward_headers[forward - 1][i]))
             {
                 sent[i] = h->value;
                 n[i]++;
@@ -96,23 +81,16 @@ ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t mode)
         }
     }
 
-    if (n[NGX_HTTP_PGW_FORWARD_METHOD] != 1
-        || n[NGX_HTTP_PGW_FORWARD_URI] + n[NGX_HTTP_PGW_FORWARD_URL] != 1)
-    {
+    if (n[0] != 1 || n[1] + n[2] != 1) {
         return "the original method and URI must be sent, once each";
     }
 
-    uri = &sent[n[NGX_HTTP_PGW_FORWARD_URI] ? NGX_HTTP_PGW_FORWARD_URI
-                                            : NGX_HTTP_PGW_FORWARD_URL];
-
-    if (n[NGX_HTTP_PGW_FORWARD_URL] && !ngx_http_pgw_forward_url(uri)) {
+    if (n[2] && !ngx_http_pgw_forward_url(&sent[2])) {
         return "the original URL is not one of http or https";
     }
 
-    r->method_name = sent[NGX_HTTP_PGW_FORWARD_METHOD];
-    r->unparsed_uri = *uri;
-
-    /* as nginx takes a method */
+    r->method_name = sent[0];
+    r->unparsed_uri = sent[n[1] ? 1 : 2];
 
     return r->method_name.len
            && strspn((const char *) r->method_name.data,
@@ -300,15 +278,8 @@ ngx_http_pgw_forward_auth(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t                *value = cf->args->elts;
     ngx_http_pgw_loc_conf_t  *lcf = conf;
 
-    for (lcf->forward = NGX_HTTP_PGW_FORWARD_MODES - 1; lcf->forward;
-         lcf->forward--)
-    {
-        if (ngx_strcmp(value[1].data,
-                       ngx_http_pgw_forward_modes[lcf->forward].mode) == 0)
-        {
-            break;
-        }
-    }
+    lcf->forward = ngx_strcmp(value[1].data, "forwarded") == 0 ? 1
+                   : ngx_strcmp(value[1].data, "original") == 0 ? 2 : 0;
 
     if (lcf->forward == 0) {
         return "accepts \"forwarded\" and \"original\"";
