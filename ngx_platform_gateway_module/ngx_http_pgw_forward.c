@@ -142,7 +142,8 @@ ngx_http_pgw_forward_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* 204, with the headers of grant; NULL: with none. */
+/* 204, with the headers of grant (NULL: of nobody).  One that has no value is
+   there and empty: Caddy 2.6 makes up a value for one that is not. */
 
 static ngx_int_t
 ngx_http_pgw_forward_pass(ngx_http_request_t *r,
@@ -154,12 +155,12 @@ ngx_http_pgw_forward_pass(ngx_http_request_t *r,
 
     name = conf->claim_headers->elts;
 
-    for (i = 0; grant && i < conf->claim_headers->nelts; i++) {
-        value = &grant->strings[NGX_HTTP_PGW_GRANT_IDS + i];
+    for (i = 0; i < conf->claim_headers->nelts; i++) {
+        value = grant ? &grant->strings[NGX_HTTP_PGW_GRANT_IDS + i] : NULL;
 
-        if (value->data
-            && !ngx_http_pgw_headers_push(r, (char *) name[i].name.data,
-                                          name[i].name.len, value))
+        if (!ngx_http_pgw_headers_push(r, (char *) name[i].name.data,
+                                       name[i].name.len, value && value->data
+                                       ? value : ngx_http_pgw_header_text("")))
         {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }

@@ -43,7 +43,7 @@ pass /token: platform_gateway_access branch; platform_gateway_forward_authorizat
 pass /shadow: platform_gateway_access branch; platform_gateway_shadow on;
     platform_gateway_methods GET;
 pass /internal: internal; platform_gateway_access public;
-pass /off: platform_gateway off;
+pass /off: platform_gateway off; platform_gateway_access public;
 location /none { }
 location / { platform_gateway_access public; platform_gateway_route_not_found; }
 SERVER
@@ -134,6 +134,12 @@ is ask(GET => '/branch')->status, 404, 'nor does a path that nginx only redirect
 
 my @TRUSTED = qw(X-Account-Id X-Subject X-None X-Token-Scope);
 sub trusted ($res) { return { map { $_ => join ',', $res->header_all($_) } @TRUSTED } }
+
+is_deeply [ map { [ $_->header_all('X-None'), $_->header_all('X-Account-Id') ] }
+    ask(GET => '/branch/a', token => $token{branch}), ask(OPTIONS => '/branch/a'),
+    ask(GET => '/branch/a') ], [ [ '', $claims{account_id} ], [ '', '' ], [] ],
+    'one without a value is empty, so that the copy is; a refusal has none';
+
 my @forged = map { $_ => 'forged' } @TRUSTED;
 my %nobody = map { $_ => '' } @TRUSTED;
 my %own = (%nobody, 'X-Account-Id' => $claims{account_id}, 'X-Subject' => $claims{sub});
@@ -179,8 +185,9 @@ is ask(GET => '/branch/a', by => 'HEAD')->status, 401, 'by HEAD';
 is ask(@ok, from => '127.0.0.2', at => '/original')->status, 403, 'not from a peer that is not listed';
 is http($port, GET => '/inside', headers => forwarded(@ok))->status, 403,
     'not for a subrequest, whose headers are the client\'s';
-is_deeply [ map { ask(GET => '/branch/a', at => '/guarded', token => $_)->status }
-    @token{qw(branch account)} ], [ 204, 403 ],
+is_deeply [ map { ask(GET => $_->[0], at => '/guarded', token => $_->[1])->status }
+    [ '/branch/a', $token{branch} ], [ '/branch/a', $token{account} ],
+    [ '/seller', $token{branch} ] ], [ 204, 403, 403 ],
     'that the guard of the location itself was content is of no weight';
 is ask(GET => $_->[0], at => '/other', token => $token{branch})->status, $_->[1],
     "another server: $_->[0]" for [ '/branch/a', 403 ], [ '/only/here', 204 ], [ '/public', 404 ];
