@@ -10,15 +10,16 @@ my $new = jwt_key('b');
 my $ORIGIN = 'https://app.test';
 $t->set(FWD => 'platform_gateway_access public; allow 127.0.0.1; deny all;'
     . ' error_page 400 401 403 404 =200 /page; platform_gateway_forward_auth forwarded');
+
+# What directives.md has for another nginx.
+my ($here, $there) = map { s/10\.0\.0\.5/127.0.0.1/r =~ s/10\.0\.0\.6:8090/'127.0.0.1:'
+    . $t->port('gateway')/er =~ s/10\.0\.0\.7:8080/'127.0.0.1:' . $t->port('upstream')/er }
+    $t->read_file($t->root . '/docs/directives.md') =~ /^```nginx\n(location[^`]*\/_?judge \{[^`]*)```/mg;
+$t->set(JUDGE => $here);
 $t->gateway_conf(<<'SERVER', http => <<'HTTP', main => 'worker_processes 1;');
 location = /forwarded { %%FWD%%; }
 location = /other { %%FWD%% other.test; }
-location = /original {
-    platform_gateway_access public;
-    allow 127.0.0.1;
-    deny all;
-    platform_gateway_forward_auth original;
-}
+%%JUDGE%%
 location = /guarded {
     platform_gateway_access account branch;
     allow 127.0.0.1;
@@ -182,7 +183,7 @@ is_problem(http($port, GET => '/forwarded', headers => $_->[1]), 400, 'GATEWAY_B
 is ask(@ok)->status, 204, 'and one that is';
 is ask(@ok, by => $_)->status, 405, "not by $_" for 'POST', 'PUT';
 is ask(GET => '/branch/a', by => 'HEAD')->status, 401, 'by HEAD';
-is ask(@ok, from => '127.0.0.2', at => '/original')->status, 403, 'not from a peer that is not listed';
+is ask(@ok, from => '127.0.0.2', at => '/judge')->status, 403, 'not from a peer that is not listed';
 is http($port, GET => '/inside', headers => forwarded(@ok))->status, 403,
     'not for a subrequest, whose headers are the client\'s';
 is_deeply [ map { ask(GET => $_->[0], at => '/guarded', token => $_->[1])->status }
@@ -209,7 +210,7 @@ for my $case (
     [ 400, 'X-Forwarded-Uri' => '/branch/a' ],
 ) {
     my ($status, @headers) = @$case;
-    is http($port, GET => '/original', token => $token{branch},
+    is http($port, GET => '/judge', token => $token{branch},
         headers => [ 'X-Original-Method' => 'GET', @headers ])->status, $status,
         "@headers: $status";
 }
@@ -244,29 +245,11 @@ like $res->header('Retry-After'), qr/^[0-9]+$/, 'and when to ask again';
 
 # -- another nginx, with auth_request
 
+$t->set(NGINX => $there =~ s{/api/}{/}r);
 $t->nginx_conf(<<'CONF', 'proxy');
 %%GLOBALS%%
 events { }
-http {
-    %%GLOBALS_HTTP%%
-    server {
-        listen 127.0.0.1:%%PORT_proxy%%;
-        location = /_judge {
-            internal;
-            proxy_pass http://127.0.0.1:%%PORT_gateway%%/original;
-            proxy_pass_request_body off;
-            proxy_set_header Content-Length "";
-            proxy_set_header X-Original-Method $request_method;
-            proxy_set_header X-Original-URI $request_uri;
-        }
-        location / {
-            auth_request /_judge;
-            auth_request_set $account $upstream_http_x_account_id;
-            proxy_set_header X-Account-Id $account;
-            %%TO_upstream%%
-        }
-    }
-}
+http { %%GLOBALS_HTTP%% server { listen 127.0.0.1:%%PORT_proxy%%; %%NGINX%% } }
 CONF
 $t->start_nginx('proxy');
 for my $case (
