@@ -218,9 +218,11 @@ struct ngx_http_pgw_loc_conf_s {
                                                     token is needed */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
 
-    /* these three are not inherited */
-    ngx_http_core_srv_conf_t     *explain;       /* of which server */
+    /* these four are not inherited */
+    ngx_http_core_srv_conf_t     *explain;       /* of which server, ... */
     ngx_str_t                     explain_name;
+    ngx_uint_t                    forward;       /* ... to another proxy, which
+                                                    says so; see _forward.c */
     ngx_uint_t                    route_not_found;
 
     ngx_uint_t                    one_record;    /* of FastCGI or uwsgi */

@@ -14,6 +14,7 @@
 #include "ngx_http_pgw_discovery.h"
 #include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_forward.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_local.h"
@@ -453,6 +454,9 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_local_route_not_found) },
     { ngx_string("platform_gateway_explain"),
       PGW_CONTENT(NGX_CONF_NOARGS|NGX_CONF_TAKE1, ngx_http_pgw_local_explain) },
+    { ngx_string("platform_gateway_forward_auth"),
+      PGW_LOC(NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12, ngx_http_pgw_forward_auth,
+              forward), &ngx_http_pgw_forward_content },
     { ngx_string("platform_gateway_metrics"),
       PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_metrics_content) },
     { ngx_string("platform_gateway_protected_resource"),
