@@ -82,7 +82,9 @@ pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws, bool own,
     if (pj_json_member(root, "crit") != NULL)
         return PJ_ERR_TOKEN_CRIT;
     header->kid = pj_json_string(root, "kid");
-    return pj_kid_check(header->kid);
+    return own || pj_json_member(root, "kid") != NULL
+               ? pj_kid_check(header->kid)
+               : PJ_OK;
 }
 
 pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key)
