@@ -205,6 +205,7 @@ typedef struct pj_alg_s pj_alg_t;
 
 /* The algorithm whose "alg" is exactly name; NULL: it is not accepted. */
 const pj_alg_t *pj_alg_find(pj_str_t name);
+const char *pj_alg_name(const pj_alg_t *alg);
 
 /* -- keys (RFC 7517, RFC 7518 section 6, RFC 8037) ------------------------ */
 
