@@ -269,6 +269,7 @@ PJ_MUST_CHECK pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label,
 /* The typ of tokens that we sign. */
 typedef enum {
     PJ_TYP_JWT,     /* "JWT" */
+    PJ_TYP_AT,      /* "at+jwt" (RFC 9068) */
     PJ_TYP_REFRESH, /* "refresh+jwt": nobody takes it for an access token */
     PJ_TYP_COUNT    /* number of values, not a value */
 } pj_typ_t;
