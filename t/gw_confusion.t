@@ -21,6 +21,7 @@ my %SET = (
 );
 my @ISSUERS = grep { $_ ne 'stranger' } sort keys %SET;
 my %AT_JWT = (ec => 1, mix => 1);
+my %ALLOWS = (ec => [ qw(ES256 RS256) ], ed => ['EdDSA'], mix => [ qw(RS256 ES256 EdDSA) ]);
 my @TYPS = ('JWT', 'at+jwt', undef, 'dpop+jwt');
 my @MADE = qw(RS256 RS512 PS256 ES256 EdDSA);   # algorithms that keys here sign with
 my %FAMILY = (RS256 => 'RSA', RS512 => 'RSA', PS256 => 'RSA', ES256 => 'EC', EdDSA => 'OKP');
@@ -38,8 +39,9 @@ sub set_of ($of) { return jwks(@{ $key{$of} }{ sort keys %{ $key{$of} } }) }
 $t->write_file("$_.json", set_of($_)) for @ISSUERS;
 $t->issuer(body => set_of('own'));
 my $HTTP = join '', 'keepalive_requests 100000;', map {
-    my $typ = $AT_JWT{$_} ? 'typ at+jwt;' : '';
-    "platform_gateway_trust $_ { issuer $ISS{$_}; key_file $_.json; $typ }\n"
+    my $rules = ($AT_JWT{$_} ? 'typ at+jwt;' : '')
+        . ($ALLOWS{$_} ? "algorithms @{ $ALLOWS{$_} };" : '');
+    "platform_gateway_trust $_ { issuer $ISS{$_}; key_file $_.json; $rules }\n"
 } grep { $_ ne 'own' } @ISSUERS;
 $t->gateway_conf(<<'SERVER', http => $HTTP);
 location / { platform_gateway_access token; empty_gif; }
@@ -54,11 +56,14 @@ sub made_by ($of, $kid, $alg) {
     return ($FAMILY{$alg} // '') eq $FAMILY{$own} ? $alg : $own;
 }
 
+# Whether an issuer has tokens of that algorithm.
+sub allowed ($iss, $alg) { return any { $_ eq $alg } @{ $ALLOWS{$iss} // \@MADE } }
+
 sub faults (%c) {
     my ($iss, $alg, $typ, $kid) = @c{qw(iss alg typ kid)};
     my ($of, $signed) = @{ $c{signer} };
     my $needs = $AT_JWT{$iss} ? qr/^at\+jwt$/ : qr/^(?:JWT|at\+jwt)$/;
-    my @faults = ($alg eq 'none' ? 'token_shape' : (), $FAMILY{$alg} ? () : 'token_alg',
+    my @faults = ($alg eq 'none' ? 'token_shape' : (), allowed($iss, $alg) ? () : 'token_alg',
         ($typ // ($AT_JWT{$iss} ? '' : 'JWT')) =~ $needs ? () : 'token_typ');
     return (@faults, 'token_kid') if !defined $kid;
     my $has = $SET{$iss}{$kid} // return (@faults, 'kid_unknown');
@@ -137,7 +142,7 @@ for my $case (@cases) {
 is_deeply \@wrong, [], scalar(@cases) . ' tokens: each as the oracle says';
 cmp_ok $refused, '>=', 400, 'many are to be refused';
 for my $iss (@ISSUERS) {
-    my %algs = map { $_ => 1 } values %{ $SET{$iss} };
+    my %algs = map { $_ => 1 } grep { allowed($iss, $_) } values %{ $SET{$iss} };
     is_deeply [ sort keys %{ $passed{$iss} } ], [ sort keys %algs ],
         "$iss: one passes of each of its algorithms";
     is_deeply [ sort keys %{ $alone{$iss} } ],
