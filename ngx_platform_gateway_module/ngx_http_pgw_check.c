@@ -7,9 +7,9 @@
 
 #include "ngx_http_pgw_check.h"
 #include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_peek.h"
-#include "ngx_http_pgw_trust.h"
 
 
 /* What a client may send where its headers go on in one record of 64 KiB: the
@@ -27,6 +27,7 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
     ngx_uint_t                 guarded = conf->access & NGX_HTTP_PGW_GUARDED;
     ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
     ngx_http_core_srv_conf_t  *cscf = ngx_http_pgw_conf_server(cf);
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
     need = conf->token_max_size;
     size = cscf->large_client_header_buffers.size;
@@ -38,7 +39,7 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
             : conf->access & NGX_HTTP_PGW_PUBLIC
             ? "is both \"public\" and guarded: \"public\" must stand alone in "
               "\"platform_gateway_access\""
-            : !(ngx_http_pgw_trust_opens(cf, conf) & guarded)
+            : !(ngx_http_pgw_issuer_opens(mcf->issuers, conf) & guarded)
             ? "is guarded and has no issuer whose tokens open it: add "
               "\"platform_gateway_issuer\", the \"iss\" of its tokens"
 

@@ -121,3 +121,52 @@ ngx_http_pgw_issuer_digest(const ngx_http_pgw_issuer_t *issuer, u_char *hex)
 
     return NGX_OK;
 }
+
+
+ngx_uint_t
+ngx_http_pgw_issuer_trusted(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *issuer)
+{
+    ngx_uint_t                     i;
+    const ngx_http_pgw_trusted_t  *one;
+
+    if (conf->trusted == NULL) {
+        return 1;
+    }
+
+    one = conf->trusted->elts;
+
+    for (i = 0; i < conf->trusted->nelts; i++) {
+        if (one[i].issuer == issuer) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_issuer_opens(const ngx_http_pgw_issuer_t *issuer,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_uint_t                   i, opens = 0;
+    const ngx_http_pgw_opens_t  *one;
+
+    for ( /* void */ ; issuer; issuer = issuer->next) {
+
+        if (!ngx_http_pgw_issuer_trusted(conf, issuer)) {
+            continue;
+        }
+
+        opens |= issuer->issuers ? NGX_HTTP_PGW_TOKEN
+                 : conf->issuers ? NGX_HTTP_PGW_GUARDED : 0;
+
+        for (i = 0; issuer->opens && i < issuer->opens->nelts; i++) {
+            one = (const ngx_http_pgw_opens_t *) issuer->opens->elts + i;
+            opens |= one->access;
+        }
+    }
+
+    return opens;
+}

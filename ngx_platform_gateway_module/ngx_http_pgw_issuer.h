@@ -1,9 +1,4 @@
 
-/*
- * An issuer whose tokens are accepted.
- */
-
-
 #ifndef _NGX_HTTP_PGW_ISSUER_H_INCLUDED_
 #define _NGX_HTTP_PGW_ISSUER_H_INCLUDED_
 
@@ -35,6 +30,8 @@ struct ngx_http_pgw_issuer_s {
                                                     the location */
     ngx_uint_t                       at_jwt;     /* typ has to be that */
     ngx_array_t                     *opens;      /* opens_t; NULL: none */
+    ngx_array_t                     *algorithms;  /* const pj_alg_t *, that its
+                                                     tokens may name; NULL: all */
     ngx_http_pgw_limits_t            limits;
     ngx_http_pgw_revocations_t      *revocations;  /* NULL: it has no feed */
 
@@ -82,6 +79,13 @@ extern ngx_str_t  ngx_http_pgw_issuer_own;
 /* Of that list the one that has the name, or else the first. */
 ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
     const pj_str_t *iss);
+
+/* Whether a location with conf takes tokens of the issuer, and the levels that
+   tokens of at least one of that list can open there. */
+ngx_uint_t ngx_http_pgw_issuer_trusted(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *issuer);
+ngx_uint_t ngx_http_pgw_issuer_opens(const ngx_http_pgw_issuer_t *issuer,
+    const ngx_http_pgw_loc_conf_t *conf);
 
 /* Sets issuer->names: of an issuer without a block, those of all policies. */
 char *ngx_http_pgw_issuer_names(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer,

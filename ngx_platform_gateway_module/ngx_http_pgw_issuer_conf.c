@@ -12,6 +12,7 @@
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_revocations.h"
+#include "ngx_http_pgw_token.h"
 
 
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE     (256 * 1024)
@@ -573,8 +574,8 @@ ngx_http_pgw_issuer_conf_feed_zone(ngx_conf_t *cf,
     if (shm_zone->init) {
         return ngx_http_pgw_conf_fail(cf, &from->place,
                    "zone \"%V\" of \"platform_gateway_revocations\" is that "
-                   "of \"platform_gateway_zone\" or of another feed: give it "
-                   "another name,",
+                   "of \"platform_gateway_zone\", of the counters, which is "
+                   "named after it, or of another feed: give it another name,",
                    &rev->zone_name);
     }
 

@@ -8,7 +8,6 @@
 #include "ngx_http_pgw_token.h"
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_trust.h"
 
 
 ngx_int_t
@@ -89,7 +88,7 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
     issuers = issuer->issuers ? issuer->issuers : conf->issuers;
     audiences = issuer->issuers ? issuer->audiences : conf->audiences;
 
-    if (issuers == NULL || !ngx_http_pgw_trust_takes(conf, issuer)) {
+    if (issuers == NULL || !ngx_http_pgw_issuer_trusted(conf, issuer)) {
         issuers = &none;
     }
 
@@ -108,6 +107,29 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
 
     return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_POLICY,
                                    pj_claims_check(claims, &policy));
+}
+
+
+/* What the issuer says of the headers of its tokens. */
+
+static pj_err_t
+ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
+    const pj_jws_t *jws, const pj_jws_header_t *header,
+    ngx_http_pgw_steps_t *steps)
+{
+    ngx_uint_t         i;
+    const ngx_array_t  *all = issuer->algorithms;
+
+    for (i = 0; all && i < all->nelts; i++) {
+        if (((const pj_alg_t **) all->elts)[i] == jws->alg) {
+            break;
+        }
+    }
+
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
+                                   all && i == all->nelts ? PJ_ERR_TOKEN_ALG
+                                   : issuer->at_jwt && !header->at_jwt
+                                   ? PJ_ERR_TOKEN_TYP : PJ_OK);
 }
 
 
@@ -141,7 +163,6 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
     }
 
     pj_arena_init(&arena, mem, pj_token_arena_bytes(token.len));
-
     err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
                                   pj_jws_header(&arena, &jws, false, &header));
 
@@ -159,10 +180,8 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
         fault = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_PAYLOAD,
                                         ngx_http_pgw_token_claims(by, claims));
 
-        if (err == PJ_OK && by->issuer->at_jwt && !header.at_jwt) {
-            err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
-                                          PJ_ERR_TOKEN_TYP);
-        }
+        err = err ? err : ngx_http_pgw_token_header(by->issuer, &jws, &header,
+                                                    steps);
     }
 
     if (fault == PJ_OK) {
@@ -447,16 +466,14 @@ char *
 ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_http_pgw_loc_conf_t   *one;
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
     if (conf->access == 0
         || (conf->access & NGX_HTTP_PGW_PUBLIC)
-        || ngx_http_pgw_trust_opens(cf, conf) == 0)
+        || ngx_http_pgw_issuer_opens(mcf->issuers, conf) == 0)
     {
         return NGX_CONF_OK;
     }
-
-    mcf = ngx_http_pgw_conf_main(cf);
 
     for (one = mcf->policies; one; one = one->policy_next) {
 

@@ -1,9 +1,4 @@
 
-/*
- * The bearer token, and policies for it.
- */
-
-
 #ifndef _NGX_HTTP_PGW_TOKEN_H_INCLUDED_
 #define _NGX_HTTP_PGW_TOKEN_H_INCLUDED_
 

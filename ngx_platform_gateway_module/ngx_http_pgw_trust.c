@@ -48,6 +48,39 @@ ngx_http_pgw_trust_typ(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+static char *
+ngx_http_pgw_trust_algorithms(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t              *value = cf->args->elts;
+    ngx_uint_t              i;
+    const pj_alg_t        **alg;
+    ngx_http_pgw_issuer_t  *issuer = conf;
+
+    if (issuer->algorithms) {
+        return "is duplicate";
+    }
+
+    issuer->algorithms = ngx_array_create(cf->pool, 4, sizeof(pj_alg_t *));
+
+    for (i = 1; issuer->algorithms && i < cf->args->nelts; i++) {
+
+        alg = ngx_array_push(issuer->algorithms);
+        if (alg == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        *alg = pj_alg_find((pj_str_t) { value[i].data, value[i].len });
+
+        if (*alg == NULL) {
+            return "accepts RS256, RS384, RS512, PS256, ES256, EdDSA and "
+                   "Ed25519";
+        }
+    }
+
+    return issuer->algorithms ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
 /* claim subject|session NAME; */
 
 static char *
@@ -128,6 +161,9 @@ static ngx_command_t  ngx_http_pgw_trust_commands[] = {
       PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_conf_strings, issuers), NULL },
     { ngx_string("audience"),
       PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_conf_strings, audiences), NULL },
+    { ngx_string("algorithms"),
+      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_trust_algorithms, algorithms),
+      NULL },
     { ngx_string("key_location"),
       PGW_TRUST(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_location, from),
       NULL },
@@ -354,54 +390,4 @@ ngx_http_pgw_trust_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
     }
 
     return NGX_CONF_OK;
-}
-
-
-ngx_uint_t
-ngx_http_pgw_trust_takes(const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_issuer_t *issuer)
-{
-    ngx_uint_t                     i;
-    const ngx_http_pgw_trusted_t  *one;
-
-    if (conf->trusted == NULL) {
-        return 1;
-    }
-
-    one = conf->trusted->elts;
-
-    for (i = 0; i < conf->trusted->nelts; i++) {
-        if (one[i].issuer == issuer) {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-ngx_uint_t
-ngx_http_pgw_trust_opens(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
-{
-    ngx_uint_t              i, opens = 0;
-    ngx_http_pgw_opens_t   *one;
-    ngx_http_pgw_issuer_t  *issuer;
-
-    for (issuer = ngx_http_pgw_conf_main(cf)->issuers; issuer;
-         issuer = issuer->next)
-    {
-        if (!ngx_http_pgw_trust_takes(conf, issuer)) {
-            continue;
-        }
-
-        opens |= issuer->issuers ? NGX_HTTP_PGW_TOKEN
-                 : conf->issuers ? NGX_HTTP_PGW_GUARDED : 0;
-
-        for (i = 0; issuer->opens && i < issuer->opens->nelts; i++) {
-            one = (ngx_http_pgw_opens_t *) issuer->opens->elts + i;
-            opens |= one->access;
-        }
-    }
-
-    return opens;
 }

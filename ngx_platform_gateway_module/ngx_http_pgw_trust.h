@@ -23,13 +23,5 @@ ngx_http_pgw_set_t  ngx_http_pgw_trust_names;
  */
 char *ngx_http_pgw_trust_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
 
-/* Whether a location with conf takes tokens of the issuer. */
-ngx_uint_t ngx_http_pgw_trust_takes(const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_issuer_t *issuer);
-
-/* The levels that tokens of at least one of the issuers can open there. */
-ngx_uint_t ngx_http_pgw_trust_opens(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *conf);
-
 
 #endif /* _NGX_HTTP_PGW_TRUST_H_INCLUDED_ */

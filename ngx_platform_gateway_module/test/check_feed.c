@@ -74,10 +74,10 @@ void *ngx_alloc(size_t size, ngx_log_t *log)
     return mem;
 }
 
-void ngx_http_pgw_counters_count(size_t offset)
+void ngx_http_pgw_counters_end(const ngx_http_pgw_source_t *from,
+                               ngx_uint_t outcome)
 {
-    outcomes[(offset - offsetof(ngx_http_pgw_shared_t, feed))
-             / sizeof(ngx_atomic_t)]++;
+    outcomes[outcome]++;
 }
 
 ngx_int_t ngx_http_pgw_lease_take(ngx_http_pgw_source_t *from)

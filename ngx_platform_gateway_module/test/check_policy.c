@@ -1,7 +1,7 @@
 /*
  * Tests of what needs no token to be verified: finding it in a header, which
- * locations share a policy, how a claim is written in a header, and the reasons
- * that the results of a check give.
+ * locations share a policy, which algorithms an issuer accepts, how a claim is
+ * written in a header, and the reasons that the results of a check give.
  */
 
 #include <check.h>
@@ -44,6 +44,36 @@ ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
                                               const pj_str_t *iss)
 {
     return first;
+}
+
+ngx_uint_t ngx_http_pgw_issuer_trusted(const ngx_http_pgw_loc_conf_t *conf,
+                                       const ngx_http_pgw_issuer_t *issuer)
+{
+    return 1;
+}
+
+ngx_uint_t ngx_http_pgw_issuer_opens(const ngx_http_pgw_issuer_t *issuer,
+                                     const ngx_http_pgw_loc_conf_t *conf)
+{
+    return conf->issuers ? NGX_HTTP_PGW_GUARDED : 0;
+}
+
+const pj_json_t *ngx_http_pgw_claim_find(const pj_json_t *root,
+                                         const ngx_http_pgw_claim_t *claim)
+{
+    return pj_json_member(root, claim->names[0]);
+}
+
+ngx_uint_t ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule,
+                                    const pj_json_t *root)
+{
+    return 0;
+}
+
+const ngx_http_pgw_rule_t *ngx_http_pgw_claim_missing(const ngx_array_t *rules,
+                                                      const pj_json_t *root)
+{
+    return NULL;
 }
 
 void ngx_http_pgw_keys_judge(ngx_http_pgw_issuer_t *issuer,
@@ -208,6 +238,49 @@ START_TEST (test_claims_in_headers) {
 }
 END_TEST
 
+/* -- algorithms */
+
+/* The issuer says which a token's header may name: here the only one there is,
+ * or none.  There are no keys, so a token that passes lacks one. */
+START_TEST (test_algorithms) {
+    /* of the account "a", from 1 to 9999 */
+    static const u_char text[] =
+        "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJpIiwic3ViIjoiYSIsImp"
+        "0aSI6ImoiLCJpYXQiOjEsImV4cCI6OTk5OSwiYWNjb3VudF9pZCI6ImEiLCJzZXNza"
+        "W9uX2lkIjoicyIsImFjY291bnRfdHlwZSI6IkMiLCJ0eXAiOiJhY2Nlc3MiLCJ0b2t"
+        "lbl90eXBlIjoiYWNjb3VudCIsInRva2VuX3Njb3BlIjoiQUNDT1VOVCJ9.c2lnbmF0"
+        "dXJl";
+    const pj_str_t token = {text, sizeof(text) - 1};
+    static pj_str_t iss = PJ_STR("i");
+    ngx_array_t issuers = {.elts = &iss, .nelts = 1};
+    ngx_http_pgw_loc_conf_t conf = {.issuers = &issuers,
+                                    .token_max_size = 1024};
+    ngx_http_pgw_issuer_t issuer = {0};
+    ngx_http_pgw_judge_t by = {.issuer = &issuer};
+    pj_claims_t claims;
+
+    clock_now.sec = 5000;
+    for (int none = 0; none < 2; none++) {
+        ngx_http_pgw_steps_t steps = {.at = 5000};
+        pj_err_t said = none ? PJ_ERR_TOKEN_ALG : PJ_ERR_KID_UNKNOWN;
+
+        const pj_alg_t *rs256 = pj_alg_find((pj_str_t) PJ_STR("RS256"));
+        ngx_array_t algorithms = {.elts = &rs256, .nelts = none ? 0 : 1};
+
+        issuer.algorithms = &algorithms;
+        ck_assert_int_eq(ngx_http_pgw_token_verify(NULL, &conf, token, &by,
+                                                   &claims, NULL),
+                         said);
+        ck_assert_int_eq(ngx_http_pgw_token_verify(NULL, &conf, token, &by,
+                                                   &claims, &steps),
+                         said);
+        ck_assert_int_eq(!(steps.found[NGX_HTTP_PGW_STAGE_HEADER]
+                           & PJ_FAULT(PJ_ERR_TOKEN_ALG)),
+                         !none);
+    }
+}
+END_TEST
+
 /* -- reasons */
 
 /* Whatever a check says but PJ_OK refuses; a failure of ours does, too. */
@@ -251,7 +324,8 @@ START_TEST (test_rows) {
         ck_assert(is_text(row->detail, "\"\\\r\n"));
         ck_assert_int_eq(row->error != NULL,
                          row->flags & NGX_HTTP_PGW_REASON_VERIFIES
-                             || i == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN);
+                             || i == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN
+                              || i == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED);
         if (row->flags & NGX_HTTP_PGW_REASON_NGINX)
             ck_assert_int_eq(ngx_http_pgw_reason_of_status(row->status), i);
     }
@@ -272,6 +346,7 @@ int main(void)
     tcase_add_test(tc, test_finding);
     tcase_add_test(tc, test_policies);
     tcase_add_test(tc, test_claims_in_headers);
+    tcase_add_test(tc, test_algorithms);
     tcase_add_test(tc, test_results_of_checks);
     tcase_add_test(tc, test_rows);
     suite_add_tcase(suite, tc);

@@ -319,24 +319,35 @@ static bool name_file(struct keys_dir *d, const char *from, const char *kid,
                : fail(d, "%s: cannot be the name of a file", kid);
 }
 
+/* A short write says nothing of why; the next one does. */
+static bool write_all(int fd, pj_str_t text)
+{
+    ssize_t n;
+
+    while (text.len > 0 && (n = write(fd, text.data, text.len)) > 0) {
+        text.data += n;
+        text.len -= (size_t) n;
+    }
+    return text.len == 0;
+}
+
 static bool write_new(struct keys_dir *d, pj_str_t text)
 {
-    int fd;
     bool ok;
+    int fd;
 
     (void) unlinkat(d->fd, NEW_FILE, 0); /* of one that was killed */
     fd = openat(d->fd, NEW_FILE,
                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     ok = fd >= 0 &&
          (d->owner == geteuid() || fchown(fd, d->owner, d->group) == 0) &&
-         write(fd, text.data, text.len) == (ssize_t) text.len &&
-         fsync(fd) == 0;
-    if (fd >= 0) {
-        (void) close(fd);
-    }
+         write_all(fd, text) && fsync(fd) == 0;
     if (!ok) {
         (void) fail(d, "a file cannot be written: %s", strerror(errno));
         (void) unlinkat(d->fd, NEW_FILE, 0);
+    }
+    if (fd >= 0) {
+        (void) close(fd);
     }
     return ok;
 }
