@@ -170,7 +170,7 @@ typedef struct {
 struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    enable;
     ngx_uint_t                    access;        /* bit mask, 0: not set */
-    ngx_str_t                     levels;        /* the same: "account branch" */
+    ngx_str_t                     levels;        /* "account branch" */
     ngx_str_t                     scopes;        /* "ACCOUNT BRANCH" */
     ngx_uint_t                    methods;       /* NGX_HTTP_GET ..., 0: any */
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
@@ -232,7 +232,7 @@ typedef struct {
     ngx_uint_t               nstrings;
     size_t                   size;     /* of a copy of strings */
     ngx_http_pgw_mark_t      mark;
-    const ngx_http_pgw_rule_t  *missing;   /* NULL: all that is required holds */
+    const ngx_http_pgw_rule_t  *missing;   /* does not hold; NULL: all do */
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */

@@ -233,7 +233,9 @@ ngx_http_pgw_claim_words(const ngx_http_pgw_rule_t *rule, pj_str_t text)
 ngx_uint_t
 ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule, const pj_json_t *root)
 {
-    const pj_json_t  *item, *value = ngx_http_pgw_claim_find(root, &rule->claim);
+    const pj_json_t  *item, *value;
+
+    value = ngx_http_pgw_claim_find(root, &rule->claim);
 
     if (value == NULL) {
         return 0;

@@ -232,8 +232,7 @@ ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
 }
 
 
-/* Series that have one word for each name; issuer NULL, or without a name: it is
-   not said. */
+/* Series with one word for each name; an issuer is said if it has a name. */
 
 static void
 ngx_http_pgw_metrics_words(ngx_http_pgw_text_t *text, const char *series,

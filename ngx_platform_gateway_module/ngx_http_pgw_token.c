@@ -133,6 +133,27 @@ ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
 }
 
 
+static pj_err_t
+ngx_http_pgw_token_signature(const ngx_http_pgw_judge_t *by,
+    const pj_jws_t *jws, const pj_jws_header_t *header,
+    ngx_http_pgw_steps_t *steps)
+{
+    const pj_key_t  *key;
+
+    key = by->set ? pj_keyset_find(by->set, header->kid) : NULL;
+
+    if (ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_KEY,
+                                key ? PJ_OK : PJ_ERR_KID_UNKNOWN)
+        != PJ_OK)
+    {
+        return PJ_ERR_KID_UNKNOWN;
+    }
+
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_SIGNATURE,
+                                   pj_jws_verify(jws, key));
+}
+
+
 /*
  * Cheap checks come first: a token is refused without a key and without RSA
  * where that is possible.  No claim is used before the signature has been
@@ -149,7 +170,6 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
     pj_jws_t         jws;
     pj_arena_t       arena;
     pj_jws_header_t  header;
-    const pj_key_t  *key;
 
     err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_SPLIT,
                               pj_jws_split(token, conf->token_max_size, &jws));
@@ -194,15 +214,7 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
         return err ? err : fault;
     }
 
-    key = by->set ? pj_keyset_find(by->set, header.kid) : NULL;
-
-    err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_KEY,
-                                  key ? PJ_OK : PJ_ERR_KID_UNKNOWN);
-
-    if (key) {
-        err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_SIGNATURE,
-                                      pj_jws_verify(&jws, key));
-    }
+    err = ngx_http_pgw_token_signature(by, &jws, &header, steps);
 
     return fault ? fault : err;
 }

@@ -12,6 +12,7 @@
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_discovery.h"
+#include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
@@ -356,10 +357,10 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     /* what ends a session before its tokens do */
 
     { ngx_string("platform_gateway_revocations"),
-      PGW_MAIN(NGX_CONF_1MORE, ngx_http_pgw_issuer_conf_revocations,
+      PGW_MAIN(NGX_CONF_1MORE, ngx_http_pgw_feed_conf_revocations,
                issuers), NULL },
     { ngx_string("platform_gateway_revocations_stale"),
-      PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_issuer_conf_stale,
+      PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_feed_conf_stale,
                revocations_after), NULL },
 
     /* what makes a token good */
