@@ -168,6 +168,21 @@ typedef struct {
 } ngx_http_pgw_srv_conf_t;
 
 
+/* Where a token may be beside Authorization, and what it stands behind. */
+
+enum {
+    NGX_HTTP_PGW_SOURCE_COOKIE = 0,
+    NGX_HTTP_PGW_SOURCE_PROTOCOL,
+    NGX_HTTP_PGW_SOURCES
+};
+
+
+typedef struct {
+    ngx_str_t                    mark[NGX_HTTP_PGW_SOURCES];  /* len 0: not
+                                                                 there */
+} ngx_http_pgw_from_t;
+
+
 /* Context: http, server, location; merged.  Const in request handlers. */
 
 struct ngx_http_pgw_loc_conf_s {
@@ -188,7 +203,9 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_array_t                  *claim_headers;
     const ngx_array_t            *claims_read;   /* that of main_conf_t */
     ngx_array_t                  *required;      /* rule_t; NULL: none */
+    ngx_http_pgw_from_t          *from;          /* NULL: Authorization alone */
     ngx_flag_t                    forward_authorization;
+    ngx_flag_t                    close_at_expiry;
     ngx_flag_t                    allow_confirmation;  /* "cnf" may stand */
     ngx_flag_t                    shadow;
     ngx_flag_t                    allow_return;  /* before the guard */
@@ -200,9 +217,11 @@ struct ngx_http_pgw_loc_conf_s {
                                                     token is needed */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
 
-    /* these three are not inherited */
-    ngx_http_core_srv_conf_t     *explain;       /* of which server */
+    /* these four are not inherited */
+    ngx_http_core_srv_conf_t     *explain;       /* of which server, ... */
     ngx_str_t                     explain_name;
+    ngx_uint_t                    forward;       /* ... to another proxy, which
+                                                    says so; see _forward.c */
     ngx_uint_t                    route_not_found;
 
     ngx_uint_t                    one_record;    /* of FastCGI or uwsgi */
@@ -239,6 +258,7 @@ typedef struct {
     ngx_uint_t               nstrings;
     size_t                   size;     /* of a copy of strings */
     ngx_http_pgw_mark_t      mark;
+    int64_t                  exp;      /* seconds */
     const ngx_http_pgw_rule_t  *missing;   /* does not hold; NULL: all do */
 } ngx_http_pgw_grant_t;
 
@@ -288,6 +308,8 @@ typedef struct {
     ngx_uint_t                   origins;      /* how many there are */
     ngx_uint_t                   methods;
     const ngx_list_part_t       *headers;      /* all of the request */
+    const ngx_str_t             *site;         /* Sec-Fetch-Site */
+    ngx_uint_t                   sites;
 } ngx_http_pgw_cors_request_t;
 
 
@@ -302,6 +324,7 @@ typedef struct {
 typedef struct {
     ngx_str_t                    request_id;
     ngx_str_t                    correlation_id;
+    ngx_list_part_t              sent;         /* the client's headers, all */
     ngx_str_t                    trace_id;     /* len 0: none */
     ngx_str_t                    traceparent;  /* that we began; len 0: none */
     ngx_http_pgw_cors_request_t  cors;

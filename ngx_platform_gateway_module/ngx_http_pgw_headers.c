@@ -12,6 +12,7 @@
 
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_source.h"
 #include "ngx_http_pgw_trace.h"
 
 #include <openssl/rand.h>
@@ -37,6 +38,8 @@ typedef struct {
     ngx_list_t                      kept;
     const ngx_http_pgw_srv_conf_t  *conf;    /* says what to strip */
     const ngx_table_elt_t          *hide;    /* removed too; or NULL */
+    const ngx_http_pgw_loc_conf_t  *from;    /* says where else is a token that
+                                                is removed; or NULL */
 
     /* what was seen of the ids */
     ngx_str_t                      *id[NGX_HTTP_PGW_IDS];
@@ -151,6 +154,9 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
         pass->cors.method = &h->value;
         pass->cors.methods++;
 
+    } else if (ngx_http_pgw_header_in_is(h, "sec-fetch-site")) {
+        pass->cors.site = &h->value;
+        pass->cors.sites++;
     } else if (ngx_http_pgw_header_in_is(h, "traceparent")) {
         pass->traceparent = &h->value;
         pass->traceparents++;
@@ -212,6 +218,19 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 }
 
 
+/* Whether h is kept: NGX_DECLINED; or not, but for what is left in *rest. */
+
+static ngx_int_t
+ngx_http_pgw_headers_take(ngx_pool_t *pool, ngx_http_pgw_pass_t *pass,
+    ngx_uint_t look, ngx_table_elt_t *h, ngx_table_elt_t **rest)
+{
+    return h == pass->hide || (look && ngx_http_pgw_headers_look(pass, h))
+           ? NGX_OK
+           : pass->from ? ngx_http_pgw_source_hide(pool, pass->from, h, rest)
+           : NGX_DECLINED;
+}
+
+
 /* Makes pass->kept of those headers of r that stay, without copying them.  An
    earlier pass has sifted what stands before the part that it added; another
    module has added since what comes after it. */
@@ -219,8 +238,9 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 static ngx_int_t
 ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 {
+    ngx_int_t                           rc;
     ngx_uint_t                          i, start;
-    ngx_table_elt_t                    *h;
+    ngx_table_elt_t                    *h, *rest;
     const ngx_list_part_t              *part, *added;
     const ngx_http_pgw_claim_header_t  *name = pass->conf->strip->elts;
 
@@ -250,16 +270,22 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 
         for (start = 0; start <= part->nelts; start = i + 1) {
 
+            rest = NULL;
+            rc = NGX_DECLINED;
+
             for (i = start; i < part->nelts; i++) {
-                if (&h[i] == pass->hide
-                    || (!added && ngx_http_pgw_headers_look(pass, &h[i])))
-                {
+                rc = ngx_http_pgw_headers_take(r->pool, pass, added == NULL,
+                                               &h[i], &rest);
+                if (rc != NGX_DECLINED) {
                     break;
                 }
             }
 
-            if (ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
-                != NGX_OK)
+            if (rc == NGX_ERROR
+                || ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
+                   != NGX_OK
+                || ngx_http_pgw_headers_run(&pass->kept, rest, rest != NULL)
+                   != NGX_OK)
             {
                 return NGX_ERROR;
             }
@@ -390,6 +416,7 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     const ngx_str_t  *id;
 
+    gr->sent = r->headers_in.headers.part;
     gr->cors = pass->cors;
     gr->cors.headers = &r->headers_in.headers.part;
 
@@ -503,12 +530,20 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     first = gr->request_id.data == NULL;
     pass.hide = first ? NULL : r->headers_in.authorization;
+    pass.from = conf && conf->from ? conf : NULL;
 
     if (ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
         || (first && ngx_http_pgw_headers_note(r, gr, &pass) != NGX_OK))
     {
         return NGX_ERROR;
     }
+
+#if (nginx_version >= 1023000)
+
+    /* nginx has headers of one name linked: not to one that is gone */
+
+    r->headers_in.multi_linked = 0;
+#endif
 
     return pass.conf->any_enabled
            ? ngx_http_pgw_headers_adopt(r, gr, conf, grant, &pass) : NGX_OK;

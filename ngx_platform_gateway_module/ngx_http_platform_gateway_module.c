@@ -14,6 +14,7 @@
 #include "ngx_http_pgw_discovery.h"
 #include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_forward.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_local.h"
@@ -22,6 +23,7 @@
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_request.h"
+#include "ngx_http_pgw_source.h"
 #include "ngx_http_pgw_resource.h"
 #include "ngx_http_pgw_subject.h"
 #include "ngx_http_pgw_token.h"
@@ -55,6 +57,8 @@ static ngx_str_t  ngx_http_pgw_cors_names =
     X(resource, ptr_value, NGX_CONF_UNSET_PTR, NULL)                          \
     X(leeway, sec_value, NGX_CONF_UNSET, 30)                                  \
     X(token_max_size, size_value, NGX_CONF_UNSET_SIZE, 16384)                 \
+    X(from, ptr_value, NGX_CONF_UNSET_PTR, NULL)                              \
+    X(close_at_expiry, value, NGX_CONF_UNSET, 0)                              \
     X(forward_authorization, value, NGX_CONF_UNSET, 1)                        \
     X(allow_confirmation, value, NGX_CONF_UNSET, 0)                           \
     X(shadow, value, NGX_CONF_UNSET, 0)                                       \
@@ -393,6 +397,11 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_token_max_size"),
       PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_size_slot, token_max_size),
       NULL },
+    { ngx_string("platform_gateway_token_from"),
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE12, ngx_http_pgw_source_directive, from),
+      NULL },
+    { ngx_string("platform_gateway_close_at_expiry"),
+      PGW_FLAG(PGW_ANY, close_at_expiry) },
     { ngx_string("platform_gateway_allow_confirmation"),
       PGW_FLAG(PGW_ANY, allow_confirmation) },
     { ngx_string("platform_gateway_realm"),
@@ -444,6 +453,9 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_local_route_not_found) },
     { ngx_string("platform_gateway_explain"),
       PGW_CONTENT(NGX_CONF_NOARGS|NGX_CONF_TAKE1, ngx_http_pgw_local_explain) },
+    { ngx_string("platform_gateway_forward_auth"),
+      PGW_LOC(NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12, ngx_http_pgw_forward_auth,
+              forward), &ngx_http_pgw_forward_content },
     { ngx_string("platform_gateway_metrics"),
       PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_metrics_content) },
     { ngx_string("platform_gateway_protected_resource"),

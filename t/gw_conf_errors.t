@@ -238,6 +238,22 @@ rule("explain $_->[0]", $_->[1], location => "deny all; platform_gateway_explain
     for [ 'a.test' ], [ 'B.test' ], [ 'c.test' ], map({ [ $_, $NOT_ONE ] } 'd.test', '.test', 'a'),
     [ 'c.test', $NOT_ONE, 'server_name c.test;' ];
 
+# Forward-auth tells whoever may ask what the gateway would do, and with whom.
+
+my $FORWARD = 'platform_gateway_forward_auth forwarded;';
+rule("forward-auth: $_", undef, "$_ $FORWARD")
+    for "$OPEN deny all;", "$OPEN internal;", "$OPEN allow ::1; deny all;";
+rule("forward-auth: $_", qr/"\/here" .*forward_auth": say "platform_gateway on" .*deny all/,
+    "$_ $FORWARD") for 'deny all;', $OPEN, "$OPEN allow 10.0.0.0/8;", $GUARDED,
+    "$OPEN deny all; limit_except GET { allow all; }";
+rule("forward-auth of $_->[0]", $_->[1], location => "$OPEN deny all; "
+    . "platform_gateway_forward_auth original $_->[0];", http => join '',
+    map {"server { listen 127.0.0.1:8; $_ }\n"} @servers) for [ 'a.test' ], [ 'd.test', $NOT_ONE ];
+rule('forward-auth by headers of no mode', qr/accepts "forwarded" and "original"/,
+    "$OPEN deny all; platform_gateway_forward_auth both;");
+rule('forward-auth beside another handler', qr/conflicts with another content handler/,
+    "$OPEN deny all; empty_gif; $FORWARD");
+
 # What answers before the guard is asked.
 
 rule("guarded: $_", qr/answers before the guard/, "$GUARDED $_")

@@ -331,6 +331,7 @@ START_TEST (test_rows) {
         ck_assert(is_text(row->detail, "\"\\\r\n"));
         ck_assert_int_eq(row->error != NULL,
                          row->flags & NGX_HTTP_PGW_REASON_VERIFIES
+                             || i == NGX_HTTP_PGW_REASON_TOKEN_CONFLICT
                              || i == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN
                               || i == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED);
         if (row->flags & NGX_HTTP_PGW_REASON_NGINX)
