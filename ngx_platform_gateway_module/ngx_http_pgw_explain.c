@@ -584,9 +584,9 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
 
-    headers = question->headers;
-
-    while (ngx_http_pgw_headers_stripped(question->server, &headers, &name)) {
+    for (headers = question->headers;
+         ngx_http_pgw_headers_stripped(question->server, &headers, &name); )
+    {
         ngx_http_pgw_text_item(&text, &name);
     }
 
