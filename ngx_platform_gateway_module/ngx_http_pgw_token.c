@@ -400,7 +400,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_grant_t *grant)
 {
     ngx_str_t                          *s;
-    ngx_uint_t                          i;
+    ngx_uint_t                          i, headers;
     const pj_json_t                    *claim;
     const ngx_http_pgw_claim_header_t  *ch;
 
@@ -408,9 +408,11 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         claims->account_id, claims->session_id, claims->workspace_id
     };
 
+    grant->exp = claims->exp;
     grant->access = ngx_http_pgw_token_access(by, claims);
     grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
-    grant->nstrings = NGX_HTTP_PGW_GRANT_IDS + conf->claim_headers->nelts;
+    headers = NGX_HTTP_PGW_GRANT_IDS + conf->claims_read->nelts;
+    grant->nstrings = headers + conf->claim_headers->nelts;
     grant->size = grant->nstrings * sizeof(ngx_str_t);
 
     s = ngx_pcalloc(pool, grant->size);
@@ -425,9 +427,13 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 
         if (i >= NGX_HTTP_PGW_GRANT_IDS) {
 
-            claim = ch->own && claims->kind == PJ_TOKEN_FOREIGN ? NULL
+            claim = i < headers
+                    ? ngx_http_pgw_claim_named(claims->root,
+                                               conf->claims_read,
+                                               i - NGX_HTTP_PGW_GRANT_IDS)
+                    : ch->own && claims->kind == PJ_TOKEN_FOREIGN ? NULL
                     : ngx_http_pgw_claim_find(claims->root, &ch->claim);
-            ch++;
+            ch += (i >= headers);
 
             if (ngx_http_pgw_token_value(pool, claim, s) == NGX_ERROR) {
                 return NGX_ERROR;
@@ -479,6 +485,8 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_http_pgw_loc_conf_t   *one;
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
+
+    conf->claims_read = &mcf->claims_read;
 
     if (conf->access == 0
         || (conf->access & NGX_HTTP_PGW_PUBLIC)
