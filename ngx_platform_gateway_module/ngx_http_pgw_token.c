@@ -110,7 +110,8 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* What the issuer says of the headers of its tokens. */
+/* What the issuer says of the headers of its tokens: only keys of a file may be
+   without ids. */
 
 static pj_err_t
 ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
@@ -129,7 +130,9 @@ ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
     return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
                                    all && i == all->nelts ? PJ_ERR_TOKEN_ALG
                                    : issuer->at_jwt && !header->at_jwt
-                                   ? PJ_ERR_TOKEN_TYP : PJ_OK);
+                                   ? PJ_ERR_TOKEN_TYP
+                                   : header->kid.len == 0 && !issuer->file.len
+                                   ? PJ_ERR_TOKEN_KID : PJ_OK);
 }
 
 
@@ -140,7 +143,7 @@ ngx_http_pgw_token_signature(const ngx_http_pgw_judge_t *by,
 {
     const pj_key_t  *key;
 
-    key = by->set ? pj_keyset_find(by->set, header->kid) : NULL;
+    key = by->set ? pj_keyset_choose(by->set, jws->alg, header->kid) : NULL;
 
     if (ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_KEY,
                                 key ? PJ_OK : PJ_ERR_KID_UNKNOWN)
