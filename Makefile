@@ -225,7 +225,7 @@ t-modules: $(TEST_MOD)
 
 # -- benchmarks ------------------------------------------------------------------------
 
-BENCH := $(addprefix $(BUILD)/bench/,floors floor_fcgi sign)
+BENCH := $(addprefix $(BUILD)/bench/,floors floor_fcgi sign verify)
 
 $(BENCH): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h $(JOSE_LIB) build/config.mk
 	@mkdir -p $(@D)

@@ -179,6 +179,7 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         map({ [ "store by account: $_", $SHARED, $_ . $pass . $store ],
             [ "store by account inside if: $_", $SHARED,
                 "$_ grpc_pass grpc://127.0.0.1:1; $IF { $anywhere } $store" ],
+            [ "store by a claim: $_", $SHARED, $_ . $pass . $store =~ s/account_id/claim_x/r ],
             [ "store by another: $_", undef, $_ . $pass . $store =~ s/account/route/r ] }
             $GUARDED . 'platform_gateway_allow_cache on;', $OPEN, ''),
         $proto =~ /scgi|uwsgi/ ? () : (    # how they are found is the same
@@ -204,7 +205,8 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
 
 my $EARLY = qr/the server reads \$platform_account_id.* before it is known/;
 my @early = (map({"set \$x \$platform_${_}_id;"} qw(account session workspace)),
-    "$IF { set \$x a\$platform_account_id; }", 'if ($platform_account_id) { set $x 1; }',
+    "$IF { set \$x a\$platform_account_id; }", 'set $x $platform_claim_y;',
+    'if ($platform_account_id) { set $x 1; }',
     'rewrite ^/x /of/$platform_account_id;');
 rule("of a server: $_", $EARLY, server => $_, location => $SERVED) for @early;
 rule("of a location: $_", undef, "$GUARDED $_ $PASS") for @early;

@@ -27,7 +27,19 @@ sub new {
 
 sub key { return $_[0]{key} }
 
-sub key_file { return "$_[0]{dir}/key.pem" }
+# A key for another algorithm, with its file.
+sub key_for {
+    my ($self, $alg) = @_;
+
+    return $self->{for}{$alg} //= do {
+        my $key = jwt_key($alg, alg => $alg);
+        _write($self->key_file($alg), $key->private_pem);
+        $key;
+    };
+}
+
+# The file of the key, or of that for another algorithm.
+sub key_file { return "$_[0]{dir}/" . ($_[1] // 'key') . '.pem' }
 
 # The claims of a branch token of about 1.3 KB, as few things vary as can.
 sub _claims {
@@ -46,6 +58,13 @@ sub one {
         my $token = jwt_sign(key => $self->{key}, payload => _claims());
         $kind eq 'forged' ? jwt_tamper($token, 2, 77) : $token;
     };
+}
+
+# A token of that algorithm that nobody has seen yet.
+sub fresh {
+    my ($self, $alg) = @_;
+
+    return jwt_sign(key => $self->key_for($alg), payload => _claims(jti => uuid()));
 }
 
 # A file with so many tokens of a kind, a line each.  Forged ones have the

@@ -13,6 +13,7 @@ use Bench::Gateway::Round;
 use Platform::Test;
 
 our $ORIGIN = 'https://app.test';
+our @ALGS = qw(RS256 ES256 EdDSA);
 our @CLIENT = (Accept => 'application/json', 'User-Agent' => 'bench/1.0');
 
 # Members of the log that bare nginx has variables for; the others are
@@ -43,7 +44,8 @@ sub new {
     my ($class, $t, $tokens, %o) = @_;
 
     my $self = bless { t => $t, tokens => $tokens, %o }, $class;
-    $t->write_file('keys.json', jwks($tokens->key));
+    $t->write_file('keys.json', jwks($tokens->key,
+        map { $tokens->key_for($_) } @ALGS));
     $self->_start('up', 0, <<'CONF');
     server {
         listen 127.0.0.1:%%PORT_up%%;
@@ -104,15 +106,19 @@ CONF
         || die "$name did not start\n";
 }
 
-# A gateway, with a cache of what that directive says.
+# A gateway, with a cache of what that directive says, and more issuers than ours.
 sub gateway {
-    my ($self, $name, $cache) = @_;
+    my ($self, $name, $cache, $more) = @_;
 
+    my $issuers = join "\n", map {
+        "platform_gateway_trust more$_ { issuer https://more$_.test; key_file %%DIR%%/keys.json; }"
+    } 1 .. ($more // 0);
     $cache = $cache ? "platform_gateway_token_cache $cache;" : '';
     my ($feed, $location) = $self->_feed;
     $self->_start($name, 1, <<"CONF");
     platform_gateway_key_file %%DIR%%/keys.json;
     $cache
+    $issuers
     $feed
     log_format platform escape=none '\$platform_access_json';
     server {
@@ -197,6 +203,9 @@ sub request {
         headers => \@PREFLIGHT, status => 204 } if $kind eq 'preflight';
     return { method => 'GET', path => '/api/x', headers => [],
         status => 401 } if $kind eq 'none';
+    return { method => 'GET', path => '/api/x', headers => [ Authorization =>
+        'Bearer ' . $self->{tokens}->fresh($kind) ], status => 200 }
+        if grep { $_ eq $kind } @ALGS;
     return { method => 'GET', path => '/api/x',
         headers => [ ($kind eq 'kept' ? @IDS : ()), Authorization => 'Bearer '
             . $self->{tokens}->one($kind) ],

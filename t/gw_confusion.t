@@ -1,0 +1,160 @@
+# Every way to confuse issuers, algorithms, keys, kids and typs: a token passes where its
+# issuer's own key of that kid signed it, with the algorithm of that key and a typ that
+# the issuer allows, and nowhere else.  What should happen is said by the oracle here.
+
+use List::Util qw(any first uniq);
+
+use Platform::Test;
+
+my $t = Platform::Test->new;
+
+# The keys of each issuer by kid.  The same kids, and under them the same types of keys,
+# come in several sets; those that begin with the issuer's name are in one alone.  The
+# last has keys in no set.
+my %SET = (
+    own => { k1 => 'RS256', k2 => 'ES256', own3 => 'EdDSA' },
+    rsa => { k1 => 'RS256', k2 => 'PS256', rsa3 => 'RS512' },
+    ec  => { k1 => 'ES256', k2 => 'ES256', ec3 => 'ES256' },
+    ed  => { k1 => 'EdDSA', k2 => 'EdDSA', ed3 => 'EdDSA' },
+    mix => { k1 => 'RS256', k2 => 'ES256', k3 => 'EdDSA', mix3 => 'PS256' },
+    stranger => { k1 => 'RS256', k2 => 'ES256', k3 => 'EdDSA' },
+);
+my @ISSUERS = grep { $_ ne 'stranger' } sort keys %SET;
+my %AT_JWT = (ec => 1, mix => 1);
+my %ALLOWS = (ec => [ qw(ES256 RS256) ], ed => ['EdDSA'], mix => [ qw(RS256 ES256 EdDSA) ]);
+my @TYPS = ('JWT', 'at+jwt', undef, 'dpop+jwt');
+my @MADE = qw(RS256 RS512 PS256 ES256 EdDSA);   # algorithms that keys here sign with
+my %FAMILY = (RS256 => 'RSA', RS512 => 'RSA', PS256 => 'RSA', ES256 => 'EC', EdDSA => 'OKP');
+my %ISS = (own => $Platform::Test::Jwt::ISSUER, map { $_ => "https://$_.test/" } qw(rsa ec ed mix));
+
+my %key;
+for my $of (keys %SET) {
+    $key{$of}{$_} = jwt_key("confused-$of-$_", alg => $SET{$of}{$_}, kid => $_)
+        for keys %{ $SET{$of} };
+}
+my @signers = map { my $of = $_; map { [ $of, $_ ] } sort keys %{ $SET{$of} } } sort keys %SET;
+
+sub set_of ($of) { return jwks(@{ $key{$of} }{ sort keys %{ $key{$of} } }) }
+
+$t->write_file("$_.json", set_of($_)) for @ISSUERS;
+$t->issuer(body => set_of('own'));
+my $HTTP = join '', 'keepalive_requests 100000;', map {
+    my $rules = ($AT_JWT{$_} ? 'typ at+jwt;' : '')
+        . ($ALLOWS{$_} ? "algorithms @{ $ALLOWS{$_} };" : '');
+    "platform_gateway_trust $_ { issuer $ISS{$_}; key_file $_.json; $rules }\n"
+} grep { $_ ne 'own' } @ISSUERS;
+$t->gateway_conf(<<'SERVER', http => $HTTP);
+location / { platform_gateway_access token; empty_gif; }
+SERVER
+my $port = $t->start_gateway;
+
+# -- the oracle: what is wrong with a token, by the reasons of the log
+
+# The algorithm that a signer uses where the header says $alg: that one if its key can.
+sub made_by ($of, $kid, $alg) {
+    my $own = $SET{$of}{$kid};
+    return ($FAMILY{$alg} // '') eq $FAMILY{$own} ? $alg : $own;
+}
+
+# Whether an issuer has tokens of that algorithm.
+sub allowed ($iss, $alg) { return any { $_ eq $alg } @{ $ALLOWS{$iss} // \@MADE } }
+
+sub faults (%c) {
+    my ($iss, $alg, $typ, $kid) = @c{qw(iss alg typ kid)};
+    my ($of, $signed) = @{ $c{signer} };
+    my $needs = $AT_JWT{$iss} ? qr/^at\+jwt$/ : qr/^(?:JWT|at\+jwt)$/;
+    my @faults = ($alg eq 'none' ? 'token_shape' : (), allowed($iss, $alg) ? () : 'token_alg',
+        ($typ // ($AT_JWT{$iss} ? '' : 'JWT')) =~ $needs ? () : 'token_typ');
+    return (@faults, 'token_kid') if !defined $kid;
+    my $has = $SET{$iss}{$kid} // return (@faults, 'kid_unknown');
+    return uniq @faults, $has eq $alg ? () : 'token_alg',
+        $FAMILY{$alg} && $of eq $iss && $signed eq $kid && made_by($of, $signed, $alg) eq $has
+            ? () : 'token_signature';
+}
+
+# -- the tokens
+
+my $exp = time + 900;
+my $payload = jwt_claims('branch', iat => time - 600, exp => $exp);
+
+# As good as who has that key can make it; the stranger brings his own in the header.
+sub token (%c) {
+    my ($of, $kid) = @{ $c{signer} };
+    my $signer = $key{$of}{$kid};
+    my %header = (alg => $c{alg}, typ => $c{typ}, kid => $c{kid},
+        $of eq 'stranger' ? (jwk => $signer->jwk(kid => $c{kid})) : ());
+    my %by = $c{alg} eq 'none' ? () : $c{alg} eq 'HS256'
+        ? (secret => ($key{ $c{iss} }{ $c{kid} // '' } // $signer)->public_pem)
+        : (key => $signer->as($c{kid}, made_by($of, $kid, $c{alg})));
+    return jwt_sign(%by, header => \%header, payload => { %$payload, iss => $ISS{ $c{iss} } });
+}
+
+# Each issuer, each signer, each algorithm that the signer can use and one of each other
+# sort; the kids: the signer's own, another one of the issuer, one that another issuer alone
+# has, one that nobody has, none.
+my @cases;
+for my $iss (@ISSUERS) {
+    for my $signer (@signers) {
+        my ($of, $own_kid) = @$signer;
+        my $alg = $SET{$of}{$own_kid};
+        my @algs = ($alg, first { $FAMILY{$_} ne $FAMILY{$alg} } @MADE);
+        push @algs, grep { $FAMILY{$_} eq $FAMILY{$alg} && $_ ne $alg } @MADE if $of eq $iss;
+        push @algs, qw(HS256 none) if $of eq $iss;
+        my $another = first { $_ ne $own_kid } sort keys %{ $SET{$iss} };
+        my $elsewhere = (first { $_ ne $iss } reverse @ISSUERS) . '3';
+        for my $kid (uniq $own_kid, $another, $elsewhere, 'nobody', undef) {
+            # What is wrong in two ways at least already needs no typ of each kind.
+            my @typs = $of eq $iss || ($kid // '') eq $own_kid ? @TYPS : $TYPS[ @cases % @TYPS ];
+            for my $case_alg (@algs) {
+                push @cases, map { { iss => $iss, signer => $signer, alg => $case_alg, kid => $kid,
+                    typ => $_ } } @typs;
+            }
+        }
+    }
+}
+
+# -- each is asked once
+
+my $http = Platform::Test::Http->new(port => $port);
+for my $case (@cases) {
+    $case->{faults} = [ faults(%$case) ];
+    $case->{res} = $http->request('GET', '/', headers => [ Authorization => 'Bearer '
+        . token(%$case) ]);
+}
+$t->logged($cases[-1]{res});
+my %reason = $t->nginx->access_log =~ /"requestId":"(\w+)".*?"reason":"(\w+)"/g;
+
+sub name ($c) {
+    return join ' ', "$c->{iss}:", map { $_ // '-' } @$c{qw(alg kid typ)}, 'by', @{ $c->{signer} };
+}
+
+my (%passed, %alone, @wrong, $refused);
+for my $case (@cases) {
+    my @faults = @{ $case->{faults} };
+    my $is = $reason{ $case->{res}->header('X-Request-Id') } // '';
+    my $status = $case->{res}->status;
+    my $good = @faults ? $status == 401 && any { $_ eq $is } @faults : $status == 200;
+    push @wrong, name($case) . ": $status $is, not " . (join('|', @faults) || 200) if !$good;
+    $passed{ $case->{iss} }{ $case->{alg} }++ if !@faults;
+    $alone{ $case->{iss} }{ $faults[0] }++ if @faults == 1;
+    $refused++ if @faults;
+}
+is_deeply \@wrong, [], scalar(@cases) . ' tokens: each as the oracle says';
+cmp_ok $refused, '>=', 400, 'many are to be refused';
+for my $iss (@ISSUERS) {
+    my %algs = map { $_ => 1 } grep { allowed($iss, $_) } values %{ $SET{$iss} };
+    is_deeply [ sort keys %{ $passed{$iss} } ], [ sort keys %algs ],
+        "$iss: one passes of each of its algorithms";
+    is_deeply [ sort keys %{ $alone{$iss} } ],
+        [ qw(kid_unknown token_alg token_kid token_signature token_typ) ],
+        "$iss: each check refuses one that is good otherwise";
+}
+
+# The same kid and the same type of key in two sets: the other's signature is all that is
+# wrong.
+my %twins = map { ("$_->{signer}[0] as $_->{iss}" => 1) } grep { $_->{signer}[0] ne $_->{iss}
+    && "@{ $_->{faults} }" eq 'token_signature' } @cases;
+ok $twins{$_}, "tried: $_, by kid and type of key" for 'own as mix', 'mix as own', 'mix as rsa',
+    'rsa as own', 'stranger as own', 'stranger as mix';
+
+$t->done;
