@@ -265,7 +265,7 @@ ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
         ngx_http_pgw_counters_of(unchecked, 0);
     }
 
-    gr->subject = *ctx->grant.subject;
+    gr->subject = ctx->grant.subject;
     ctx->settled = 1;
 
     if (!(conf->access & ctx->grant.access)) {

@@ -13,6 +13,7 @@
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_source.h"
+#include "ngx_http_pgw_trace.h"
 
 #include <openssl/rand.h>
 
@@ -24,6 +25,11 @@
 
 #define NGX_HTTP_PGW_ID_MAX_LEN  128
 #define NGX_HTTP_PGW_ID_BYTES    16
+
+
+static const ngx_http_pgw_claim_header_t  ngx_http_pgw_headers_traceparent = {
+    .name = ngx_string("traceparent"), .lowcase = ngx_string("traceparent")
+};
 
 
 /* One pass over the headers of a request. */
@@ -39,6 +45,12 @@ typedef struct {
     ngx_str_t                      *id[NGX_HTTP_PGW_IDS];
     ngx_uint_t                      ids[NGX_HTTP_PGW_IDS];
     ngx_http_pgw_cors_request_t     cors;
+
+    /* and of the trace */
+    const ngx_str_t                *traceparent;
+    ngx_uint_t                      traceparents;
+    ngx_uint_t                      tracestates;
+    ngx_uint_t                      untraced;    /* both are to be removed */
 } ngx_http_pgw_pass_t;
 
 
@@ -125,12 +137,13 @@ ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
 }
 
 
-/* Whether h is to be removed; notes the ids and what CORS needs to know. */
+/* Whether h is to be removed; notes the ids, the trace, and what CORS needs to
+   know. */
 
 static ngx_uint_t
 ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
-    ngx_uint_t                          i;
+    ngx_uint_t                          i, untraced = 0;
     const ngx_http_pgw_claim_header_t  *name;
 
     if (ngx_http_pgw_header_in_is(h, "origin")) {
@@ -144,6 +157,14 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
     } else if (ngx_http_pgw_header_in_is(h, "sec-fetch-site")) {
         pass->cors.site = &h->value;
         pass->cors.sites++;
+    } else if (ngx_http_pgw_header_in_is(h, "traceparent")) {
+        pass->traceparent = &h->value;
+        pass->traceparents++;
+        untraced = pass->untraced;
+
+    } else if (ngx_http_pgw_header_in_is(h, "tracestate")) {
+        pass->tracestates++;
+        untraced = pass->untraced;
     }
 
     i = ngx_http_pgw_headers_strip(pass->conf, &h->key);
@@ -158,7 +179,7 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
         pass->ids[i]++;
     }
 
-    return i < pass->conf->strip->nelts;
+    return untraced || i < pass->conf->strip->nelts;
 }
 
 
@@ -320,11 +341,78 @@ ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
 }
 
 
+/* Begins a trace, with ids as those of requests are. */
+
+static ngx_int_t
+ngx_http_pgw_headers_begin_trace(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr)
+{
+    u_char     *p;
+    ngx_str_t   trace, parent;
+
+    p = ngx_pnalloc(r->pool, NGX_HTTP_PGW_TRACE_LEN + 1);
+
+    if (p == NULL
+        || ngx_http_pgw_ids_make(r, &trace) != NGX_OK
+        || ngx_http_pgw_ids_make(r, &parent) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    gr->traceparent.len = NGX_HTTP_PGW_TRACE_LEN;
+    gr->traceparent.data = p;
+    gr->trace_id = trace;
+
+    p = ngx_cpymem(p, "00-", 3);
+    p = ngx_cpymem(p, trace.data, trace.len);
+    *p++ = '-';
+    p = ngx_cpymem(p, parent.data, parent.len / 2);
+    ngx_memcpy(p, "-00", sizeof("-00"));
+
+    return NGX_OK;
+}
+
+
+/* A trace that cannot be told is not passed on, nor is what hangs on it; that
+   is rare, and the headers are looked at once more. */
+
+static ngx_int_t
+ngx_http_pgw_headers_trace(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_pass_t *pass)
+{
+    if (pass->conf->trace == NGX_HTTP_PGW_TRACE_OFF) {
+        return NGX_OK;
+    }
+
+    if (pass->traceparents == 1 && ngx_http_pgw_trace_valid(pass->traceparent))
+    {
+        gr->trace_id.len = NGX_HTTP_PGW_TRACE_ID_LEN;
+        gr->trace_id.data = pass->traceparent->data + NGX_HTTP_PGW_TRACE_ID;
+        return NGX_OK;
+    }
+
+    if (pass->conf->trace == NGX_HTTP_PGW_TRACE_BEGIN
+        && ngx_http_pgw_headers_begin_trace(r, gr) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (pass->traceparents + pass->tracestates == 0) {
+        return NGX_OK;
+    }
+
+    pass->untraced = 1;
+    ngx_memzero(&pass->kept, sizeof(ngx_list_t));
+
+    return ngx_http_pgw_headers_sift(r, pass);
+}
+
+
 /* Chooses the ids: the client's, or new ones.  Keeps what was seen for CORS. */
 
 static ngx_int_t
 ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_pass_t *pass)
+    ngx_http_pgw_pass_t *pass)
 {
     const ngx_str_t  *id;
 
@@ -345,7 +433,7 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     gr->correlation_id = id ? *id : gr->request_id;
 
-    return NGX_OK;
+    return ngx_http_pgw_headers_trace(r, gr, pass);
 }
 
 
@@ -363,7 +451,8 @@ ngx_http_pgw_headers_set(ngx_table_elt_t *h,
 }
 
 
-/* Gives r the headers kept, the ids, Authorization, and those of grant. */
+/* Gives r the headers kept, the ids, Authorization, a trace that was begun, and
+   those of grant. */
 
 static ngx_int_t
 ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
@@ -375,7 +464,7 @@ ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
     ngx_table_elt_t                    *add;
     const ngx_http_pgw_claim_header_t  *name;
 
-    n = NGX_HTTP_PGW_IDS + 1 + (grant ? grant->nstrings : 0);
+    n = NGX_HTTP_PGW_IDS + 2 + (grant ? grant->nstrings : 0);
 
     add = ngx_pcalloc(r->pool, n * sizeof(ngx_table_elt_t));
     if (add == NULL) {
@@ -396,10 +485,16 @@ ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
         r->headers_in.authorization = &add[n++];
     }
 
+    if (gr->traceparent.len) {
+        name = &ngx_http_pgw_headers_traceparent;
+        ngx_http_pgw_headers_set(&add[n], name, &gr->traceparent);
+        add[n++].hash = ngx_hash_key(name->name.data, name->name.len);
+    }
+
     if (grant) {
 
         name = conf->claim_headers->elts;
-        value = grant->strings + NGX_HTTP_PGW_GRANT_IDS;
+        value = grant->strings + grant->nstrings - conf->claim_headers->nelts;
 
         for (i = 0; i < conf->claim_headers->nelts; i++) {
             if (value[i].data) {

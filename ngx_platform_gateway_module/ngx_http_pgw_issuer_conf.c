@@ -141,15 +141,15 @@ ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     err = ngx_http_pgw_keys_read(&issuer->file, issuer->document.data,
                                  PJ_KEYSET_MAX_BYTES, &issuer->document.len);
     if (err == NULL) {
-        err = ngx_http_pgw_keys_parse(&issuer->document, &set);
+        err = ngx_http_pgw_keys_parse(issuer, &issuer->document, &set);
     }
 
     if (err) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" \"%V\" gives no "
-                           "keys: %s; put the issuer's key set there, a JSON "
-                           "object like {\"keys\":[...]} with at least one RSA "
-                           "key,", &value[0], &issuer->file, err);
+                           "\"%V\" \"%V\" gives no keys: %s; put the issuer's "
+                           "key set there, {\"keys\":[...]} in JSON, or public "
+                           "keys in PEM, one of a type,",
+                           &value[0], &issuer->file, err);
         return NGX_CONF_ERROR;
     }
 

@@ -11,10 +11,10 @@ my $s = $t->full_stack;
 
 # As make run has them, and what they are here.
 my %port = (8080 => $s->gateway, 8081 => $s->face, 8082 => $t->port('stub'),
-    8090 => $t->port('example'), 8443 => $t->port('tls'));
+    8090 => $t->port('example'), 8091 => $t->port('caddy'), 8443 => $t->port('tls'));
 
 sub ours ($text) {
-    $text =~ s/\b(80(?:8[0-2]|90)|8443)\b/$port{$1}/g;
+    $text =~ s/\b(80(?:8[0-2]|9[01])|8443)\b/$port{$1}/g;
     return $text;
 }
 
@@ -205,6 +205,57 @@ is_problem(call('/api/reports/a'), 401, 'GATEWAY_TOKEN_MISSING',
     'cache: nothing without a token');
 is call('/api/reports/b', token => $one)->header('X-Cache-Status'), 'MISS',
     'cache: another path';
+
+# As Traefik asks; and a real Caddy, where there is one.
+my ($traefik, $caddyfile) = map { $t->read_file("$own/run/examples/forward-auth/$_") }
+    qw(traefik.yml Caddyfile);
+my ($judge) = $traefik =~ m{address: "http://127\.0\.0\.1:\d+(/[^"]+)"};
+my ($copied) = $caddyfile =~ /copy_headers (.*)/;
+sub judged ($method, $uri, %o) {
+    return call($judge, %o, method => 'GET', headers => [ 'X-Forwarded-Method' => $method,
+        'X-Forwarded-Uri' => $uri, 'X-Forwarded-Proto' => 'https', @{ $o{headers} // [] } ]);
+}
+start('forward-auth', sub { judged(GET => '/api/hello', token => $one)->status });
+my @forged = (headers => [ 'X-Account-Id' => 'forged' ]);
+my @asked = (
+    [ 200, $id, GET => '/api/hello?x=y', token => $one, @forged ],
+    [ 403, undef, GET => '/api/hello', token => $account ],
+    [ 401, undef, GET => '/api/hello' ],
+    [ 200, $id, PUT => '/api/profile/a', token => $one ],
+    [ 405, undef, POST => '/api/profile/a', token => $one ],
+    [ 200, '', POST => '/api/status', @forged ],
+    [ 404, undef, GET => '/other' ],
+);
+for (@asked) {
+    my ($status, $account_id, $method, $uri, @more) = @$_;
+    $res = judged($method, $uri, @more);
+    is_deeply [ $res->status, $res->header('X-Account-Id') ],
+        [ $status == 200 ? 204 : $status, $account_id ], "forward-auth: $method $uri: $status";
+}
+my @copied = split ' ', $copied;
+is_deeply [ $traefik =~ /^ +- (X-\S+)$/mg ], \@copied, 'forward-auth: both copy the same headers';
+$res = judged(GET => '/api/hello', token => $one);
+is_deeply [ grep { !defined $res->header($_) } @copied ], [], 'forward-auth: all there are';
+is_deeply [ sort $caddyfile =~ /request_header -(X-\S+)/g ],
+    [ sort grep { !/-(?:Request|Correlation)-Id$/ } @copied ], 'forward-auth: none is a client\'s';
+
+SKIP: {
+    chomp(my $caddy = `sh -c "command -v caddy"`);
+    skip 'needs caddy', 1 + @asked unless $caddy;
+    my $front = $t->process('caddy', env => { PATH => $ENV{PATH}, HOME => $dir }, cmd => [ $caddy,
+        qw(run --adapter caddyfile --config), "$own/run/examples/forward-auth/Caddyfile" ]);
+    my $via = sub ($method, $uri, %o) {
+        return eval { http($port{8091}, $method, $uri, %o) } // Platform::Test::Response->garbage('');
+    };
+    ok eventually(sub { $via->(GET => '/api/status')->status eq 200 }), 'forward-auth: Caddy runs';
+    for (@asked) {
+        my ($status, $account_id, $method, $uri, @more) = @$_;
+        $res = $via->($method, $uri, @more);
+        is_deeply [ $res->status, $status == 200 ? header($res, 'X-Account-Id') // '' : () ],
+            [ $status, $status == 200 ? $account_id : () ],
+            "forward-auth: by Caddy, $method $uri: $status";
+    }
+}
 stop();
 
 # All of them have been tried, and README.md has all.

@@ -179,6 +179,7 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         map({ [ "store by account: $_", $SHARED, $_ . $pass . $store ],
             [ "store by account inside if: $_", $SHARED,
                 "$_ grpc_pass grpc://127.0.0.1:1; $IF { $anywhere } $store" ],
+            [ "store by a claim: $_", $SHARED, $_ . $pass . $store =~ s/account_id/claim_x/r ],
             [ "store by another: $_", undef, $_ . $pass . $store =~ s/account/route/r ] }
             $GUARDED . 'platform_gateway_allow_cache on;', $OPEN, ''),
         $proto =~ /scgi|uwsgi/ ? () : (    # how they are found is the same
@@ -204,7 +205,8 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
 
 my $EARLY = qr/the server reads \$platform_account_id.* before it is known/;
 my @early = (map({"set \$x \$platform_${_}_id;"} qw(account session workspace)),
-    "$IF { set \$x a\$platform_account_id; }", 'if ($platform_account_id) { set $x 1; }',
+    "$IF { set \$x a\$platform_account_id; }", 'set $x $platform_claim_y;',
+    'if ($platform_account_id) { set $x 1; }',
     'rewrite ^/x /of/$platform_account_id;');
 rule("of a server: $_", $EARLY, server => $_, location => $SERVED) for @early;
 rule("of a location: $_", undef, "$GUARDED $_ $PASS") for @early;
@@ -235,6 +237,22 @@ rule("explain $_->[0]", $_->[1], location => "deny all; platform_gateway_explain
     http => join '', map {"server { listen 127.0.0.1:8; $_ }\n"} @servers, $_->[2] // ())
     for [ 'a.test' ], [ 'B.test' ], [ 'c.test' ], map({ [ $_, $NOT_ONE ] } 'd.test', '.test', 'a'),
     [ 'c.test', $NOT_ONE, 'server_name c.test;' ];
+
+# Forward-auth tells whoever may ask what the gateway would do, and with whom.
+
+my $FORWARD = 'platform_gateway_forward_auth forwarded;';
+rule("forward-auth: $_", undef, "$_ $FORWARD")
+    for "$OPEN deny all;", "$OPEN internal;", "$OPEN allow ::1; deny all;";
+rule("forward-auth: $_", qr/"\/here" .*forward_auth": say "platform_gateway on" .*deny all/,
+    "$_ $FORWARD") for 'deny all;', $OPEN, "$OPEN allow 10.0.0.0/8;", $GUARDED,
+    "$OPEN deny all; limit_except GET { allow all; }";
+rule("forward-auth of $_->[0]", $_->[1], location => "$OPEN deny all; "
+    . "platform_gateway_forward_auth original $_->[0];", http => join '',
+    map {"server { listen 127.0.0.1:8; $_ }\n"} @servers) for [ 'a.test' ], [ 'd.test', $NOT_ONE ];
+rule('forward-auth by headers of no mode', qr/accepts "forwarded" and "original"/,
+    "$OPEN deny all; platform_gateway_forward_auth both;");
+rule('forward-auth beside another handler', qr/conflicts with another content handler/,
+    "$OPEN deny all; empty_gif; $FORWARD");
 
 # What answers before the guard is asked.
 

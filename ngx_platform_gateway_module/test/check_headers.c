@@ -16,6 +16,7 @@
 
 #include "../ngx_http_pgw_headers.c"
 #include "../ngx_http_pgw_names.c"
+#include "../ngx_http_pgw_trace.c"
 
 /* -- what they need of nginx */
 
@@ -44,6 +45,8 @@ u_char *ngx_hex_dump(u_char *dst, u_char *src, size_t len)
         snprintf((char *) dst, 3, "%02x", *src);
     return dst;
 }
+
+ngx_uint_t ngx_hash_key(u_char *data, size_t len) { return len; }
 
 /* -- a server, and a request */
 
