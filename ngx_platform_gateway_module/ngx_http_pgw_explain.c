@@ -531,8 +531,7 @@ static void
 ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_str_t                    *value;
-    ngx_uint_t                    i;
+    ngx_uint_t                    i, n = e->conf->claim_headers->nelts;
     ngx_http_pgw_grant_t          grant;
     ngx_http_pgw_claim_header_t  *ch;
 
@@ -545,11 +544,10 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     }
 
     ch = e->conf->claim_headers->elts;
-    value = grant.strings + grant.nstrings - e->conf->claim_headers->nelts;
 
-    for (i = 0; i < e->conf->claim_headers->nelts; i++) {
+    for (i = 0; i < n; i++) {
 
-        if (value[i].data) {
+        if (grant.strings[grant.nstrings - n + i].data) {
             ngx_http_pgw_text_item(text, &ch[i].name);
         }
     }
