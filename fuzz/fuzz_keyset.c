@@ -27,6 +27,27 @@ static void round_trip(const pj_keyset_t *set)
     free(mem);
 }
 
+/* As of a file: a key without an id is the only one of its type that it can be
+ * chosen by. */
+static void of_file(pj_arena_t arena, pj_str_t text, size_t named)
+{
+    pj_keyset_t set = {.count = 0};
+    pj_err_t err = pj_keyset_parse_file(&set, &arena, text);
+
+    FUZZ_ASSERT(err != PJ_ERR_NO_SPACE && err != PJ_ERR_CRYPTO);
+    FUZZ_ASSERT((err == PJ_OK) == (set.count > 0));
+    FUZZ_ASSERT(ERR_peek_error() == 0);
+    FUZZ_ASSERT(set.count >= named);
+    for (size_t i = 0; i < set.count; i++) {
+        const pj_key_t *key =
+            pj_keyset_choose(&set, set.keys[i]->alg, pj_key_id(set.keys[i]));
+
+        FUZZ_ASSERT(key == set.keys[i] ||
+                    (key == NULL && set.keys[i]->kid_len == 0));
+    }
+    pj_keyset_clear(&set);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     size_t size = pj_keyset_arena_bytes(len);
@@ -52,6 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     }
     if (err == PJ_OK)
         round_trip(&set);
+    pj_arena_init(&arena, mem, size);
+    of_file(arena, (pj_str_t){data, len}, set.count);
     pj_keyset_clear(&set);
     free(mem);
     return 0;

@@ -372,6 +372,11 @@ const pj_alg_t *pj_alg_find(pj_str_t name)
     return alg->name == NULL ? NULL : alg;
 }
 
+const char *pj_alg_name(const pj_alg_t *alg)
+{
+    return alg->name;
+}
+
 const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey)
 {
     const pj_alg_t *alg = algs;

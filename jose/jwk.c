@@ -211,7 +211,9 @@ static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
         (pj_json_member(jwk, "use") != NULL &&
          !pj_str_eq(pj_json_string(jwk, "use"), PJ_STR("sig"))))
         return PJ_ERR_KEY_UNUSABLE;
-    err = pj_kid_check(kid);
+    err = set->of_file && pj_json_member(jwk, "kid") == NULL
+              ? PJ_OK
+              : pj_kid_check(kid);
     if (err != PJ_OK)
         return err;
     if (pj_keyset_find(set, kid) != NULL)
@@ -225,12 +227,11 @@ static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
     return err;
 }
 
-pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena, pj_str_t json)
+static pj_err_t jwks_parse(pj_keyset_t *set, pj_arena_t *arena, pj_str_t json)
 {
     const pj_json_t *root, *keys;
     pj_err_t err;
 
-    pj_keyset_clear(set);
     if (json.len > PJ_KEYSET_MAX_BYTES)
         return PJ_ERR_TOKEN_SIZE;
     err = pj_json_parse(arena, json, &root);
@@ -259,9 +260,81 @@ pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena, pj_str_t json)
     return err;
 }
 
+pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena, pj_str_t json)
+{
+    pj_keyset_clear(set);
+    return jwks_parse(set, arena, json);
+}
+
+/* The only key of that type, or NULL. */
+static const pj_key_t *only_key(const pj_keyset_t *set,
+                                const pj_key_type_t *type)
+{
+    const pj_key_t *only = NULL;
+
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->keys[i]->alg->type == type) {
+            if (only != NULL)
+                return NULL;
+            only = set->keys[i];
+        }
+    }
+    return only;
+}
+
+/* Of two keys of one type, neither could be chosen: there are as many blocks
+ * as types at most. */
+static pj_err_t pem_parse(pj_keyset_t *set, pj_str_t text)
+{
+    static const pj_str_t begin = PJ_STR("-----BEGIN");
+    const unsigned char *p = text.data, *end = p + text.len, *next;
+    pj_err_t err = PJ_OK;
+
+    for (; err == PJ_OK && p < end; p = next) {
+        next = p + 1;
+        while (next < end && ((size_t) (end - next) < begin.len ||
+                              memcmp(next, begin.data, begin.len) != 0))
+            next++;
+        err = pj_key_public_unnamed(&set->keys[set->count],
+                                    (pj_str_t){p, (size_t) (next - p)});
+        if (err == PJ_OK) {
+            set->count++;
+            if (only_key(set, set->keys[set->count - 1]->alg->type) == NULL)
+                err = PJ_ERR_TOKEN_KID;
+        }
+    }
+    if (err != PJ_OK)
+        pj_keyset_clear(set);
+    return err;
+}
+
+pj_err_t pj_keyset_parse_file(pj_keyset_t *set, pj_arena_t *arena,
+                              pj_str_t text)
+{
+    pj_keyset_clear(set);
+    set->of_file = true;
+    while (text.len > 0 && pj_is_space(text.data[0])) {
+        text.data++;
+        text.len--;
+    }
+    return text.len > 0 && text.data[0] == '-' ? pem_parse(set, text)
+                                               : jwks_parse(set, arena, text);
+}
+
+const pj_key_t *pj_keyset_choose(const pj_keyset_t *set, const pj_alg_t *alg,
+                                 pj_str_t kid)
+{
+    const pj_key_t *key = pj_keyset_find(set, kid);
+
+    if (key != NULL || !set->of_file)
+        return key;
+    key = only_key(set, alg->type);
+    return key != NULL && (kid.len == 0 || key->kid_len == 0) ? key : NULL;
+}
+
 const pj_key_t *pj_keyset_find(const pj_keyset_t *set, pj_str_t kid)
 {
-    for (size_t i = 0; i < set->count; i++) {
+    for (size_t i = 0; kid.len > 0 && i < set->count; i++) {
         if (pj_str_eq(pj_key_id(set->keys[i]), kid))
             return set->keys[i];
     }

@@ -82,7 +82,9 @@ pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws, bool own,
     if (pj_json_member(root, "crit") != NULL)
         return PJ_ERR_TOKEN_CRIT;
     header->kid = pj_json_string(root, "kid");
-    return pj_kid_check(header->kid);
+    return own || pj_json_member(root, "kid") != NULL
+               ? pj_kid_check(header->kid)
+               : PJ_OK;
 }
 
 pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key)
@@ -104,6 +106,7 @@ pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ, pj_str_t payload,
 {
     static const pj_str_t typs[PJ_TYP_COUNT] = {
         [PJ_TYP_JWT] = PJ_STR("JWT"),
+        [PJ_TYP_AT] = PJ_STR("at+jwt"),
         [PJ_TYP_REFRESH] = PJ_STR("refresh+jwt"),
     };
     unsigned char sig[PJ_SIGNATURE_MAX_BYTES];

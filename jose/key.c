@@ -80,7 +80,7 @@ pj_err_t pj_key_wrap(pj_key_t **out, const pj_alg_t *alg, EVP_PKEY *pkey,
                      pj_str_t kid, bool is_private)
 {
     pj_key_t *key = OPENSSL_zalloc(sizeof(*key));
-    pj_err_t err = pj_kid_check(kid);
+    pj_err_t err = kid.len == 0 ? PJ_OK : pj_kid_check(kid);
 
     *out = NULL;
     if (key == NULL) {
@@ -96,7 +96,8 @@ pj_err_t pj_key_wrap(pj_key_t **out, const pj_alg_t *alg, EVP_PKEY *pkey,
                   : PJ_ERR_KEY_FORMAT;
     if (err == PJ_OK) {
         key->kid_len = kid.len;
-        memcpy(key->kid, kid.data, kid.len);
+        if (kid.len > 0)
+            memcpy(key->kid, kid.data, kid.len);
         err = key_fill(key);
     }
     if (err == PJ_OK)
@@ -191,9 +192,12 @@ pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label, unsigned char *out,
 pj_err_t pj_key_generate(pj_key_t **out, const pj_alg_t *alg, pj_str_t kid)
 {
     EVP_PKEY *pkey;
-    pj_err_t err = PJ_ERR_CRYPTO;
+    pj_err_t err = pj_kid_check(kid);
 
     *out = NULL;
+    if (err != PJ_OK)
+        return err;
+    err = PJ_ERR_CRYPTO;
     ERR_set_mark();
     pkey = alg->type->generate();
     if (pkey != NULL)
@@ -393,12 +397,26 @@ static pj_err_t key_read(pj_key_t **out, pj_str_t text, pj_str_t kid,
     return err;
 }
 
+static pj_err_t named_key_read(pj_key_t **out, pj_str_t text, pj_str_t kid,
+                               bool is_private)
+{
+    pj_err_t err = pj_kid_check(kid);
+
+    *out = NULL;
+    return err != PJ_OK ? err : key_read(out, text, kid, is_private);
+}
+
 pj_err_t pj_key_private(pj_key_t **out, pj_str_t pem_or_der, pj_str_t kid)
 {
-    return key_read(out, pem_or_der, kid, true);
+    return named_key_read(out, pem_or_der, kid, true);
 }
 
 pj_err_t pj_key_public(pj_key_t **out, pj_str_t pem_or_der, pj_str_t kid)
 {
-    return key_read(out, pem_or_der, kid, false);
+    return named_key_read(out, pem_or_der, kid, false);
+}
+
+pj_err_t pj_key_public_unnamed(pj_key_t **out, pj_str_t pem)
+{
+    return key_read(out, pem, (pj_str_t){NULL, 0}, false);
 }

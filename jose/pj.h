@@ -205,6 +205,7 @@ typedef struct pj_alg_s pj_alg_t;
 
 /* The algorithm whose "alg" is exactly name; NULL: it is not accepted. */
 const pj_alg_t *pj_alg_find(pj_str_t name);
+const char *pj_alg_name(const pj_alg_t *alg);
 
 /* -- keys (RFC 7517, RFC 7518 section 6, RFC 8037) ------------------------ */
 
@@ -268,6 +269,7 @@ PJ_MUST_CHECK pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label,
 /* The typ of tokens that we sign. */
 typedef enum {
     PJ_TYP_JWT,     /* "JWT" */
+    PJ_TYP_AT,      /* "at+jwt" (RFC 9068) */
     PJ_TYP_REFRESH, /* "refresh+jwt": nobody takes it for an access token */
     PJ_TYP_COUNT    /* number of values, not a value */
 } pj_typ_t;
@@ -286,6 +288,7 @@ PJ_MUST_CHECK pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count,
 typedef struct {
     pj_key_t *keys[PJ_KEYSET_MAX_KEYS];
     size_t count;          /* usable keys */
+    bool of_file;          /* keys and tokens may be without a kid */
     size_t ignored;        /* entries passed over */
     pj_err_t last_ignored; /* why the last of them was, or PJ_OK */
 } pj_keyset_t;
@@ -298,8 +301,25 @@ typedef struct {
 PJ_MUST_CHECK pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena,
                                        pj_str_t json);
 
+/*
+ * The same of a file that an operator wrote: also of public keys in PEM, one
+ * block after the other and nothing but white space between them, and with
+ * keys that have no kid.  PJ_ERR_KEY_FORMAT, PJ_ERR_KEY_WEAK for such a text
+ * with any other block; PJ_ERR_TOKEN_KID: two keys of one type.
+ */
+PJ_MUST_CHECK pj_err_t pj_keyset_parse_file(pj_keyset_t *set,
+                                            pj_arena_t *arena, pj_str_t text);
+
 /* The key whose id is exactly kid, or NULL; it goes with the set. */
 const pj_key_t *pj_keyset_find(const pj_keyset_t *set, pj_str_t kid);
+
+/*
+ * The key that a token with this alg and kid (len 0: none) was signed with, or
+ * NULL.  That is the one with the id.  In a set of a file, if token or key has
+ * no id, it is the only one of the algorithm's type, whatever that one's id.
+ */
+const pj_key_t *pj_keyset_choose(const pj_keyset_t *set, const pj_alg_t *alg,
+                                 pj_str_t kid);
 void pj_keyset_clear(pj_keyset_t *set);
 
 /* -- JWS compact serialisation (RFC 7515) --------------------------------- */
@@ -314,7 +334,8 @@ typedef struct {
 } pj_jws_t;
 
 typedef struct {
-    pj_str_t kid;          /* unescaped, 1 to PJ_KID_MAX_BYTES bytes */
+    pj_str_t kid;          /* unescaped, at most PJ_KID_MAX_BYTES bytes; len 0:
+                              there is none */
     bool refresh;          /* typ is refresh+jwt: the issuer's own */
     bool at_jwt;           /* typ is at+jwt (RFC 9068) */
     const pj_json_t *root; /* all of it; NULL: it is no JSON */
@@ -328,9 +349,9 @@ PJ_MUST_CHECK pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes,
 /*
  * Decodes and checks the JOSE header: alg must be known, typ absent, "JWT" or
  * "at+jwt" (in any case, with or without "application/": RFC 7515 section
- * 4.1.9, RFC 9068 section 2.1), crit absent, kid a string.  jwk, jku, x5u and
- * x5c are never looked at (RFC 8725 section 3.10).  The issuer itself (own)
- * takes typ "refresh+jwt", too.
+ * 4.1.9, RFC 9068 section 2.1), crit absent, kid absent or a string.  jwk,
+ * jku, x5u and x5c are never looked at (RFC 8725 section 3.10).  The issuer
+ * itself (own) takes typ "refresh+jwt", too, and no token without kid.
  */
 PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws,
                                      bool own, pj_jws_header_t *header);

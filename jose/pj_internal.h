@@ -125,12 +125,16 @@ void pj_out_json_string(pj_out_t *out, pj_str_t s);
 
 /*
  * Makes a key for alg of pkey, which it takes over also on failure.  Checks
- * kid, the kind and strength of the key and, where it is private, that its
- * halves fit.  PJ_ERR_KEY_FORMAT where alg is NULL or for other keys.
+ * kid (len 0: it has none), the kind and strength of the key and, where it is
+ * private, that its halves fit.  PJ_ERR_KEY_FORMAT where alg is NULL or for
+ * other keys.
  */
 PJ_MUST_CHECK pj_err_t pj_key_wrap(pj_key_t **out, const pj_alg_t *alg,
                                    EVP_PKEY *pkey, pj_str_t kid,
                                    bool is_private);
+
+/* pj_key_public() of a key that has no kid. */
+PJ_MUST_CHECK pj_err_t pj_key_public_unnamed(pj_key_t **out, pj_str_t pem);
 
 /* PJ_OK when kid may name a key. */
 PJ_MUST_CHECK pj_err_t pj_kid_check(pj_str_t kid);

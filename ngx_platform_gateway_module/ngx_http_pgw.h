@@ -144,6 +144,8 @@ typedef struct {
     const ngx_http_pgw_loc_conf_t  *guarded;     /* needs keys; or NULL */
     ngx_http_pgw_loc_conf_t        *policies;    /* one for each; or NULL */
     ngx_uint_t                      subject_read;  /* by some variable */
+    ngx_array_t                     claims_read;   /* ngx_str_t: the names that
+                                                      variables have */
 } ngx_http_pgw_main_conf_t;
 
 
@@ -162,7 +164,23 @@ typedef struct {
     uint64_t                     strip_lengths;  /* a bit for each length */
     ngx_uint_t                   any_enabled;  /* on here or in a location */
     ngx_uint_t                   answers;      /* server{} has a "return" */
+    ngx_uint_t                   trace;        /* ngx_http_pgw_trace_e */
 } ngx_http_pgw_srv_conf_t;
+
+
+/* Where a token may be beside Authorization, and what it stands behind. */
+
+enum {
+    NGX_HTTP_PGW_SOURCE_COOKIE = 0,
+    NGX_HTTP_PGW_SOURCE_PROTOCOL,
+    NGX_HTTP_PGW_SOURCES
+};
+
+
+typedef struct {
+    ngx_str_t                    mark[NGX_HTTP_PGW_SOURCES];  /* len 0: not
+                                                                 there */
+} ngx_http_pgw_from_t;
 
 
 /* Context: http, server, location; merged.  Const in request handlers. */
@@ -170,7 +188,7 @@ typedef struct {
 struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    enable;
     ngx_uint_t                    access;        /* bit mask, 0: not set */
-    ngx_str_t                     levels;        /* the same: "account branch" */
+    ngx_str_t                     levels;        /* "account branch" */
     ngx_str_t                     scopes;        /* "ACCOUNT BRANCH" */
     ngx_uint_t                    methods;       /* NGX_HTTP_GET ..., 0: any */
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
@@ -183,20 +201,28 @@ struct ngx_http_pgw_loc_conf_s {
     time_t                        leeway;
     size_t                        token_max_size;
     ngx_array_t                  *claim_headers;
+    const ngx_array_t            *claims_read;   /* that of main_conf_t */
     ngx_array_t                  *required;      /* rule_t; NULL: none */
+    ngx_http_pgw_from_t          *from;          /* NULL: Authorization alone */
     ngx_flag_t                    forward_authorization;
+    ngx_flag_t                    close_at_expiry;
     ngx_flag_t                    allow_confirmation;  /* "cnf" may stand */
     ngx_flag_t                    shadow;
     ngx_flag_t                    allow_return;  /* before the guard */
     ngx_flag_t                    allow_cache;   /* shared by clients */
-    ngx_str_t                     challenge;     /* "Bearer realm=..." */
+    ngx_str_t                     realm;         /* "Bearer realm=..." */
+    ngx_str_t                     metadata;      /* a URL; len 0: none */
+    ngx_str_t                     challenge;     /* made of both */
+    ngx_array_t                  *resource;      /* pj_str_t: its URL, scopes */
     ngx_uint_t                    policy;        /* what tokens mean; 0: no
                                                     token is needed */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
 
-    /* these three are not inherited */
-    ngx_http_core_srv_conf_t     *explain;       /* of which server */
+    /* these four are not inherited */
+    ngx_http_core_srv_conf_t     *explain;       /* of which server, ... */
     ngx_str_t                     explain_name;
+    ngx_uint_t                    forward;       /* ... to another proxy, which
+                                                    says so; see _forward.c */
     ngx_uint_t                    route_not_found;
 
     ngx_uint_t                    one_record;    /* of FastCGI or uwsgi */
@@ -227,12 +253,14 @@ typedef struct {
 typedef struct {
     ngx_uint_t               access;   /* the level that it opens */
     ngx_http_pgw_subject_t  *subject;  /* the first three of the ... */
-    ngx_str_t               *strings;  /* then the policy's headers in the order
+    ngx_str_t               *strings;  /* then the claims that variables read,
+                                          and the policy's headers in the order
                                           of the map; data NULL: none */
     ngx_uint_t               nstrings;
     size_t                   size;     /* of a copy of strings */
     ngx_http_pgw_mark_t      mark;
-    const ngx_http_pgw_rule_t  *missing;   /* NULL: all that is required holds */
+    int64_t                  exp;      /* seconds */
+    const ngx_http_pgw_rule_t  *missing;   /* does not hold; NULL: all do */
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
@@ -281,6 +309,8 @@ typedef struct {
     ngx_uint_t                   origins;      /* how many there are */
     ngx_uint_t                   methods;
     const ngx_list_part_t       *headers;      /* all of the request */
+    const ngx_str_t             *site;         /* Sec-Fetch-Site */
+    ngx_uint_t                   sites;
 } ngx_http_pgw_cors_request_t;
 
 
@@ -295,6 +325,9 @@ typedef struct {
 typedef struct {
     ngx_str_t                    request_id;
     ngx_str_t                    correlation_id;
+    ngx_list_part_t              sent;         /* the client's headers, all */
+    ngx_str_t                    trace_id;     /* len 0: none */
+    ngx_str_t                    traceparent;  /* that we began; len 0: none */
     ngx_http_pgw_cors_request_t  cors;
 
     ngx_http_pgw_reason_e        reason;
@@ -303,7 +336,8 @@ typedef struct {
     const ngx_str_t             *required;     /* levels of the location, or
                                                   NULL */
     const ngx_str_t             *scope;        /* that would do, or NULL */
-    ngx_http_pgw_subject_t       subject;      /* of the verified token */
+    const ngx_http_pgw_subject_t  *subject;    /* of the verified token, or
+                                                  NULL */
     const ngx_http_pgw_subject_t  *named;      /* by a variable, or NULL */
 
     /* what goes with a refusal */

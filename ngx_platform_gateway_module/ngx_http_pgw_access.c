@@ -353,11 +353,12 @@ ngx_http_pgw_access_fits(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                rc;
-    ngx_http_pgw_ctx_t      *ctx;
-    ngx_http_pgw_request_t  *gr;
+    ngx_int_t                 rc;
+    ngx_http_pgw_ctx_t       *ctx;
+    ngx_http_pgw_request_t   *gr;
+    ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
-    if (ngx_http_pgw_loc(r)->one_record) {
+    if (conf->one_record) {
         rc = ngx_http_pgw_access_fits(r);
         if (rc != NGX_DECLINED) {
             return rc;
@@ -374,10 +375,15 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
     }
 
     gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
+
+    if (gr == NULL
+        || (conf->from
+            && ngx_http_pgw_headers_make(r, gr, conf, NULL) != NGX_OK))
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    gr->injected |= (conf->from != NULL);
     ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_SATISFIED);
 
     ctx->verdict = NGX_OK;

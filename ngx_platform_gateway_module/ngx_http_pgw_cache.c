@@ -32,7 +32,6 @@ typedef struct {
     ngx_http_pgw_issuer_t  *issuer;
     ngx_uint_t              version;    /* of its key set */
     ngx_uint_t              policy;
-    int64_t                 exp;
     int64_t                 not_before; /* the later of iat and nbf */
     ngx_http_pgw_grant_t    grant;
 } ngx_http_pgw_entry_t;
@@ -255,7 +254,7 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
 
     ctx->err = entry->not_before > ngx_time() + leeway
                ? PJ_ERR_TOKEN_NOT_YET
-               : ngx_time() - leeway >= entry->exp
+               : ngx_time() - leeway >= entry->grant.exp
                ? PJ_ERR_TOKEN_EXPIRED : PJ_OK;
 
     /* the entry may be gone long before the request is */
@@ -304,7 +303,6 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     entry->issuer = ctx->by.issuer;
     entry->version = ctx->by.version;
     entry->policy = conf->policy;
-    entry->exp = claims->exp;
     entry->not_before = ngx_max(claims->iat, claims->nbf);
 
     (void) ngx_http_pgw_token_grant_copy(&entry->grant, &ctx->grant, entry + 1);

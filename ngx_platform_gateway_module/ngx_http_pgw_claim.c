@@ -91,6 +91,31 @@ ngx_http_pgw_claim_find(const pj_json_t *root,
 }
 
 
+const pj_json_t *
+ngx_http_pgw_claim_named(const pj_json_t *root, const ngx_array_t *names,
+    ngx_uint_t n)
+{
+    const ngx_str_t  *name = (const ngx_str_t *) names->elts + n;
+    const pj_json_t  *m, *found = NULL;
+
+    for (m = root->child; m; m = m->next) {
+
+        if (m->name.len == name->len
+            && ngx_strncasecmp((u_char *) m->name.data, name->data, name->len)
+               == 0)
+        {
+            if (found) {
+                return NULL;
+            }
+
+            found = m;
+        }
+    }
+
+    return found;
+}
+
+
 /* The values of a rule about the scope, as a challenge says them. */
 
 static char *
@@ -233,7 +258,9 @@ ngx_http_pgw_claim_words(const ngx_http_pgw_rule_t *rule, pj_str_t text)
 ngx_uint_t
 ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule, const pj_json_t *root)
 {
-    const pj_json_t  *item, *value = ngx_http_pgw_claim_find(root, &rule->claim);
+    const pj_json_t  *item, *value;
+
+    value = ngx_http_pgw_claim_find(root, &rule->claim);
 
     if (value == NULL) {
         return 0;

@@ -23,6 +23,11 @@ char *ngx_http_pgw_claim_place(ngx_conf_t *cf, const ngx_str_t *text,
 const pj_json_t *ngx_http_pgw_claim_find(const pj_json_t *root,
     const ngx_http_pgw_claim_t *claim);
 
+/* The value of the claim that has the n-th of those names, in any case, since
+   nginx keeps names of variables in lower case; NULL: none, or several. */
+const pj_json_t *ngx_http_pgw_claim_named(const pj_json_t *root,
+    const ngx_array_t *names, ngx_uint_t n);
+
 /* CLAIM VALUE ...: reads the words from the first on into a rule. */
 char *ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
     ngx_http_pgw_rule_t *rule);

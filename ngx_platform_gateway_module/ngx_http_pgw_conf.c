@@ -9,6 +9,7 @@
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_peek.h"
+#include "ngx_http_pgw_trace.h"
 
 
 #define NGX_HTTP_PGW_NAME_MAX_LEN  63
@@ -489,6 +490,10 @@ ngx_http_pgw_conf_create_srv(ngx_conf_t *cf)
 
     conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_srv_conf_t));
 
+    if (conf) {
+        conf->trace = NGX_CONF_UNSET_UINT;
+    }
+
     return conf && ngx_http_pgw_conf_defaults(cf, &conf->strip, 0) == NGX_OK
            ? conf : NULL;
 }
@@ -499,6 +504,9 @@ ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child)
 {
     ngx_http_pgw_srv_conf_t  *prev = parent;
     ngx_http_pgw_srv_conf_t  *conf = child;
+
+    ngx_conf_merge_uint_value(conf->trace, prev->trace,
+                              NGX_HTTP_PGW_TRACE_PASS);
 
     conf->answers = ngx_http_pgw_peek_rewrite_answers(cf,
                                             ngx_http_pgw_conf_server(cf)->ctx);

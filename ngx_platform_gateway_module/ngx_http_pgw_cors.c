@@ -13,71 +13,13 @@
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_origin.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_text.h"
 
 
 /* The longest name of a client's that an answer repeats. */
 #define NGX_HTTP_PGW_CORS_NAME  64
-
-
-/* One or more labels with single dots between them. */
-
-static ngx_uint_t
-ngx_http_pgw_cors_is_labels(const u_char *p, const u_char *last)
-{
-    u_char  prev;
-
-    for (prev = '.'; p < last; prev = *p++) {
-
-        if ((*p < 'a' || *p > 'z') && (*p < '0' || *p > '9')
-            && *p != '-' && *p != '_' && (*p != '.' || prev == '.'))
-        {
-            return 0;
-        }
-    }
-
-    return prev != '.';
-}
-
-
-static ngx_uint_t
-ngx_http_pgw_cors_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_cors_request_t *cr)
-{
-    u_char                       *first, *last;
-    ngx_uint_t                    i;
-    const ngx_http_pgw_origin_t  *pattern;
-
-    if (cr->origins != 1 || conf->cors_origins == NULL) {
-        return 0;
-    }
-
-    pattern = conf->cors_origins->elts;
-
-    for (i = 0; i < conf->cors_origins->nelts; i++, pattern++) {
-
-        if (cr->origin->len < pattern->prefix + pattern->suffix.len) {
-            continue;
-        }
-
-        /* what the prefix and the suffix leave */
-
-        first = cr->origin->data + pattern->prefix;
-        last = cr->origin->data + cr->origin->len - pattern->suffix.len;
-
-        if (ngx_memcmp(cr->origin->data, pattern->text.data, pattern->prefix)
-            == 0
-            && ngx_memcmp(last, pattern->suffix.data, pattern->suffix.len) == 0
-            && (pattern->suffix.len ? ngx_http_pgw_cors_is_labels(first, last)
-                                    : first == last))
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
 
 
 /* Whether all of them are; *name is the first that is not. */
@@ -127,7 +69,7 @@ ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         name.len = 0;
     }
 
-    if (!ngx_http_pgw_cors_origin_allowed(conf, cr)) {
+    if (!ngx_http_pgw_origin_allowed(conf, cr)) {
         return NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN;
     }
 
@@ -175,7 +117,7 @@ ngx_http_pgw_cors_ask(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     };
     ngx_list_part_t              headers = { .elts = &h, .nelts = 1 };
     ngx_http_pgw_cors_request_t  cr = { &question->origin, &question->method,
-                                        1, 1, &headers };
+                                        1, 1, &headers, NULL, 0 };
 
     return ngx_http_pgw_cors_check(pool, conf, &cr, detail);
 }
@@ -317,7 +259,7 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     refused = gr->reason == NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN
               || (gr->shadowed && preflight);
 
-    allowed = !refused && ngx_http_pgw_cors_origin_allowed(conf, &gr->cors);
+    allowed = !refused && ngx_http_pgw_origin_allowed(conf, &gr->cors);
 
     /* Vary goes on responses without an Origin too: a cache must not hand them
        to a page of another origin. */

@@ -111,6 +111,7 @@ ngx_http_pgw_discovery_read(ngx_http_pgw_issuer_t *issuer,
     const char           *err;
     pj_arena_t            arena;
     const pj_json_t      *root;
+    const pj_str_t       *own = issuer->issuers->elts;
     ngx_http_pgw_zone_t  *zone = issuer->zone;
 
     mem = ngx_alloc(size, issuer->from.log);
@@ -130,9 +131,8 @@ ngx_http_pgw_discovery_read(ngx_http_pgw_issuer_t *issuer,
         iss = pj_json_string(root, "issuer");
         uri = pj_json_string(root, "jwks_uri");
 
-        err = ngx_memn2cmp((u_char *) iss.data,
-                           (u_char *) ((pj_str_t *) issuer->issuers->elts)->data,
-                           iss.len, ((pj_str_t *) issuer->issuers->elts)->len)
+        err = iss.len != own->len
+              || ngx_memcmp(iss.data, own->data, own->len) != 0
               ? "the issuer's metadata are another's"
               : uri.len == 0 || uri.len > sizeof(zone->jwks_uri)
                 || !ngx_http_pgw_discovery_safe(uri.data, uri.len)

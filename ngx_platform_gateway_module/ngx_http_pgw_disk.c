@@ -101,7 +101,7 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_issuer_t *issuer, ngx_str_t *document,
         return "it is past the hard age";
     }
 
-    err = ngx_http_pgw_keys_parse(document, &set);
+    err = ngx_http_pgw_keys_parse(issuer, document, &set);
     ngx_http_pgw_keys_free(set);
 
     return err;

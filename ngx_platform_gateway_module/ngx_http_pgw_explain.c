@@ -71,7 +71,7 @@ typedef struct {
     ngx_uint_t                      redirect;  /* to the path and "/" */
     const pj_json_t                *header;    /* as the token says, ... */
     pj_claims_t                     claims;    /* ... true or not */
-    ngx_str_t                       missing;   /* a claim; len 0: none is */
+    const ngx_http_pgw_rule_t      *missing;   /* does not hold; or NULL */
     ngx_uint_t                      admits;    /* the reason if none fails */
     ngx_uint_t                      refuses;   /* of the first that failed */
 
@@ -216,6 +216,7 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
     }
 
     failed = NGX_HTTP_PGW_STAGES;
+
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
         stage = ngx_http_pgw_explain_checks[i].stage;
@@ -252,6 +253,30 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
 }
 
 
+/* Whether a token with these claims is for the location. */
+
+static void
+ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t                   access;
+    const ngx_http_pgw_issuer_t  *issuer = e->by.issuer;
+
+    if (issuer->revocations) {
+        ngx_http_pgw_explain_note(e, "session",
+           ngx_http_pgw_revocations_ask(issuer->revocations, &e->claims), NULL);
+    }
+
+    access = ngx_http_pgw_token_access(issuer, &e->claims);
+    e->missing = ngx_http_pgw_claim_missing(e->conf->required, e->claims.root);
+
+    ngx_http_pgw_explain_note(e, "context", (access & e->conf->access)
+                              ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
+                              NULL);
+    ngx_http_pgw_explain_note(e, "require", e->missing
+                              ? NGX_HTTP_PGW_REASON_CLAIM_REQUIRED : 0, NULL);
+}
+
+
 /* The value of Authorization, or a token alone; then as the guard does. */
 
 static ngx_int_t
@@ -262,8 +287,6 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     ngx_int_t             rc;
     const ngx_str_t      *value = &e->asked->token;
     ngx_http_pgw_steps_t  steps = { .at = e->asked->at };
-
-    const ngx_http_pgw_rule_t  *missing;
 
     rc = ngx_http_pgw_token_find(value, &token);
 
@@ -298,26 +321,7 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     ngx_http_pgw_explain_steps(e, &steps);
 
     if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
-        if (e->by.issuer->revocations) {
-            ngx_http_pgw_explain_note(e, "session",
-                  ngx_http_pgw_revocations_ask(e->by.issuer->revocations,
-                                               &e->claims), NULL);
-        }
-
-        ngx_http_pgw_explain_note(e, "context",
-                   (ngx_http_pgw_token_access(e->by.issuer, &e->claims)
-                    & e->conf->access)
-                   ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN, NULL);
-
-        missing = ngx_http_pgw_claim_missing(e->conf->required,
-                                             e->claims.root);
-        if (missing) {
-            e->missing = missing->claim.text;
-        }
-
-        ngx_http_pgw_explain_note(e, "require", missing
-                                  ? NGX_HTTP_PGW_REASON_CLAIM_REQUIRED : 0,
-                                  NULL);
+        ngx_http_pgw_explain_admit(e);
     }
 
     return NGX_OK;
@@ -495,8 +499,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
 
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
-                                 i ? "," : ",\n\"checks\":[",
-                                 name,
+                                 i ? "," : ",\n\"checks\":[", name,
                                  !e->check[i].made ? "skipped"
                                  : reason ? "failed" : "passed");
 
@@ -513,7 +516,8 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
         }
 
         if (reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED) {
-            ngx_http_pgw_text_json(text, ",\"claim\":", &e->missing);
+            ngx_http_pgw_text_json(text, ",\"claim\":",
+                                   &e->missing->claim.text);
         }
 
         ngx_http_pgw_text_format(text, "}");
@@ -527,6 +531,7 @@ static void
 ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
+    ngx_str_t                    *value;
     ngx_uint_t                    i;
     ngx_http_pgw_grant_t          grant;
     ngx_http_pgw_claim_header_t  *ch;
@@ -540,10 +545,11 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     }
 
     ch = e->conf->claim_headers->elts;
+    value = grant.strings + grant.nstrings - e->conf->claim_headers->nelts;
 
     for (i = 0; i < e->conf->claim_headers->nelts; i++) {
 
-        if (grant.strings[NGX_HTTP_PGW_GRANT_IDS + i].data) {
+        if (value[i].data) {
             ngx_http_pgw_text_item(text, &ch[i].name);
         }
     }
@@ -572,8 +578,7 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_explain_location(&text, &e);
     ngx_http_pgw_explain_token(&text, &e);
     ngx_http_pgw_text_literal(&text, ",\n\"trust\":",
-                              e.by.issuer->name.len
-                              ? (char *) e.by.issuer->name.data : NULL);
+                              (char *) e.by.issuer->name.data);
     ngx_http_pgw_keys_explain(&text, e.by.issuer);
     ngx_http_pgw_revocations_explain(&text, e.by.issuer->revocations);
     ngx_http_pgw_explain_results(&text, &e);

@@ -7,10 +7,12 @@
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_expiry.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
+#include "ngx_http_pgw_source.h"
 #include "ngx_http_pgw_token.h"
 
 
@@ -45,7 +47,7 @@ ngx_http_pgw_guard_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 /*
  * Adds the trusted headers of grant (NULL: none, r stays anonymous) and removes
- * Authorization where conf says so.  NGX_DECLINED: done, the phase goes on.
+ * the token where conf says so.  NGX_DECLINED: done, the phase goes on.
  */
 
 static ngx_int_t
@@ -55,6 +57,7 @@ ngx_http_pgw_guard_inject(ngx_http_request_t *r,
     ngx_http_pgw_request_t  *gr;
 
     if (grant == NULL
+        && conf->from == NULL
         && (conf->forward_authorization
             || r->headers_in.authorization == NULL))
     {
@@ -149,6 +152,29 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
 }
 
 
+/* The token of r; or why there is none to verify, else NONE. */
+
+static ngx_http_pgw_reason_e
+ngx_http_pgw_guard_find(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, pj_str_t *token)
+{
+    ngx_int_t               rc;
+    ngx_table_elt_t        *h = r->headers_in.authorization;
+    ngx_http_pgw_reason_e   reason;
+
+    rc = ngx_http_pgw_token_find(h ? &h->value : NULL, token);
+
+    reason = rc == NGX_OK ? NGX_HTTP_PGW_REASON_NONE
+             : rc == NGX_DECLINED ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
+             : NGX_HTTP_PGW_REASON_TOKEN_SHAPE;
+
+    return conf->from && rc != NGX_ERROR
+           ? ngx_http_pgw_source_find(r, ngx_http_pgw_request_get(r), conf,
+                                      reason, token)
+           : reason;
+}
+
+
 /*
  * Looks once, and keeps what it found for this token, policy and key set.  Only
  * an unknown key is looked up again: it may be fetched meanwhile.
@@ -160,8 +186,8 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
 {
     pj_str_t                   token;
     ngx_int_t                  rc;
-    ngx_table_elt_t           *h;
     ngx_http_pgw_ctx_t        *ctx;
+    ngx_http_pgw_reason_e      reason;
     ngx_http_pgw_main_conf_t  *mcf;
 
     ctx = conf->policy ? ngx_http_pgw_request_ctx(r) : NULL;
@@ -169,14 +195,12 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
         return NULL;
     }
 
-    h = r->headers_in.authorization;
-    rc = ngx_http_pgw_token_find(h ? &h->value : NULL, &token);
+    reason = ngx_http_pgw_guard_find(r, conf, &token);
 
-    if (rc != NGX_OK) {
+    if (reason) {
         ctx->policy = 0;
         ctx->err = PJ_ERR_TOKEN_SHAPE;
-        ctx->reason = (rc == NGX_DECLINED) ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
-                                           : NGX_HTTP_PGW_REASON_TOKEN_SHAPE;
+        ctx->reason = reason;
         return ctx;
     }
 
@@ -241,7 +265,7 @@ ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
         ngx_http_pgw_counters_of(unchecked, 0);
     }
 
-    gr->subject = *ctx->grant.subject;
+    gr->subject = ctx->grant.subject;
     ctx->settled = 1;
 
     if (!(conf->access & ctx->grant.access)) {
@@ -276,7 +300,12 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     do {
         ctx = ngx_http_pgw_guard_look(r, conf);
 
-        if (ctx == NULL || ctx->reason == NGX_HTTP_PGW_REASON_TOKEN_MISSING) {
+        /* nothing was verified */
+
+        if (ctx == NULL
+            || (ctx->err == PJ_ERR_TOKEN_SHAPE
+                && ctx->reason != NGX_HTTP_PGW_REASON_TOKEN_SHAPE))
+        {
             return ctx ? ctx->reason : NGX_HTTP_PGW_REASON_TOKEN_INVALID;
         }
 
@@ -368,7 +397,8 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         rc = ngx_http_pgw_guard_refuse(r, gr, conf, reason, NULL);
 
     } else if (ngx_http_pgw_guard_inject(r, conf, &ctx->grant)
-               == NGX_DECLINED)
+               == NGX_DECLINED
+               && ngx_http_pgw_expiry_watch(r, conf, ctx) == NGX_OK)
     {
         ngx_http_pgw_guard_allow(r, gr, reason);
         rc = NGX_OK;

@@ -12,6 +12,8 @@
 
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_source.h"
+#include "ngx_http_pgw_trace.h"
 
 #include <openssl/rand.h>
 
@@ -25,17 +27,30 @@
 #define NGX_HTTP_PGW_ID_BYTES    16
 
 
+static const ngx_http_pgw_claim_header_t  ngx_http_pgw_headers_traceparent = {
+    .name = ngx_string("traceparent"), .lowcase = ngx_string("traceparent")
+};
+
+
 /* One pass over the headers of a request. */
 
 typedef struct {
     ngx_list_t                      kept;
     const ngx_http_pgw_srv_conf_t  *conf;    /* says what to strip */
     const ngx_table_elt_t          *hide;    /* removed too; or NULL */
+    const ngx_http_pgw_loc_conf_t  *from;    /* says where else is a token that
+                                                is removed; or NULL */
 
     /* what was seen of the ids */
     ngx_str_t                      *id[NGX_HTTP_PGW_IDS];
     ngx_uint_t                      ids[NGX_HTTP_PGW_IDS];
     ngx_http_pgw_cors_request_t     cors;
+
+    /* and of the trace */
+    const ngx_str_t                *traceparent;
+    ngx_uint_t                      traceparents;
+    ngx_uint_t                      tracestates;
+    ngx_uint_t                      untraced;    /* both are to be removed */
 } ngx_http_pgw_pass_t;
 
 
@@ -122,12 +137,13 @@ ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
 }
 
 
-/* Whether h is to be removed; notes the ids and what CORS needs to know. */
+/* Whether h is to be removed; notes the ids, the trace, and what CORS needs to
+   know. */
 
 static ngx_uint_t
 ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
-    ngx_uint_t                          i;
+    ngx_uint_t                          i, untraced = 0;
     const ngx_http_pgw_claim_header_t  *name;
 
     if (ngx_http_pgw_header_in_is(h, "origin")) {
@@ -137,6 +153,18 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
     } else if (ngx_http_pgw_header_in_is(h, "access-control-request-method")) {
         pass->cors.method = &h->value;
         pass->cors.methods++;
+
+    } else if (ngx_http_pgw_header_in_is(h, "sec-fetch-site")) {
+        pass->cors.site = &h->value;
+        pass->cors.sites++;
+    } else if (ngx_http_pgw_header_in_is(h, "traceparent")) {
+        pass->traceparent = &h->value;
+        pass->traceparents++;
+        untraced = pass->untraced;
+
+    } else if (ngx_http_pgw_header_in_is(h, "tracestate")) {
+        pass->tracestates++;
+        untraced = pass->untraced;
     }
 
     i = ngx_http_pgw_headers_strip(pass->conf, &h->key);
@@ -151,7 +179,7 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
         pass->ids[i]++;
     }
 
-    return i < pass->conf->strip->nelts;
+    return untraced || i < pass->conf->strip->nelts;
 }
 
 
@@ -190,6 +218,19 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 }
 
 
+/* Whether h is kept: NGX_DECLINED; or not, but for what is left in *rest. */
+
+static ngx_int_t
+ngx_http_pgw_headers_take(ngx_pool_t *pool, ngx_http_pgw_pass_t *pass,
+    ngx_uint_t look, ngx_table_elt_t *h, ngx_table_elt_t **rest)
+{
+    return h == pass->hide || (look && ngx_http_pgw_headers_look(pass, h))
+           ? NGX_OK
+           : pass->from ? ngx_http_pgw_source_hide(pool, pass->from, h, rest)
+           : NGX_DECLINED;
+}
+
+
 /* Makes pass->kept of those headers of r that stay, without copying them.  An
    earlier pass has sifted what stands before the part that it added; another
    module has added since what comes after it. */
@@ -197,8 +238,9 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 static ngx_int_t
 ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 {
+    ngx_int_t                           rc;
     ngx_uint_t                          i, start;
-    ngx_table_elt_t                    *h;
+    ngx_table_elt_t                    *h, *rest;
     const ngx_list_part_t              *part, *added;
     const ngx_http_pgw_claim_header_t  *name = pass->conf->strip->elts;
 
@@ -228,16 +270,22 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 
         for (start = 0; start <= part->nelts; start = i + 1) {
 
+            rest = NULL;
+            rc = NGX_DECLINED;
+
             for (i = start; i < part->nelts; i++) {
-                if (&h[i] == pass->hide
-                    || (!added && ngx_http_pgw_headers_look(pass, &h[i])))
-                {
+                rc = ngx_http_pgw_headers_take(r->pool, pass, added == NULL,
+                                               &h[i], &rest);
+                if (rc != NGX_DECLINED) {
                     break;
                 }
             }
 
-            if (ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
-                != NGX_OK)
+            if (rc == NGX_ERROR
+                || ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
+                   != NGX_OK
+                || ngx_http_pgw_headers_run(&pass->kept, rest, rest != NULL)
+                   != NGX_OK)
             {
                 return NGX_ERROR;
             }
@@ -293,14 +341,82 @@ ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
 }
 
 
+/* Begins a trace, with ids as those of requests are. */
+
+static ngx_int_t
+ngx_http_pgw_headers_begin_trace(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr)
+{
+    u_char     *p;
+    ngx_str_t   trace, parent;
+
+    p = ngx_pnalloc(r->pool, NGX_HTTP_PGW_TRACE_LEN + 1);
+
+    if (p == NULL
+        || ngx_http_pgw_ids_make(r, &trace) != NGX_OK
+        || ngx_http_pgw_ids_make(r, &parent) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    gr->traceparent.len = NGX_HTTP_PGW_TRACE_LEN;
+    gr->traceparent.data = p;
+    gr->trace_id = trace;
+
+    p = ngx_cpymem(p, "00-", 3);
+    p = ngx_cpymem(p, trace.data, trace.len);
+    *p++ = '-';
+    p = ngx_cpymem(p, parent.data, parent.len / 2);
+    ngx_memcpy(p, "-00", sizeof("-00"));
+
+    return NGX_OK;
+}
+
+
+/* A trace that cannot be told is not passed on, nor is what hangs on it; that
+   is rare, and the headers are looked at once more. */
+
+static ngx_int_t
+ngx_http_pgw_headers_trace(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_pass_t *pass)
+{
+    if (pass->conf->trace == NGX_HTTP_PGW_TRACE_OFF) {
+        return NGX_OK;
+    }
+
+    if (pass->traceparents == 1 && ngx_http_pgw_trace_valid(pass->traceparent))
+    {
+        gr->trace_id.len = NGX_HTTP_PGW_TRACE_ID_LEN;
+        gr->trace_id.data = pass->traceparent->data + NGX_HTTP_PGW_TRACE_ID;
+        return NGX_OK;
+    }
+
+    if (pass->conf->trace == NGX_HTTP_PGW_TRACE_BEGIN
+        && ngx_http_pgw_headers_begin_trace(r, gr) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (pass->traceparents + pass->tracestates == 0) {
+        return NGX_OK;
+    }
+
+    pass->untraced = 1;
+    ngx_memzero(&pass->kept, sizeof(ngx_list_t));
+
+    return ngx_http_pgw_headers_sift(r, pass);
+}
+
+
 /* Chooses the ids: the client's, or new ones.  Keeps what was seen for CORS. */
 
 static ngx_int_t
 ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_pass_t *pass)
+    ngx_http_pgw_pass_t *pass)
 {
     const ngx_str_t  *id;
 
+    gr->sent = r->headers_in.headers.part;
     gr->cors = pass->cors;
     gr->cors.headers = &r->headers_in.headers.part;
 
@@ -317,7 +433,7 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     gr->correlation_id = id ? *id : gr->request_id;
 
-    return NGX_OK;
+    return ngx_http_pgw_headers_trace(r, gr, pass);
 }
 
 
@@ -335,7 +451,8 @@ ngx_http_pgw_headers_set(ngx_table_elt_t *h,
 }
 
 
-/* Gives r the headers kept, the ids, Authorization, and those of grant. */
+/* Gives r the headers kept, the ids, Authorization, a trace that was begun, and
+   those of grant. */
 
 static ngx_int_t
 ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
@@ -347,7 +464,7 @@ ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
     ngx_table_elt_t                    *add;
     const ngx_http_pgw_claim_header_t  *name;
 
-    n = NGX_HTTP_PGW_IDS + 1 + (grant ? grant->nstrings : 0);
+    n = NGX_HTTP_PGW_IDS + 2 + (grant ? grant->nstrings : 0);
 
     add = ngx_pcalloc(r->pool, n * sizeof(ngx_table_elt_t));
     if (add == NULL) {
@@ -368,10 +485,16 @@ ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
         r->headers_in.authorization = &add[n++];
     }
 
+    if (gr->traceparent.len) {
+        name = &ngx_http_pgw_headers_traceparent;
+        ngx_http_pgw_headers_set(&add[n], name, &gr->traceparent);
+        add[n++].hash = ngx_hash_key(name->name.data, name->name.len);
+    }
+
     if (grant) {
 
         name = conf->claim_headers->elts;
-        value = grant->strings + NGX_HTTP_PGW_GRANT_IDS;
+        value = grant->strings + grant->nstrings - conf->claim_headers->nelts;
 
         for (i = 0; i < conf->claim_headers->nelts; i++) {
             if (value[i].data) {
@@ -407,12 +530,20 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     first = gr->request_id.data == NULL;
     pass.hide = first ? NULL : r->headers_in.authorization;
+    pass.from = conf && conf->from ? conf : NULL;
 
     if (ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
         || (first && ngx_http_pgw_headers_note(r, gr, &pass) != NGX_OK))
     {
         return NGX_ERROR;
     }
+
+#if (nginx_version >= 1023000)
+
+    /* nginx has headers of one name linked: not to one that is gone */
+
+    r->headers_in.multi_linked = 0;
+#endif
 
     return pass.conf->any_enabled
            ? ngx_http_pgw_headers_adopt(r, gr, conf, grant, &pass) : NGX_OK;

@@ -30,8 +30,9 @@ struct ngx_http_pgw_issuer_s {
                                                     the location */
     ngx_uint_t                       at_jwt;     /* typ has to be that */
     ngx_array_t                     *opens;      /* opens_t; NULL: none */
-    ngx_array_t                     *algorithms;  /* const pj_alg_t *, that its
-                                                     tokens may name; NULL: all */
+    ngx_array_t                     *algorithms; /* const pj_alg_t *: that its
+                                                    tokens may name; NULL: all
+                                                    there are */
     ngx_http_pgw_limits_t            limits;
     ngx_http_pgw_revocations_t      *revocations;  /* NULL: it has no feed */
 
@@ -40,8 +41,8 @@ struct ngx_http_pgw_issuer_s {
     ngx_str_t                        file;
     ngx_str_t                        document;   /* of the file, at first */
     ngx_flag_t                       discover;
-    ngx_str_t                        discovery;  /* URL of its metadata; len 0:
-                                                    the location leads to keys */
+    ngx_str_t                        discovery;  /* its metadata's URL; len 0:
+                                                    it is not asked for */
 
     ngx_http_pgw_zone_t             *zone;       /* part of mcf->keys_zone */
 
@@ -73,7 +74,7 @@ struct ngx_http_pgw_issuer_s {
     ((issuer)->from.location.len || (issuer)->file.len)
 
 
-/* What platform_gateway_trusted and messages call the issuer without a block. */
+/* What the issuer without a block is called. */
 extern ngx_str_t  ngx_http_pgw_issuer_own;
 
 /* Of that list the one that has the name, or else the first. */

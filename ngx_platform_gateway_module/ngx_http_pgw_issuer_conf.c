@@ -7,19 +7,14 @@
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_peek.h"
-#include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_refresh.h"
-#include "ngx_http_pgw_revocations.h"
 #include "ngx_http_pgw_token.h"
 
 
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE     (256 * 1024)
 #define NGX_HTTP_PGW_KEYS_ZONE         (1024 * 1024)
-
-#define NGX_HTTP_PGW_REVOKED_MIN_ZONE  (128 * 1024)
-#define NGX_HTTP_PGW_REVOKED_AFTER     10000  /* ms */
 
 
 /* What is fetched from the location, as far as it is said by now. */
@@ -32,31 +27,6 @@ static const ngx_http_pgw_source_t  ngx_http_pgw_issuer_conf_keys = {
                  "\"subrequest_output_buffer_size 64k;\"",
     .handler = ngx_http_pgw_refresh_fetched
 };
-
-static const ngx_http_pgw_source_t  ngx_http_pgw_issuer_conf_pages = {
-    .name = "revocations",
-    .directive = "platform_gateway_revocations",
-    .max = NGX_HTTP_PGW_FEED_MAX_BYTES,
-    .too_small = "cannot hold a page of the feed: add "
-                 "\"subrequest_output_buffer_size 1m;\"",
-    .handler = ngx_http_pgw_poll_fetched,
-    .cooldown = 500
-};
-
-
-static void
-ngx_http_pgw_issuer_conf_from(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
-    ngx_http_pgw_source_t *from, const ngx_http_pgw_source_t *as, void *data)
-{
-    ngx_http_pgw_place_t  place = from->place;
-
-    *from = *as;
-    from->place = place;
-    from->data = data;
-    from->next = mcf->sources;
-    mcf->sources = from;
-}
-
 
 static void
 ngx_http_pgw_issuer_conf_unset(ngx_http_pgw_limits_t *limits)
@@ -171,15 +141,15 @@ ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     err = ngx_http_pgw_keys_read(&issuer->file, issuer->document.data,
                                  PJ_KEYSET_MAX_BYTES, &issuer->document.len);
     if (err == NULL) {
-        err = ngx_http_pgw_keys_parse(&issuer->document, &set);
+        err = ngx_http_pgw_keys_parse(issuer, &issuer->document, &set);
     }
 
     if (err) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" \"%V\" gives no "
-                           "keys: %s; put the issuer's key set there, a JSON "
-                           "object like {\"keys\":[...]} with at least one RSA "
-                           "key,", &value[0], &issuer->file, err);
+                           "\"%V\" \"%V\" gives no keys: %s; put the issuer's "
+                           "key set there, {\"keys\":[...]} in JSON, or public "
+                           "keys in PEM, one of a type,",
+                           &value[0], &issuer->file, err);
         return NGX_CONF_ERROR;
     }
 
@@ -205,7 +175,7 @@ ngx_http_pgw_issuer_conf_location(ngx_conf_t *cf, ngx_command_t *cmd,
         return "must begin with \"/\"";
     }
 
-    ngx_http_pgw_issuer_conf_from(cf, ngx_http_pgw_conf_main(cf),
+    ngx_http_pgw_lease_add(cf, ngx_http_pgw_conf_main(cf),
                                   &issuer->from,
                                   &ngx_http_pgw_issuer_conf_keys, issuer);
     issuer->from.location = value[1];
@@ -268,8 +238,8 @@ ngx_http_pgw_issuer_conf_age(ngx_conf_t *cf, void *post, void *data)
 char *
 ngx_http_pgw_issuer_conf_cooldown(ngx_conf_t *cf, void *post, void *data)
 {
-    return *(ngx_msec_t *) data < 1000
-           ? "must be at least 1s" : ngx_http_pgw_issuer_conf_age(cf, post, data);
+    return *(ngx_msec_t *) data < 1000 ? "must be at least 1s"
+           : ngx_http_pgw_issuer_conf_age(cf, post, data);
 }
 
 
@@ -327,175 +297,6 @@ ngx_http_pgw_issuer_conf_ages(ngx_conf_t *cf, ngx_http_pgw_limits_t *limits)
 }
 
 
-static char *
-ngx_http_pgw_issuer_conf_parameter(ngx_conf_t *cf,
-    ngx_http_pgw_revocations_t *rev, const ngx_str_t *value)
-{
-    ngx_str_t   text;
-    ngx_msec_t  ms;
-
-    text.data = (u_char *) ngx_strchr(value->data, '=');
-
-    if (text.data++) {
-        text.len = (size_t) (value->data + value->len - text.data);
-
-        if (ngx_strncmp(value->data, "zone=", 5) == 0) {
-            return ngx_http_pgw_conf_zone(cf, &text, "revocations:16m",
-                                          NGX_HTTP_PGW_REVOKED_MIN_ZONE,
-                                          &rev->zone_name, &rev->zone_size);
-        }
-
-        if (ngx_strncmp(value->data, "uri=/", 5) == 0) {
-            rev->from.location = text;
-            return NGX_CONF_OK;
-        }
-
-        if (ngx_strncmp(value->data, "claim=", 6) == 0 && text.len) {
-            rev->claim = text;
-            return ngx_http_pgw_conf_path(cf, &text);
-        }
-
-        ms = (ngx_msec_t) ngx_parse_time(&text, 0);
-
-        if (ngx_strncmp(value->data, "interval=", 9) == 0
-            && ms >= 50 && ms <= 60000)
-        {
-            rev->from.cooldown = ms;
-            return NGX_CONF_OK;
-        }
-    }
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid parameter \"%V\": say \"zone=NAME:SIZE\", "
-                       "\"uri=/PATH\", and if need be \"interval=TIME\" of "
-                       "50ms to 60s, \"claim=NAME\"", value);
-
-    return NGX_CONF_ERROR;
-}
-
-
-char *
-ngx_http_pgw_issuer_conf_feed(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_pgw_issuer_t  *issuer = conf;
-
-    ngx_str_t                   *value;
-    ngx_uint_t                   i;
-    ngx_http_pgw_revocations_t  *rev;
-
-    if (issuer->revocations) {
-        return "is duplicate";
-    }
-
-    rev = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_revocations_t));
-    if (rev == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    issuer->revocations = rev;
-
-    ngx_http_pgw_issuer_conf_from(cf, ngx_http_pgw_conf_main(cf), &rev->from,
-                                  &ngx_http_pgw_issuer_conf_pages, rev);
-    ngx_http_pgw_conf_place(cf, &rev->from.place);
-
-    value = cf->args->elts;
-
-    for (i = 1; i < cf->args->nelts; i++) {
-        if (ngx_http_pgw_issuer_conf_parameter(cf, rev, &value[i])
-            != NGX_CONF_OK)
-        {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    return rev->zone_size && rev->from.location.len
-           ? NGX_CONF_OK : "needs \"zone=NAME:SIZE\" and \"uri=/PATH\"";
-}
-
-
-char *
-ngx_http_pgw_issuer_conf_revocations(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    ngx_http_pgw_main_conf_t  *mcf = conf;
-
-    return ngx_http_pgw_issuer_conf_feed(cf, cmd, mcf->issuers);
-}
-
-
-/* platform_gateway_revocations_stale pass|refuse [after=TIME]; */
-
-char *
-ngx_http_pgw_issuer_conf_stale(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_pgw_main_conf_t  *mcf = conf;
-
-    ngx_str_t  *value, text;
-
-    if (mcf->revocations_after) {
-        return "is duplicate";
-    }
-
-    value = cf->args->elts;
-    mcf->revocations_after = NGX_HTTP_PGW_REVOKED_AFTER;
-    mcf->revocations_refuse = (ngx_strcmp(value[1].data, "refuse") == 0);
-
-    if (!mcf->revocations_refuse && ngx_strcmp(value[1].data, "pass") != 0) {
-        return "accepts pass and refuse";
-    }
-
-    if (cf->args->nelts == 3) {
-        text.data = value[2].data + 6;
-        text.len = value[2].len - 6;
-
-        if (ngx_strncmp(value[2].data, "after=", 6) != 0
-            || (ngx_int_t) (mcf->revocations_after =
-                            (ngx_msec_t) ngx_parse_time(&text, 0)) < 1000)
-        {
-            return "has no \"after=TIME\" of at least 1s";
-        }
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-/* Finds the location of a source: in the first server that has an internal one
-   of that URI. */
-
-static char *
-ngx_http_pgw_issuer_conf_server(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
-{
-    void                       **loc_conf;
-    ngx_uint_t                   i;
-    ngx_http_core_srv_conf_t   **server;
-    ngx_http_core_loc_conf_t    *clcf;
-    ngx_http_core_main_conf_t   *cmcf = ngx_http_pgw_conf_nginx(cf);
-
-    server = cmcf->servers.elts;
-
-    for (i = 0; i < cmcf->servers.nelts; i++) {
-
-        loc_conf = server[i]->ctx->loc_conf;
-
-        if (ngx_http_pgw_peek_find(NULL, &from->location,
-                                   &loc_conf) == NGX_OK) {
-            clcf = loc_conf[ngx_http_core_module.ctx_index];
-
-            if (clcf->internal) {
-                from->ctx = server[i]->ctx;
-                return NGX_CONF_OK;
-            }
-        }
-    }
-
-    return ngx_http_pgw_conf_fail(cf, &from->place,
-               "no server has an internal location for the %s of \"%V\": add "
-               "\"location = %V { internal; ... }\" to one", from->name,
-               &from->location, &from->location);
-}
-
-
 /*
  * Where the keys come from.  Their source is named, in shared memory and in a
  * cache file, by the issuer's names, the location and the upstream, as the
@@ -541,9 +342,7 @@ ngx_http_pgw_issuer_conf_init_keys(ngx_conf_t *cf,
     mcf->keys_zone->data = mcf;
 
     if (from->location.len) {
-        return from->ctx
-               || ngx_http_pgw_issuer_conf_server(cf, from) == NGX_CONF_OK
-               ? ngx_http_pgw_lease_check(cf, from) : NGX_CONF_ERROR;
+        return ngx_http_pgw_lease_check(cf, from);
     }
 
     return ngx_http_pgw_lease_digest(from->source, issuer->file.data,
@@ -552,84 +351,6 @@ ngx_http_pgw_issuer_conf_init_keys(ngx_conf_t *cf,
            && ngx_http_pgw_lease_digest(from->source, (u_char *) "file", 4)
               == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-/* The zone of a feed, which is of no other, and what names its source: with
-   another name to accept, all of the feed is wanted again. */
-
-static char *
-ngx_http_pgw_issuer_conf_feed_zone(ngx_conf_t *cf,
-    const ngx_http_pgw_issuer_t *issuer, ngx_http_pgw_revocations_t *rev)
-{
-    ngx_shm_zone_t         *shm_zone;
-    ngx_http_pgw_source_t  *from = &rev->from;
-
-    shm_zone = ngx_shared_memory_add(cf, &rev->zone_name, rev->zone_size,
-                                     &ngx_http_platform_gateway_module);
-    if (shm_zone == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (shm_zone->init) {
-        return ngx_http_pgw_conf_fail(cf, &from->place,
-                   "zone \"%V\" of \"platform_gateway_revocations\" is that "
-                   "of \"platform_gateway_zone\", of the counters, which is "
-                   "named after it, or of another feed: give it another name,",
-                   &rev->zone_name);
-    }
-
-    shm_zone->init = ngx_http_pgw_revocations_zone_init;
-    shm_zone->data = rev;
-
-    return ngx_http_pgw_lease_digest(from->source, rev->claim.data,
-                                     rev->claim.len)
-           == NGX_OK
-           && ngx_http_pgw_issuer_digest(issuer, from->source) == NGX_OK
-           ? ngx_http_pgw_lease_check(cf, from) : NGX_CONF_ERROR;
-}
-
-
-static char *
-ngx_http_pgw_issuer_conf_init_feed(ngx_conf_t *cf,
-    ngx_http_pgw_main_conf_t *mcf, ngx_http_pgw_issuer_t *issuer)
-{
-    ngx_http_pgw_source_t       *from;
-    ngx_http_pgw_revocations_t  *rev = issuer->revocations;
-
-    if (rev == NULL) {
-        return NGX_CONF_OK;
-    }
-
-    from = &rev->from;
-    from->timeout = NGX_HTTP_PGW_TIMEOUT;
-    rev->subject = issuer->claims.subject;
-    rev->names = &issuer->names;
-    rev->refuse = mcf->revocations_refuse;
-    rev->after = mcf->revocations_after ? mcf->revocations_after
-                                        : NGX_HTTP_PGW_REVOKED_AFTER;
-
-    if (rev->claim.len == 0) {
-        rev->claim.data = (u_char *) (issuer->issuers ? issuer->claims.session
-                                                      : "session_id");
-        rev->claim.len = ngx_strlen(rev->claim.data);
-    }
-
-    if (ngx_http_pgw_issuer_conf_server(cf, from) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (rev->after < 2 * from->cooldown) {
-        return ngx_http_pgw_conf_fail(cf, &from->place,
-                   "\"interval=\" of \"platform_gateway_revocations\" is more "
-                   "than half of \"after=\" of "
-                   "\"platform_gateway_revocations_stale\": the feed would be "
-                   "stale between two fetches");
-    }
-
-    ngx_http_pgw_lease_log(cf, from);
-
-    return ngx_http_pgw_issuer_conf_feed_zone(cf, issuer, rev);
 }
 
 
@@ -678,7 +399,7 @@ ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     for (issuer = mcf->issuers; issuer && rv == NGX_CONF_OK;
          issuer = issuer->next)
     {
-        n += ngx_http_pgw_issuer_usable(issuer);
+        n += (issuer->name.len != 0);
         ngx_http_pgw_issuer_conf_merge(&issuer->limits, &mcf->limits);
         rv = ngx_http_pgw_issuer_names(cf, issuer, mcf->policies);
     }
@@ -706,7 +427,7 @@ ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     for (issuer = mcf->issuers; issuer && rv == NGX_CONF_OK;
          issuer = issuer->next)
     {
-        rv = ngx_http_pgw_issuer_conf_init_feed(cf, mcf, issuer);
+        rv = ngx_http_pgw_feed_conf_init(cf, mcf, issuer);
     }
 
     return rv;

@@ -15,13 +15,10 @@ ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_conf_new(ngx_conf_t *cf);
 
 ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_zone;
 ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_source;
-ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_revocations;
-ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_stale;
 
 /* These set an issuer_t: that of a block. */
 ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_file;
 ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_location;
-ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_feed;
 
 char *ngx_http_pgw_issuer_conf_cache_file(ngx_conf_t *cf, void *post,
     void *data);

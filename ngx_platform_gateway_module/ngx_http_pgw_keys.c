@@ -62,22 +62,24 @@ ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf, size_t max,
 
 
 const char *
-ngx_http_pgw_keys_parse(const ngx_str_t *document, pj_keyset_t **set)
+ngx_http_pgw_keys_parse(const ngx_http_pgw_issuer_t *issuer,
+    const ngx_str_t *document, pj_keyset_t **set)
 {
     void        *mem;
     size_t       size;
     pj_err_t     err = PJ_ERR_NO_SPACE;
-    pj_str_t     json = { document->data, document->len };
+    pj_str_t     text = { document->data, document->len };
     pj_arena_t   arena;
 
-    size = pj_keyset_arena_bytes(json.len);
+    size = pj_keyset_arena_bytes(text.len);
 
     *set = ngx_calloc(sizeof(pj_keyset_t), ngx_cycle->log);
     mem = ngx_alloc(size, ngx_cycle->log);
 
     if (*set && mem) {
         pj_arena_init(&arena, mem, size);
-        err = pj_keyset_parse(*set, &arena, json);
+        err = issuer->file.len ? pj_keyset_parse_file(*set, &arena, text)
+                               : pj_keyset_parse(*set, &arena, text);
     }
 
     ngx_free(mem);
@@ -255,8 +257,8 @@ ngx_http_pgw_keys_load(ngx_http_pgw_issuer_t *issuer)
     pj_keyset_t          *set = NULL;
     ngx_http_pgw_copy_t  *copy = ngx_http_pgw_keys_copy(issuer);
 
-    err = copy->document.len ? ngx_http_pgw_keys_parse(&copy->document, &set)
-                             : NULL;
+    err = copy->document.len
+          ? ngx_http_pgw_keys_parse(issuer, &copy->document, &set) : NULL;
 
     if (err) {
 

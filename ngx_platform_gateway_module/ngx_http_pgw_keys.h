@@ -97,9 +97,9 @@ ngx_http_pgw_fetch_e ngx_http_pgw_keys_release(ngx_http_pgw_issuer_t *issuer,
 const char *ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf,
     size_t max, size_t *len);
 
-/* What is wrong with the document, or NULL; then keys_free(*set). */
-const char *ngx_http_pgw_keys_parse(const ngx_str_t *document,
-    pj_keyset_t **set);
+/* What is wrong with the issuer's document, or NULL; then keys_free(*set). */
+const char *ngx_http_pgw_keys_parse(const ngx_http_pgw_issuer_t *issuer,
+    const ngx_str_t *document, pj_keyset_t **set);
 void ngx_http_pgw_keys_free(pj_keyset_t *set);
 
 /*

@@ -54,6 +54,20 @@ ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
 
 
 void
+ngx_http_pgw_lease_add(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
+    ngx_http_pgw_source_t *from, const ngx_http_pgw_source_t *as, void *data)
+{
+    ngx_http_pgw_place_t  place = from->place;
+
+    *from = *as;
+    from->place = place;
+    from->data = data;
+    from->next = mcf->sources;
+    mcf->sources = from;
+}
+
+
+void
 ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 {
     ngx_http_core_loc_conf_t  *clcf;
@@ -62,6 +76,42 @@ ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
            : ngx_http_pgw_conf_core(cf);
 
     from->log = clcf->error_log ? clcf->error_log : &cf->cycle->new_log;
+}
+
+
+/* Finds the location of a source: in the first server that has an internal one
+   of that URI. */
+
+static char *
+ngx_http_pgw_lease_server(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
+{
+    void                       **loc_conf;
+    ngx_uint_t                   i;
+    ngx_http_core_srv_conf_t   **server;
+    ngx_http_core_loc_conf_t    *clcf;
+    ngx_http_core_main_conf_t   *cmcf = ngx_http_pgw_conf_nginx(cf);
+
+    server = cmcf->servers.elts;
+
+    for (i = 0; i < cmcf->servers.nelts; i++) {
+
+        loc_conf = server[i]->ctx->loc_conf;
+
+        if (ngx_http_pgw_peek_find(NULL, &from->location,
+                                   &loc_conf) == NGX_OK) {
+            clcf = loc_conf[ngx_http_core_module.ctx_index];
+
+            if (clcf->internal) {
+                from->ctx = server[i]->ctx;
+                return NGX_CONF_OK;
+            }
+        }
+    }
+
+    return ngx_http_pgw_conf_fail(cf, &from->place,
+               "no server has an internal location for the %s of \"%V\": add "
+               "\"location = %V { internal; ... }\" to one", from->name,
+               &from->location, &from->location);
 }
 
 
@@ -131,9 +181,14 @@ ngx_http_pgw_lease_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 {
     ngx_str_t  host, port;
 
-    if (ngx_http_pgw_lease_location(cf, from) != NGX_CONF_OK) {
+    if ((from->ctx == NULL
+         && ngx_http_pgw_lease_server(cf, from) != NGX_CONF_OK)
+        || ngx_http_pgw_lease_location(cf, from) != NGX_CONF_OK)
+    {
         return NGX_CONF_ERROR;
     }
+
+    ngx_http_pgw_lease_log(cf, from);
 
     ngx_str_null(&host);
     ngx_str_null(&port);

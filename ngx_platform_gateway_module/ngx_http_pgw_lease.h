@@ -75,8 +75,8 @@ struct ngx_http_pgw_source_s {
     /* what the documents are good for and where they are, as a digest */
     u_char                           source[NGX_HTTP_PGW_DIGEST];
 
-    ngx_atomic_t                    *counted;    /* fetches by outcome, in shared
-                                                    memory; NULL: nowhere */
+    ngx_atomic_t                    *counted;    /* shared: fetches by outcome;
+                                                    NULL: nowhere */
     ngx_slab_pool_t                 *shpool;
     ngx_http_pgw_lease_t            *lease;
     ngx_uint_t                       generation;
@@ -119,12 +119,17 @@ ngx_int_t ngx_http_pgw_lease_digest(u_char *hex, const u_char *data,
 ngx_uint_t ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
     const ngx_http_core_loc_conf_t *clcf);
 
+/* Makes from one like as, with data for its handler, and adds it to
+   mcf->sources; its place stays. */
+void ngx_http_pgw_lease_add(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
+    ngx_http_pgw_source_t *from, const ngx_http_pgw_source_t *as, void *data);
+
 /* Sets from->log. */
 void ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from);
 
 /*
- * Checks the location of the server in from->ctx, and adds it to
- * from->source, with where it leads.
+ * Checks the location of the server in from->ctx (NULL: the first that has an
+ * internal one of that URI), and adds it to from->source, with where it leads.
  */
 char *ngx_http_pgw_lease_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from);
 

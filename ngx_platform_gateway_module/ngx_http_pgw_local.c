@@ -306,6 +306,7 @@ char *
 ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
     ngx_http_pgw_loc_conf_t *conf)
 {
+    ngx_uint_t                 closed;
     const char                *fault;
     ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
 
@@ -315,6 +316,7 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
 
     if (clcf->noname) {
         conf->explain = prev->explain;
+        conf->forward = prev->forward;
         conf->one_record = prev->one_record;
         conf->elsewhere = clcf->handler && clcf->handler != prev->handler;
     }
@@ -327,11 +329,17 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
         conf->explain = ngx_http_pgw_explain_server(cf, &conf->explain_name);
     }
 
+    closed = clcf->internal || ngx_http_pgw_peek_access_denies(cf);
+
     fault = conf->explain == NULL
-            ? "has \"platform_gateway_explain %V\", and not exactly one server "
-              "has that \"server_name\","
-            : clcf->internal
-              || ngx_http_pgw_peek_access_denies(cf)
+            ? "names the server \"%V\", and not exactly one server has that "
+              "\"server_name\","
+            : conf->forward
+            ? (closed && conf->enable ? NULL
+               : "has \"platform_gateway_forward_auth\": say "
+                 "\"platform_gateway on\" in it, and \"allow 127.0.0.1; deny "
+                 "all;\" with the address of the other proxy,")
+            : closed
               || (conf->enable && !conf->shadow
                   && (conf->access & NGX_HTTP_PGW_GUARDED)) ? NULL
             : "has \"platform_gateway_explain\" and is open to anybody: say "

@@ -20,6 +20,7 @@
 typedef struct {
     ngx_str_t                request_id;
     ngx_str_t                correlation_id;
+    ngx_str_t                trace_id;
     ngx_str_t                route_id;
     ngx_str_t                service_name;
     ngx_str_t                access;
@@ -70,6 +71,7 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
     ngx_http_pgw_request_t   *gr;
     ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
     ngx_http_pgw_decision_e   decision;
+    const ngx_http_pgw_subject_t  *subject;
 
     ngx_memzero(log, sizeof(ngx_http_pgw_log_t));
 
@@ -89,7 +91,12 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 
     log->request_id = gr->request_id;
     log->correlation_id = gr->correlation_id;
-    log->subject = (gr->reason || gr->named == NULL) ? gr->subject : *gr->named;
+    log->trace_id = gr->trace_id;
+    subject = (gr->reason || gr->named == NULL) ? gr->subject : gr->named;
+
+    if (subject) {
+        log->subject = *subject;
+    }
 
     /* the levels of the location that decided */
 
@@ -234,6 +241,7 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     ngx_http_pgw_text_plain(&line, ",\"requestId\":", &log.request_id);
     ngx_http_pgw_text_plain(&line, ",\"correlationId\":", &log.correlation_id);
+    ngx_http_pgw_text_plain(&line, ",\"traceId\":", &log.trace_id);
 
     ngx_http_pgw_log_nginx(&line, r);
 
@@ -274,6 +282,7 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 ngx_http_variable_t  ngx_http_pgw_log_variables[] = {
     ngx_http_pgw_log_entry(request_id),
     ngx_http_pgw_log_entry(correlation_id),
+    ngx_http_pgw_log_entry(trace_id),
     ngx_http_pgw_log_entry(route_id),
     ngx_http_pgw_log_entry(service_name),
     ngx_http_pgw_log_entry(access),

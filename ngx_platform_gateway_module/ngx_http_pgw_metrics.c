@@ -2,8 +2,8 @@
 /*
  * What is counted of a request, and the content handler of
  * platform_gateway_metrics, which writes all counters in Prometheus text format
- * 0.0.4.  Labels are route ids of the configuration, whose escapes are
- * those of JSON, and closed sets of names.
+ * 0.0.4.  Labels are names of the configuration, whose escapes are those of
+ * JSON, and closed sets of names.
  */
 
 
@@ -19,68 +19,13 @@
 #include <pj_version.h>
 
 
-#define ngx_http_pgw_family(name, type, help)                                 \
-    "# HELP platform_gateway_" name " " help "\n"                             \
-    "# TYPE platform_gateway_" name " " type "\n"
-
-#define ngx_http_pgw_gauge(name, help, value)                                 \
-    ngx_http_pgw_family(name, "gauge", help)                                  \
-    "platform_gateway_" name value "\n"
-
-
-/* The bounds of a histogram, as they are written. */
-
-#define NGX_HTTP_PGW_BUCKETS                                                  \
-    "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5",  \
-    "10", "+Inf"
-
-
-/* What is counted by route, or once for all. */
+/* A series: its family, and a name of the configuration that it is about. */
 
 typedef struct {
-    const char              *head;
-    const char              *series;
-    const char              *label;
-    size_t                   words;     /* in counters_t */
-    ngx_uint_t               histogram;
-    ngx_uint_t               n;
-    const char              *names[NGX_HTTP_PGW_DURATIONS];
-                                        /* none: those of the decisions */
-} ngx_http_pgw_family_t;
-
-static const ngx_http_pgw_family_t  ngx_http_pgw_families[] = {
-
-    { ngx_http_pgw_family("requests_total", "counter",
-                          "Requests by route and decision."),
-      "platform_gateway_requests_total", "decision",
-      offsetof(ngx_http_pgw_counters_t, requests), 0, NGX_HTTP_PGW_DECISIONS,
-      { NULL } },
-
-    { ngx_http_pgw_family("upstream_responses_total", "counter",
-                          "Requests by route and status class of the "
-                          "upstream's response."),
-      "platform_gateway_upstream_responses_total", "class",
-      offsetof(ngx_http_pgw_counters_t, upstream), 0, NGX_HTTP_PGW_CLASSES,
-      { "none", "1xx", "2xx", "3xx", "4xx", "5xx" } },
-
-    { ngx_http_pgw_family("request_duration_seconds", "histogram",
-                          "Time from the first byte of a request to the last "
-                          "of its response, by route."),
-      "platform_gateway_request_duration_seconds", "le",
-      offsetof(ngx_http_pgw_counters_t, durations), 1, NGX_HTTP_PGW_DURATIONS,
-      { NGX_HTTP_PGW_BUCKETS } }
-};
-
-#define NGX_HTTP_PGW_FAMILIES                                                 \
-    (sizeof(ngx_http_pgw_families) / sizeof(ngx_http_pgw_families[0]))
-
-static const ngx_http_pgw_family_t  ngx_http_pgw_lag = {
-    ngx_http_pgw_family("revocation_lag_seconds", "histogram",
-                        "Time from a revocation, as the feed dates it, to its "
-                        "effect on all workers."),
-    "platform_gateway_revocation_lag_seconds", "le", 0, 1,
-    NGX_HTTP_PGW_DURATIONS, { NGX_HTTP_PGW_BUCKETS }
-};
+    const char       *family;
+    const char       *label;     /* "{route=" */
+    const ngx_str_t  *value;     /* NULL, or data NULL: it has none */
+} ngx_http_pgw_series_t;
 
 
 ngx_int_t
@@ -129,64 +74,131 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
 }
 
 
-/* "NAME{", or of a route "NAME{route="...",". */
+/* What stands before the series of a family. */
 
 static void
-ngx_http_pgw_metrics_name(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_family_t *family, const char *suffix,
-    const ngx_str_t *route, const char *comma)
+ngx_http_pgw_metrics_head(ngx_http_pgw_text_t *text, const char *family,
+    const char *type, const char *help)
 {
-    ngx_http_pgw_text_format(text, "%s%s{", family->series, suffix);
+    ngx_http_pgw_text_format(text, "# HELP platform_gateway_%s %s\n"
+                             "# TYPE platform_gateway_%s %s\n", family, help,
+                             family, type);
+}
 
-    if (route) {
-        ngx_http_pgw_text_json(text, "route=", route);
-        ngx_http_pgw_text_format(text, "%s", comma);
+
+/* One line: with a second label where there is a name, and n in thousandths. */
+
+static void
+ngx_http_pgw_metrics_line(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_series_t *series, const char *suffix, const char *label,
+    const char *name, int64_t n)
+{
+    ngx_uint_t  named = series->value && series->value->data;
+
+    ngx_http_pgw_text_format(text, "platform_gateway_%s%s", series->family,
+                             suffix);
+
+    if (named) {
+        ngx_http_pgw_text_json(text, series->label, series->value);
+    }
+
+    if (name) {
+        ngx_http_pgw_text_format(text, "%s%s=\"%s\"", named ? "," : "{", label,
+                                 name);
+    }
+
+    ngx_http_pgw_text_format(text, n % 1000 ? "%s %L.%03L\n" : "%s %L\n",
+                             named || name ? "}" : "", n / 1000, n % 1000);
+}
+
+
+/* A line for each word that has a name. */
+
+static void
+ngx_http_pgw_metrics_words(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_series_t *series, const char *label,
+    const ngx_atomic_t *words, const char *const *names)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; names[i]; i++) {
+        ngx_http_pgw_metrics_line(text, series, "", label, names[i],
+                                  (int64_t) words[i] * 1000);
     }
 }
 
 
-/* The series of a family for one route (NULL: there is none). */
-
 static void
-ngx_http_pgw_metrics_series(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_family_t *family, const ngx_str_t *route,
-    const ngx_atomic_t *words)
+ngx_http_pgw_metrics_histogram(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_series_t *series, const ngx_http_pgw_histogram_t *h)
 {
-    ngx_uint_t         i;
-    ngx_atomic_uint_t  n, ms;
+    int64_t     n = 0;
+    ngx_uint_t  i;
 
-    for (i = 0, n = 0; i < family->n; i++) {
-        n = words[i] + (family->histogram ? n : 0);
+    static const char *const  bounds[NGX_HTTP_PGW_DURATIONS] = {
+        "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5",
+        "5", "10", "+Inf"
+    };
 
-        ngx_http_pgw_metrics_name(text, family,
-                                  family->histogram ? "_bucket" : "", route,
-                                  ",");
-        ngx_http_pgw_text_format(text, "%s=\"%s\"} %uA\n", family->label,
-            family->names[0] ? (u_char *) family->names[i]
-                             : ngx_http_pgw_request_decisions[i].data, n);
+    for (i = 0; i < NGX_HTTP_PGW_DURATIONS; i++) {
+        n += (int64_t) h->buckets[i] * 1000;
+        ngx_http_pgw_metrics_line(text, series, "_bucket", "le", bounds[i], n);
     }
 
-    if (family->histogram) {
-        ms = words[family->n];
-
-        ngx_http_pgw_metrics_name(text, family, "_sum", route, "");
-        ngx_http_pgw_text_format(text, "} %uA.%03uA\n", ms / 1000, ms % 1000);
-        ngx_http_pgw_metrics_name(text, family, "_count", route, "");
-        ngx_http_pgw_text_format(text, "} %uA\n", n);
-    }
+    ngx_http_pgw_metrics_line(text, series, "_sum", NULL, NULL,
+                              (int64_t) h->ms);
+    ngx_http_pgw_metrics_line(text, series, "_count", NULL, NULL, n);
 }
 
 
 static void
 ngx_http_pgw_metrics_routes(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_route_t *route, const ngx_http_pgw_family_t *family)
+    const ngx_http_pgw_route_t *first)
 {
-    ngx_http_pgw_text_format(text, "%s", family->head);
+    ngx_uint_t                   i, n;
+    const char                  *decisions[NGX_HTTP_PGW_DECISIONS + 1];
+    ngx_http_pgw_series_t        series = { .label = "{route=" };
+    const ngx_http_pgw_route_t  *route;
 
-    for ( /* void */ ; route; route = route->next) {
-        ngx_http_pgw_metrics_series(text, family, &route->id,
-                     (ngx_atomic_t *) (void *)
-                     ((u_char *) route->counters + family->words));
+    static const char *const  families[][3] = {
+        { "requests_total", "counter", "Requests by route and decision." },
+        { "upstream_responses_total", "counter",
+          "Requests by route and status class of the upstream's response." },
+        { "request_duration_seconds", "histogram",
+          "Time from the first byte of a request to the last of its response, "
+          "by route." }
+    };
+    static const char *const  classes[] = {
+        "none", "1xx", "2xx", "3xx", "4xx", "5xx", NULL
+    };
+
+    for (i = 0; i < NGX_HTTP_PGW_DECISIONS; i++) {
+        decisions[i] = (const char *) ngx_http_pgw_request_decisions[i].data;
+    }
+
+    decisions[i] = NULL;
+
+    for (n = 0; n < 3; n++) {
+
+        series.family = families[n][0];
+        ngx_http_pgw_metrics_head(text, series.family, families[n][1],
+                                  families[n][2]);
+
+        for (route = first; route; route = route->next) {
+
+            series.value = &route->id;
+
+            if (n == 2) {
+                ngx_http_pgw_metrics_histogram(text, &series,
+                                               &route->counters->durations);
+                continue;
+            }
+
+            ngx_http_pgw_metrics_words(text, &series, n ? "class" : "decision",
+                                       n ? route->counters->upstream
+                                         : route->counters->requests,
+                                       n ? classes : decisions);
+        }
     }
 }
 
@@ -194,13 +206,15 @@ ngx_http_pgw_metrics_routes(ngx_http_pgw_text_t *text,
 static void
 ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
 {
+    ngx_str_t                     name;
     ngx_uint_t                    i, decision, reason;
+    ngx_http_pgw_series_t         series = { "refusals_total", "{reason=",
+                                             &name };
     const ngx_http_pgw_reason_t  *reasons = ngx_http_pgw_reasons;
 
-    ngx_http_pgw_text_format(text,
-        ngx_http_pgw_family("refusals_total", "counter",
-                            "Requests refused (deny), or that would have been "
-                            "(shadow), by reason."));
+    ngx_http_pgw_metrics_head(text, series.family, "counter",
+                              "Requests refused (deny), or that would have "
+                              "been (shadow), by reason.");
 
     for (i = 0; i < 2 * NGX_HTTP_PGW_REASONS; i++) {
 
@@ -208,51 +222,29 @@ ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
         reason = i % NGX_HTTP_PGW_REASONS;
 
         if (reasons[reason].flags & NGX_HTTP_PGW_REASON_REFUSES) {
-            ngx_http_pgw_text_format(text,
-                "platform_gateway_refusals_total{reason=\"%s\","
-                "decision=\"%V\"} %uA\n", reasons[reason].name,
-                &ngx_http_pgw_request_decisions[decision],
-                ngx_http_pgw_counters->refusals[decision][reason]);
+            name.data = (u_char *) reasons[reason].name;
+            name.len = ngx_strlen(name.data);
+
+            ngx_http_pgw_metrics_line(text, &series, "", "decision",
+                (const char *) ngx_http_pgw_request_decisions[decision].data,
+                (int64_t) ngx_http_pgw_counters->refusals[decision][reason]
+                * 1000);
         }
     }
 
-    ngx_http_pgw_text_format(text,
-        ngx_http_pgw_family("token_verifications_total", "counter",
-                            "Tokens checked, by result."));
+    series = (ngx_http_pgw_series_t) { "token_verifications_total", NULL,
+                                       NULL };
+    ngx_http_pgw_metrics_head(text, series.family, "counter",
+                              "Tokens checked, by result.");
 
     for (i = 0; i < NGX_HTTP_PGW_REASONS; i++) {
 
         if (reasons[i].flags & NGX_HTTP_PGW_REASON_VERIFIES) {
-            ngx_http_pgw_text_format(text,
-                "platform_gateway_token_verifications_total{result=\"%s\"} "
-                "%uA\n", reasons[i].name,
-                ngx_http_pgw_counters->verifications[i]);
+            ngx_http_pgw_metrics_line(text, &series, "", "result",
+                                      reasons[i].name,
+                        (int64_t) ngx_http_pgw_counters->verifications[i]
+                        * 1000);
         }
-    }
-}
-
-
-/* Series that have one word for each name; issuer NULL, or without a name: it is
-   not said. */
-
-static void
-ngx_http_pgw_metrics_words(ngx_http_pgw_text_t *text, const char *series,
-    const ngx_http_pgw_issuer_t *issuer, const char *label,
-    const ngx_atomic_t *words, const char *const *names)
-{
-    ngx_uint_t  i;
-
-    for (i = 0; names[i]; i++) {
-
-        ngx_http_pgw_text_format(text, "platform_gateway_%s{", series);
-
-        if (issuer && issuer->name.len) {
-            ngx_http_pgw_text_json(text, "issuer=", &issuer->name);
-            ngx_http_pgw_text_format(text, ",");
-        }
-
-        ngx_http_pgw_text_format(text, "%s=\"%s\"} %uA\n", label, names[i],
-                                 words[i]);
     }
 }
 
@@ -264,6 +256,9 @@ ngx_http_pgw_metrics_fetches(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_issuer_t *issuer, ngx_uint_t feed)
 {
     ngx_uint_t                    n = 0;
+    ngx_http_pgw_series_t         series = { feed ? "revocation_fetches_total"
+                                                  : "key_fetches_total",
+                                             "{issuer=", NULL };
     const ngx_http_pgw_source_t  *from;
 
     static const char *const  fetches[] = {
@@ -275,96 +270,83 @@ ngx_http_pgw_metrics_fetches(ngx_http_pgw_text_t *text,
 
     for ( /* void */ ; issuer; issuer = issuer->next) {
 
-        from = feed && issuer->revocations ? &issuer->revocations->from
-                                           : &issuer->from;
+        from = !feed ? &issuer->from
+               : issuer->revocations ? &issuer->revocations->from : NULL;
 
-        if (feed ? issuer->revocations == NULL
-            : issuer->name.len && !ngx_http_pgw_issuer_usable(issuer))
-        {
+        if (from == NULL) {
             continue;
         }
 
         if (n++ == 0) {
-            ngx_http_pgw_text_format(text, feed
-                ? ngx_http_pgw_family("revocation_fetches_total", "counter",
-                                      "Pages of the feed of revocations, by "
-                                      "outcome.")
-                : ngx_http_pgw_family("key_fetches_total", "counter",
-                                      "Fetches of the key set, by outcome."));
+            ngx_http_pgw_metrics_head(text, series.family, "counter",
+                                      feed ? "Pages of the feed of "
+                                             "revocations, by outcome."
+                                           : "Fetches of the key set, by "
+                                             "outcome.");
         }
 
-        ngx_http_pgw_metrics_words(text, feed ? "revocation_fetches_total"
-                                              : "key_fetches_total", issuer,
-                                   "outcome", from->counted,
+        series.value = &issuer->name;
+        ngx_http_pgw_metrics_words(text, &series, "outcome", from->counted,
                                    feed ? pages : fetches);
     }
 }
 
 
 static void
-ngx_http_pgw_metrics_events(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_issuer_t *first, ngx_uint_t feed)
+ngx_http_pgw_metrics_events(ngx_http_pgw_text_t *text)
 {
-    ngx_uint_t         i;
-    ngx_atomic_uint_t  cached;
+    int64_t                 cached = 0;
+    ngx_uint_t              i;
+    ngx_http_pgw_series_t   series = { .family = "token_cache_total" };
+    ngx_http_pgw_shared_t  *shared = ngx_http_pgw_counters;
 
     static const char *const  events[] = { "hit", "miss", "eviction", NULL };
 
-    ngx_http_pgw_text_format(text,
-        ngx_http_pgw_family("token_cache_total", "counter",
-                            "Lookups in the verified-token cache by outcome, "
-                            "and evictions from it."));
-    ngx_http_pgw_metrics_words(text, "token_cache_total", NULL, "event",
-                               ngx_http_pgw_counters->cache, events);
+    ngx_http_pgw_metrics_head(text, series.family, "counter",
+                              "Lookups in the verified-token cache by outcome, "
+                              "and evictions from it.");
+    ngx_http_pgw_metrics_words(text, &series, "event", shared->cache, events);
 
-    for (i = 0, cached = 0; i < NGX_MAX_PROCESSES; i++) {
-        cached += ngx_http_pgw_counters->cached[i];
+    for (i = 0; i < NGX_MAX_PROCESSES; i++) {
+        cached += (int64_t) shared->cached[i];
     }
 
-    ngx_http_pgw_text_format(text,
-        ngx_http_pgw_gauge("token_cache_entries",
-                           "Tokens in the caches of all workers.", " %uA"),
-        cached);
+    series.family = "token_cache_entries";
+    ngx_http_pgw_metrics_head(text, series.family, "gauge",
+                              "Tokens in the caches of all workers.");
+    ngx_http_pgw_metrics_line(text, &series, "", NULL, NULL, cached * 1000);
+}
 
-    ngx_http_pgw_metrics_fetches(text, first, 0);
 
-    if (!feed) {
-        return;
-    }
+static void
+ngx_http_pgw_metrics_feeds(ngx_http_pgw_text_t *text)
+{
+    ngx_http_pgw_series_t  series = { .family = "revocation_unchecked_total" };
 
-    ngx_http_pgw_metrics_fetches(text, first, 1);
+    ngx_http_pgw_metrics_head(text, series.family, "counter",
+                              "Requests let in while the feed was stale.");
+    ngx_http_pgw_metrics_line(text, &series, "", NULL, NULL,
+                      (int64_t) ngx_http_pgw_counters->unchecked[0] * 1000);
 
-    ngx_http_pgw_text_format(text,
-        ngx_http_pgw_family("revocation_unchecked_total", "counter",
-                            "Requests let in while the feed was stale.")
-        "platform_gateway_revocation_unchecked_total %uA\n%s",
-        ngx_http_pgw_counters->unchecked[0], ngx_http_pgw_lag.head);
-    ngx_http_pgw_metrics_series(text, &ngx_http_pgw_lag, NULL,
-                                ngx_http_pgw_counters->lag.buckets);
+    series.family = "revocation_lag_seconds";
+    ngx_http_pgw_metrics_head(text, series.family, "histogram",
+                              "Time from a revocation, as the feed dates it, "
+                              "to its effect on all workers.");
+    ngx_http_pgw_metrics_histogram(text, &series, &ngx_http_pgw_counters->lag);
 }
 
 
 /* What there is of each issuer, in thousandths; some of it not yet. */
 
-#define ngx_http_pgw_metrics_of(name, help)                                   \
-    { ngx_http_pgw_family(name, "gauge", help), "platform_gateway_" name }
-
 static const char *const  ngx_http_pgw_metrics_gauges[][2] = {
-    ngx_http_pgw_metrics_of("key_set_keys",
-                            "Usable keys; 0 before the first set and past the "
-                            "hard age."),
-    ngx_http_pgw_metrics_of("key_set_version",
-                            "Changes of the key set so far; 0: none yet."),
-    ngx_http_pgw_metrics_of("key_set_age_seconds",
-                            "Time since the last good fetch."),
-    ngx_http_pgw_metrics_of("revocation_entries",
-                            "Revocations in the zone."),
-    ngx_http_pgw_metrics_of("revocation_entries_max",
-                            "Revocations that the zone has room for."),
-    ngx_http_pgw_metrics_of("revocation_zone_full",
-                            "1: some did not fit into it."),
-    ngx_http_pgw_metrics_of("revocation_feed_age_seconds",
-                            "Time since the feed was read to its end.")
+    { "key_set_keys",
+      "Usable keys; 0 before the first set and past the hard age." },
+    { "key_set_version", "Changes of the key set so far; 0: none yet." },
+    { "key_set_age_seconds", "Time since the last good fetch." },
+    { "revocation_entries", "Revocations in the zone." },
+    { "revocation_entries_max", "Revocations that the zone has room for." },
+    { "revocation_zone_full", "1: some did not fit into it." },
+    { "revocation_feed_age_seconds", "Time since the feed was read to its end." }
 };
 
 #define NGX_HTTP_PGW_GAUGES                                                   \
@@ -416,10 +398,13 @@ ngx_http_pgw_metrics_issuers(ngx_http_pgw_text_t *text,
 {
     int64_t                 value[NGX_HTTP_PGW_GAUGES];
     ngx_uint_t              i, n;
-    const char *const      *gauge;
     ngx_http_pgw_issuer_t  *issuer;
+    ngx_http_pgw_series_t   series = { .label = "{issuer=" };
 
     for (i = 0; i < NGX_HTTP_PGW_GAUGES; i++) {
+
+        series.family = ngx_http_pgw_metrics_gauges[i][0];
+
         for (issuer = first, n = 0; issuer; issuer = issuer->next) {
 
             ngx_http_pgw_metrics_values(issuer, value);
@@ -428,18 +413,13 @@ ngx_http_pgw_metrics_issuers(ngx_http_pgw_text_t *text,
                 continue;
             }
 
-            gauge = ngx_http_pgw_metrics_gauges[i];
-            ngx_http_pgw_text_format(text, "%s%s", n++ ? "" : gauge[0],
-                                     gauge[1]);
-
-            if (issuer->name.len) {
-                ngx_http_pgw_text_json(text, "{issuer=", &issuer->name);
-                ngx_http_pgw_text_format(text, "}");
+            if (n++ == 0) {
+                ngx_http_pgw_metrics_head(text, series.family, "gauge",
+                                          ngx_http_pgw_metrics_gauges[i][1]);
             }
 
-            ngx_http_pgw_text_format(text, value[i] % 1000 ? " %L.%03L\n"
-                                                           : " %L\n",
-                                     value[i] / 1000, value[i] % 1000);
+            series.value = &issuer->name;
+            ngx_http_pgw_metrics_line(text, &series, "", NULL, NULL, value[i]);
         }
     }
 }
@@ -449,8 +429,9 @@ static void
 ngx_http_pgw_metrics_zones(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_main_conf_t *mcf)
 {
-    size_t                 size;
-    ngx_uint_t             i, free;
+    size_t                  size;
+    ngx_uint_t              i, free;
+    ngx_http_pgw_series_t   series = { .label = "{zone=" };
     const ngx_slab_pool_t  *shpool;
 
     const ngx_shm_zone_t *const  zones[] = {
@@ -460,24 +441,21 @@ ngx_http_pgw_metrics_zones(ngx_http_pgw_text_t *text,
     for (i = 0; i < 4; i++) {
 
         free = i / 2;
+        series.family = free ? "zone_free_bytes" : "zone_size_bytes";
 
         if (i % 2 == 0) {
-            ngx_http_pgw_text_format(text, "%s", free
-                ? ngx_http_pgw_family("zone_free_bytes", "gauge",
-                                      "Free whole pages of the zone.")
-                : ngx_http_pgw_family("zone_size_bytes", "gauge",
-                                      "Size of the shared memory zone."));
+            ngx_http_pgw_metrics_head(text, series.family, "gauge",
+                                      free ? "Free whole pages of the zone."
+                                           : "Size of the shared memory zone.");
         }
 
         if (zones[i % 2]) {
+            series.value = &zones[i % 2]->shm.name;
             shpool = (ngx_slab_pool_t *) zones[i % 2]->shm.addr;
             size = free ? shpool->pfree * ngx_pagesize : zones[i % 2]->shm.size;
 
-            ngx_http_pgw_text_json(text, free
-                                   ? "platform_gateway_zone_free_bytes{zone="
-                                   : "platform_gateway_zone_size_bytes{zone=",
-                                   &zones[i % 2]->shm.name);
-            ngx_http_pgw_text_format(text, "} %uz\n", size);
+            ngx_http_pgw_metrics_line(text, &series, "", NULL, NULL,
+                                      (int64_t) size * 1000);
         }
     }
 }
@@ -486,36 +464,36 @@ ngx_http_pgw_metrics_zones(ngx_http_pgw_text_t *text,
 static ngx_int_t
 ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
 {
-    ngx_uint_t                 i, feed = 0;
+    ngx_uint_t                 feed = 0;
     ngx_http_pgw_text_t        text = { .request = r };
     ngx_http_pgw_issuer_t     *issuer;
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    mcf = ngx_http_pgw_main(r);
-
-    for (i = 0; i < NGX_HTTP_PGW_FAMILIES; i++) {
-        ngx_http_pgw_metrics_routes(&text, mcf->routes,
-                                    &ngx_http_pgw_families[i]);
-    }
-
-    ngx_http_pgw_metrics_reasons(&text);
-
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
         feed |= (issuer->revocations != NULL);
     }
 
-    ngx_http_pgw_metrics_events(&text, mcf->issuers, feed);
+    ngx_http_pgw_metrics_routes(&text, mcf->routes);
+    ngx_http_pgw_metrics_reasons(&text);
+    ngx_http_pgw_metrics_events(&text);
+    ngx_http_pgw_metrics_fetches(&text, mcf->issuers, 0);
+    ngx_http_pgw_metrics_fetches(&text, mcf->issuers, 1);
+
+    if (feed) {
+        ngx_http_pgw_metrics_feeds(&text);
+    }
+
     ngx_http_pgw_metrics_issuers(&text, mcf->issuers);
 
-    ngx_http_pgw_text_format(&text,
-        ngx_http_pgw_gauge("build_info",
-                           "The versions of the module and of nginx.",
-                           "{version=\"" PLATFORM_VERSION "\","
-                           "nginx_version=\"" NGINX_VERSION "\"} 1"));
+    ngx_http_pgw_metrics_head(&text, "build_info", "gauge",
+                              "The versions of the module and of nginx.");
+    ngx_http_pgw_text_format(&text, "platform_gateway_build_info{version=\""
+                             PLATFORM_VERSION "\",nginx_version=\""
+                             NGINX_VERSION "\"} 1\n");
 
     ngx_http_pgw_metrics_zones(&text, mcf);
 

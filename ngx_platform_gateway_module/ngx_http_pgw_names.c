@@ -8,20 +8,20 @@
 
 
 ngx_uint_t
-ngx_http_pgw_names_next(ngx_str_t *rest, ngx_str_t *name)
+ngx_http_pgw_names_split(ngx_str_t *rest, u_char separator, ngx_str_t *name)
 {
     u_char  *p, *last;
 
     p = rest->data;
     last = p + rest->len;
 
-    while (p < last && (*p == ' ' || *p == '\t' || *p == ',')) {
+    while (p < last && (*p == ' ' || *p == '\t' || *p == separator)) {
         p++;
     }
 
     name->data = p;
 
-    while (p < last && *p != ',') {
+    while (p < last && *p != separator) {
         p++;
     }
 

@@ -17,8 +17,13 @@ ngx_http_pgw_names_fold(u_char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '-';
 }
 
-/* Takes the next name off a comma-separated list; false at its end. */
-ngx_uint_t ngx_http_pgw_names_next(ngx_str_t *rest, ngx_str_t *name);
+/* Takes the next name off a list that commas separate, or whatever does; false
+   at its end. */
+#define ngx_http_pgw_names_next(rest, name)                                   \
+    ngx_http_pgw_names_split(rest, ',', name)
+
+ngx_uint_t ngx_http_pgw_names_split(ngx_str_t *rest, u_char separator,
+    ngx_str_t *name);
 
 /* Whether two names are the same but for their case. */
 ngx_uint_t ngx_http_pgw_names_same(const ngx_str_t *a, const ngx_str_t *b);

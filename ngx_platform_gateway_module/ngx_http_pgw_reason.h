@@ -43,6 +43,9 @@ typedef struct {
       PJ_FAULT(PJ_OK))                                                        \
     X(PREFLIGHT, "preflight", 0, 204, NULL, NULL, NULL, 0)                    \
     X(OPTIONS, "options", 0, 204, NULL, NULL, NULL, 0)                        \
+    /* let in, and ended while it was answered: its token was at its end */   \
+    X(CLOSED_EXPIRED, "closed_expired", 0, 0, NULL, NULL, NULL, 0)            \
+    X(CLOSED_REVOKED, "closed_revoked", 0, 0, NULL, NULL, NULL, 0)            \
     /* "satisfy any": another module let the request in */                    \
     X(SATISFIED, "satisfied", 0, 0, NULL, NULL, NULL, 0)                      \
     X(TOKEN_MISSING, "token_missing", PGW_REFUSES, 401,                       \
@@ -79,6 +82,9 @@ typedef struct {
     X(TOKEN_SIGNATURE, PGW_ERROR(TOKEN_SIGNATURE))                            \
     X(SESSION_REVOKED, PGW_TOKEN("session_revoked",                           \
                              "the session of the token has ended", 0))        \
+    X(TOKEN_CONFLICT, "token_conflict", PGW_REFUSES, 400,                     \
+      "GATEWAY_BAD_REQUEST", "the request has two tokens that differ",        \
+      "invalid_request", 0)                                                   \
     /* the gateway failed, not the token */                                   \
     X(TOKEN_INVALID, PGW_TOKEN("token_invalid",                               \
                            "the token could not be verified", 0))             \

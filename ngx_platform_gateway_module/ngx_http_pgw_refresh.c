@@ -122,7 +122,7 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
     }
 
     if (err == NULL) {
-        err = ngx_http_pgw_keys_parse(document, &set);
+        err = ngx_http_pgw_keys_parse(issuer, document, &set);
     }
 
     outcome = ngx_http_pgw_keys_release(issuer, err ? NULL : document);

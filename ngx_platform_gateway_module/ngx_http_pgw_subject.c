@@ -1,7 +1,7 @@
 
 /*
- * $platform_account_id, $platform_session_id and $platform_workspace_id: whom
- * the token of a request, or of a subrequest, names.
+ * $platform_account_id, $platform_session_id, $platform_workspace_id and
+ * $platform_claim_NAME: whom the token of a request, or of a subrequest, names.
  *
  * They ask the guard themselves, so that it does not matter which phase reads
  * them.  Without a verified token they are empty.  Everybody would share a
@@ -15,8 +15,18 @@
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_request.h"
+
+
+#define NGX_HTTP_PGW_SUBJECT_CLAIM  "platform_claim_"
+#define NGX_HTTP_PGW_SUBJECT_NONE   ((uintptr_t) -1)
+
+/* What comes after the prefix. */
+#define ngx_http_pgw_subject_name(var)                                        \
+    ((ngx_str_t) { (var)->len - (sizeof(NGX_HTTP_PGW_SUBJECT_CLAIM) - 1),     \
+                   (var)->data + sizeof(NGX_HTTP_PGW_SUBJECT_CLAIM) - 1 })
 
 
 /*
@@ -65,24 +75,25 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
     ngx_http_pgw_loc_conf_t       *conf;
     const ngx_http_pgw_subject_t  *subject;
 
-    static const ngx_http_pgw_subject_t  nobody;
+    static const ngx_str_t  none = ngx_null_string;
 
     gr = ngx_http_pgw_request_begin(r);
     if (gr == NULL) {
         return NGX_ERROR;
     }
 
-    subject = &gr->subject;
+    subject = gr->subject;
 
     conf = ngx_http_pgw_loc(r);
 
     if (conf->policy) {
         ctx = ngx_http_pgw_guard_look(ngx_http_pgw_subject_admitted(r), conf);
         subject = (ctx && ctx->reason == NGX_HTTP_PGW_REASON_VERIFIED)
-                  ? ctx->grant.subject : &nobody;
+                  ? ctx->grant.subject : NULL;
     }
 
-    id = (const ngx_str_t *) ((const char *) subject + data);
+    id = (subject && data != NGX_HTTP_PGW_SUBJECT_NONE)
+         ? (const ngx_str_t *) ((const char *) subject + data) : &none;
 
     if (id->len == 0) {
         gr->anonymous = 1;
@@ -92,6 +103,27 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
     }
 
     return ngx_http_pgw_headers_value(v, id->data, id->len);
+}
+
+
+/* A claim that the configuration does not read is in no grant. */
+
+static ngx_int_t
+ngx_http_pgw_subject_claim(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t           name = ngx_http_pgw_subject_name((ngx_str_t *) data);
+    ngx_uint_t          i;
+    const ngx_array_t  *all = &ngx_http_pgw_main(r)->claims_read;
+
+    for (i = 0; i < all->nelts; i++) {
+        if (ngx_http_pgw_names_same((ngx_str_t *) all->elts + i, &name)) {
+            return ngx_http_pgw_subject_variable(r, v,
+                       (NGX_HTTP_PGW_GRANT_IDS + i) * sizeof(ngx_str_t));
+        }
+    }
+
+    return ngx_http_pgw_subject_variable(r, v, NGX_HTTP_PGW_SUBJECT_NONE);
 }
 
 
@@ -131,6 +163,8 @@ ngx_http_variable_t  ngx_http_pgw_subject_variables[] = {
     ngx_http_pgw_subject_entry(account_id),
     ngx_http_pgw_subject_entry(session_id),
     ngx_http_pgw_subject_entry(workspace_id),
+    { ngx_string(NGX_HTTP_PGW_SUBJECT_CLAIM), NULL, ngx_http_pgw_subject_claim,
+      0, NGX_HTTP_VAR_NOCACHEABLE|NGX_HTTP_VAR_PREFIX, 0 },
     { ngx_string("platform_unshared"), NULL, ngx_http_pgw_subject_unshared, 0,
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
       ngx_http_null_variable
@@ -146,10 +180,12 @@ ngx_http_pgw_subject_is(const ngx_http_core_main_conf_t *cmcf, ngx_uint_t n)
     var = (const ngx_http_variable_t *) cmcf->variables.elts + n;
     own = ngx_http_pgw_subject_variables;
 
-    for ( /* void */ ; own->get_handler == ngx_http_pgw_subject_variable; own++)
+    for ( /* void */ ; own->get_handler != ngx_http_pgw_subject_unshared; own++)
     {
-        if (ngx_memn2cmp(var->name.data, own->name.data, var->name.len,
-                         own->name.len) == 0)
+        if ((var->name.len == own->name.len
+             || (var->name.len > own->name.len
+                 && (own->flags & NGX_HTTP_VAR_PREFIX)))
+            && ngx_memcmp(var->name.data, own->name.data, own->name.len) == 0)
         {
             return 1;
         }
@@ -257,7 +293,8 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 
         return ngx_http_pgw_conf_fail(cf, &conf->place,
                    "platform_gateway: the server reads $platform_account_id, "
-                   "_session_id or _workspace_id in a \"set\", \"if\" or "
+                   "_session_id, _workspace_id or _claim_... in a \"set\", "
+                   "\"if\" or "
                    "\"rewrite\" of its own, before it is known which location "
                    "checks the token: say it in the location");
     }
@@ -271,9 +308,9 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
         {
             return ngx_http_pgw_conf_fail(cf, &conf->place,
                        "platform_gateway: \"%V_store\" names a file by "
-                       "$platform_account_id, _session_id or _workspace_id, "
-                       "and all for whom that is empty would share it: use "
-                       "\"%V_cache\"", &passer->name, &passer->name);
+                       "$platform_account_id, _session_id, _workspace_id or "
+                       "_claim_..., and all for whom that is empty would share "
+                       "it: use \"%V_cache\"", &passer->name, &passer->name);
         }
 
         /* whether a variable is read is no question: scripts read by name */
@@ -290,13 +327,42 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 }
 
 
-void
+ngx_int_t
 ngx_http_pgw_subject_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
+    ngx_str_t                  *name;
     ngx_uint_t                  i;
+    ngx_http_variable_t        *var;
     ngx_http_core_main_conf_t  *cmcf = ngx_http_pgw_conf_nginx(cf);
 
-    for (i = 0; i < cmcf->variables.nelts; i++) {
-        mcf->subject_read |= ngx_http_pgw_subject_is(cmcf, i);
+    var = cmcf->variables.elts;
+
+    if (ngx_array_init(&mcf->claims_read, cf->pool, 2, sizeof(ngx_str_t))
+        != NGX_OK)
+    {
+        return NGX_ERROR;
     }
+
+    for (i = 0; i < cmcf->variables.nelts; i++) {
+
+        if (!ngx_http_pgw_subject_is(cmcf, i)) {
+            continue;
+        }
+
+        mcf->subject_read = 1;
+
+        if (ngx_strncmp(var[i].name.data, NGX_HTTP_PGW_SUBJECT_CLAIM,
+                        sizeof(NGX_HTTP_PGW_SUBJECT_CLAIM) - 1)
+            == 0)
+        {
+            name = ngx_array_push(&mcf->claims_read);
+            if (name == NULL) {
+                return NGX_ERROR;
+            }
+
+            *name = ngx_http_pgw_subject_name(&var[i].name);
+        }
+    }
+
+    return NGX_OK;
 }

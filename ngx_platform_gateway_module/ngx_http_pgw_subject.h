@@ -15,8 +15,8 @@ extern ngx_http_variable_t  ngx_http_pgw_subject_variables[];
 char *ngx_http_pgw_subject_merge(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf);
 
-/* Notes whether any of these variables is read. */
-void ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
+/* Notes whether any of these variables is read, and of which claims. */
+ngx_int_t ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
 
 

@@ -57,7 +57,7 @@ u_char *ngx_http_pgw_text_grow(ngx_http_pgw_text_t *text, size_t len);
 #define ngx_http_pgw_text_number(text, before, n)                             \
     ngx_http_pgw_text_integer(text, before, ngx_strlen(before), (int64_t) (n))
 
-/* Inline: the log of a request has seventeen. */
+/* Inline: the log of a request has eighteen. */
 
 static ngx_inline void
 ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,

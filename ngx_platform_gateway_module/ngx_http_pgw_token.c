@@ -110,7 +110,8 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* What the issuer says of the headers of its tokens. */
+/* What the issuer says of the headers of its tokens: only keys of a file may be
+   without ids. */
 
 static pj_err_t
 ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
@@ -129,7 +130,30 @@ ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
     return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
                                    all && i == all->nelts ? PJ_ERR_TOKEN_ALG
                                    : issuer->at_jwt && !header->at_jwt
-                                   ? PJ_ERR_TOKEN_TYP : PJ_OK);
+                                   ? PJ_ERR_TOKEN_TYP
+                                   : header->kid.len == 0 && !issuer->file.len
+                                   ? PJ_ERR_TOKEN_KID : PJ_OK);
+}
+
+
+static pj_err_t
+ngx_http_pgw_token_signature(const ngx_http_pgw_judge_t *by,
+    const pj_jws_t *jws, const pj_jws_header_t *header,
+    ngx_http_pgw_steps_t *steps)
+{
+    const pj_key_t  *key;
+
+    key = by->set ? pj_keyset_choose(by->set, jws->alg, header->kid) : NULL;
+
+    if (ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_KEY,
+                                key ? PJ_OK : PJ_ERR_KID_UNKNOWN)
+        != PJ_OK)
+    {
+        return PJ_ERR_KID_UNKNOWN;
+    }
+
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_SIGNATURE,
+                                   pj_jws_verify(jws, key));
 }
 
 
@@ -149,7 +173,6 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
     pj_jws_t         jws;
     pj_arena_t       arena;
     pj_jws_header_t  header;
-    const pj_key_t  *key;
 
     err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_SPLIT,
                               pj_jws_split(token, conf->token_max_size, &jws));
@@ -194,15 +217,7 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
         return err ? err : fault;
     }
 
-    key = by->set ? pj_keyset_find(by->set, header.kid) : NULL;
-
-    err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_KEY,
-                                  key ? PJ_OK : PJ_ERR_KID_UNKNOWN);
-
-    if (key) {
-        err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_SIGNATURE,
-                                      pj_jws_verify(&jws, key));
-    }
+    err = ngx_http_pgw_token_signature(by, &jws, &header, steps);
 
     return fault ? fault : err;
 }
@@ -388,7 +403,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_grant_t *grant)
 {
     ngx_str_t                          *s;
-    ngx_uint_t                          i;
+    ngx_uint_t                          i, headers;
     const pj_json_t                    *claim;
     const ngx_http_pgw_claim_header_t  *ch;
 
@@ -396,9 +411,11 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         claims->account_id, claims->session_id, claims->workspace_id
     };
 
+    grant->exp = claims->exp;
     grant->access = ngx_http_pgw_token_access(by, claims);
     grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
-    grant->nstrings = NGX_HTTP_PGW_GRANT_IDS + conf->claim_headers->nelts;
+    headers = NGX_HTTP_PGW_GRANT_IDS + conf->claims_read->nelts;
+    grant->nstrings = headers + conf->claim_headers->nelts;
     grant->size = grant->nstrings * sizeof(ngx_str_t);
 
     s = ngx_pcalloc(pool, grant->size);
@@ -413,9 +430,13 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 
         if (i >= NGX_HTTP_PGW_GRANT_IDS) {
 
-            claim = ch->own && claims->kind == PJ_TOKEN_FOREIGN ? NULL
+            claim = i < headers
+                    ? ngx_http_pgw_claim_named(claims->root,
+                                               conf->claims_read,
+                                               i - NGX_HTTP_PGW_GRANT_IDS)
+                    : ch->own && claims->kind == PJ_TOKEN_FOREIGN ? NULL
                     : ngx_http_pgw_claim_find(claims->root, &ch->claim);
-            ch++;
+            ch += (i >= headers);
 
             if (ngx_http_pgw_token_value(pool, claim, s) == NGX_ERROR) {
                 return NGX_ERROR;
@@ -467,6 +488,8 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_http_pgw_loc_conf_t   *one;
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
+
+    conf->claims_read = &mcf->claims_read;
 
     if (conf->access == 0
         || (conf->access & NGX_HTTP_PGW_PUBLIC)

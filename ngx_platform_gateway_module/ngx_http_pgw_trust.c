@@ -8,6 +8,7 @@
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_discovery.h"
+#include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_names.h"
@@ -196,7 +197,7 @@ static ngx_command_t  ngx_http_pgw_trust_commands[] = {
     { ngx_string("access"),
       PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_trust_access, opens), NULL },
     { ngx_string("revocations"),
-      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_issuer_conf_feed, revocations),
+      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_feed_conf_block, revocations),
       NULL },
 
       ngx_null_command

@@ -12,7 +12,9 @@
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_discovery.h"
+#include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_forward.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_local.h"
@@ -21,8 +23,11 @@
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_request.h"
+#include "ngx_http_pgw_source.h"
+#include "ngx_http_pgw_resource.h"
 #include "ngx_http_pgw_subject.h"
 #include "ngx_http_pgw_token.h"
+#include "ngx_http_pgw_trace.h"
 #include "ngx_http_pgw_trust.h"
 
 
@@ -49,8 +54,11 @@ static ngx_str_t  ngx_http_pgw_cors_names =
     X(audiences, ptr_value, NGX_CONF_UNSET_PTR, NULL)                         \
     X(trusted, ptr_value, NGX_CONF_UNSET_PTR, NULL)                           \
     X(required, ptr_value, NGX_CONF_UNSET_PTR, NULL)                          \
+    X(resource, ptr_value, NGX_CONF_UNSET_PTR, NULL)                          \
     X(leeway, sec_value, NGX_CONF_UNSET, 30)                                  \
     X(token_max_size, size_value, NGX_CONF_UNSET_SIZE, 16384)                 \
+    X(from, ptr_value, NGX_CONF_UNSET_PTR, NULL)                              \
+    X(close_at_expiry, value, NGX_CONF_UNSET, 0)                              \
     X(forward_authorization, value, NGX_CONF_UNSET, 1)                        \
     X(allow_confirmation, value, NGX_CONF_UNSET, 0)                           \
     X(shadow, value, NGX_CONF_UNSET, 0)                                       \
@@ -63,7 +71,8 @@ static ngx_str_t  ngx_http_pgw_cors_names =
     X(access, bitmask_value, , 0)                                             \
     X(methods, bitmask_value, , 0)                                            \
     X(route_id, str_value, , "")                                              \
-    X(challenge, str_value, , "Bearer realm=\"platform\"")                    \
+    X(realm, str_value, , "Bearer realm=\"platform\"")                        \
+    X(metadata, str_value, , "")                                              \
     X(cors_methods, str_value, , NGX_HTTP_PGW_CORS_METHODS)                   \
     X(cors_headers, str_value, , NGX_HTTP_PGW_CORS_NAMES)
 
@@ -107,12 +116,11 @@ ngx_http_pgw_init(ngx_conf_t *cf)
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
     if (ngx_http_pgw_issuer_conf_init(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_request_init(cf) != NGX_OK)
+        || ngx_http_pgw_request_init(cf) != NGX_OK
+        || ngx_http_pgw_subject_init_conf(cf, mcf) != NGX_OK)
     {
         return NGX_ERROR;
     }
-
-    ngx_http_pgw_subject_init_conf(cf, mcf);
 
     return ngx_http_pgw_access_init(cf);
 }
@@ -191,6 +199,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         || ngx_http_pgw_conf_access(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_local_merge(cf, prev, conf) != NGX_CONF_OK
+        || ngx_http_pgw_resource_merge(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -264,6 +273,9 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 static ngx_conf_post_t  ngx_http_pgw_leeway_post = { ngx_http_pgw_conf_leeway };
 
 static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
+
+static ngx_conf_post_t  ngx_http_pgw_metadata_post =
+    { ngx_http_pgw_resource_url };
 
 static ngx_conf_post_t  ngx_http_pgw_age_post =
     { ngx_http_pgw_issuer_conf_age };
@@ -356,10 +368,10 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     /* what ends a session before its tokens do */
 
     { ngx_string("platform_gateway_revocations"),
-      PGW_MAIN(NGX_CONF_1MORE, ngx_http_pgw_issuer_conf_revocations,
+      PGW_MAIN(NGX_CONF_1MORE, ngx_http_pgw_feed_conf_revocations,
                issuers), NULL },
     { ngx_string("platform_gateway_revocations_stale"),
-      PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_issuer_conf_stale,
+      PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_feed_conf_stale,
                revocations_after), NULL },
 
     /* what makes a token good */
@@ -386,11 +398,19 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_token_max_size"),
       PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_size_slot, token_max_size),
       NULL },
+    { ngx_string("platform_gateway_token_from"),
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE12, ngx_http_pgw_source_directive, from),
+      NULL },
+    { ngx_string("platform_gateway_close_at_expiry"),
+      PGW_FLAG(PGW_ANY, close_at_expiry) },
     { ngx_string("platform_gateway_allow_confirmation"),
       PGW_FLAG(PGW_ANY, allow_confirmation) },
     { ngx_string("platform_gateway_realm"),
-      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_str_slot, challenge),
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_str_slot, realm),
       &ngx_http_pgw_realm_post },
+    { ngx_string("platform_gateway_resource_metadata"),
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_str_slot, metadata),
+      &ngx_http_pgw_metadata_post },
     { ngx_string("platform_gateway_token_cache"),
       PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_cache_directive, cache), NULL },
 
@@ -404,6 +424,10 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       ngx_http_pgw_conf_strip, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
     { ngx_string("platform_gateway_forward_authorization"),
       PGW_FLAG(PGW_ANY, forward_authorization) },
+    { ngx_string("platform_gateway_trace"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_enum_slot, NGX_HTTP_SRV_CONF_OFFSET,
+      offsetof(ngx_http_pgw_srv_conf_t, trace), &ngx_http_pgw_trace_modes },
 
     /* CORS */
 
@@ -430,8 +454,14 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_local_route_not_found) },
     { ngx_string("platform_gateway_explain"),
       PGW_CONTENT(NGX_CONF_NOARGS|NGX_CONF_TAKE1, ngx_http_pgw_local_explain) },
+    { ngx_string("platform_gateway_forward_auth"),
+      PGW_LOC(NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12, ngx_http_pgw_forward_auth,
+              forward), &ngx_http_pgw_forward_content },
     { ngx_string("platform_gateway_metrics"),
       PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_metrics_content) },
+    { ngx_string("platform_gateway_protected_resource"),
+      PGW_LOC(NGX_HTTP_LOC_CONF|NGX_CONF_1MORE, ngx_http_pgw_resource_directive,
+              resource), &ngx_http_pgw_resource_content },
 
       ngx_null_command
 };

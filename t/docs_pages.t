@@ -53,7 +53,7 @@ for my $page ("$root/README.md", glob "$root/docs/*.md") {
     } map { $_->[0] } steps($page) ], [], $page =~ s{.*/}{}r . ': nothing after a prompt';
 }
 
-# -- whole configurations; what they leave to nginx is nginx's
+# -- configurations; what they leave to nginx is nginx's
 
 my $directives = $t->read_file("$root/docs/directives.md");
 my ($own, $minimal) = map { $_->[0] =~ /^## $_->[1]\n.*?^```nginx\n(.*?)^```\n/ms }
@@ -67,17 +67,54 @@ sub key_location ($conf) {
 is key_location($own), key_location($minimal),
     'the README\'s key location is that of the directives\' minimal gateway';
 
+# Issuers elsewhere are on this host, and the system trusts whom they like.
+system "openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=x -keyout $dir/x.key "
+    . "-out $dir/x.pem 2>/dev/null";
+$t->write_file('keys.json', jwks(jwt_key('a')));
+
+# Nginx takes each block of the pages about issuers where it belongs, beside what
+# the page has elsewhere: another issuer, and the location of its keys.
+my %http = (directives => $minimal);
+my $public = 'platform_gateway_access public;';
+for my $page ([ directives => 'Several issuers' ], ['other-issuers'], ['coming-from']) {
+    my ($name, $section) = @$page;
+    my $text = $t->read_file("$root/docs/$name.md");
+    ($text) = $text =~ /^## \Q$section\E\n(.*?)^## /ms if $section;
+    my $n = 0;
+    for my $block ($text =~ /^```nginx\n((?!load_module).*?)^```\n/gms) {
+        $block =~ s{(?:proxy_pass|set \$\w+) https://\K[\w.-]+}{127.0.0.1}g;
+        $block =~ s{/etc/ssl/certs/ca-certificates\.crt}{$dir/x.pem}g;
+        my ($first) = ($block =~ /\A(\w+)/, ++$n);
+        if ($first eq 'http') {
+            $http{"$name-$n"} = $block;
+            next;
+        }
+        my $at = { location => 'server', server => 'http',
+            platform_gateway_trust => 'http' }->{$first} // 'location';
+        my %in = (http => 'platform_gateway_trust else { issuer x; key_file keys.json; }',
+            server => 'platform_gateway on;', location => 'empty_gif;');
+        $in{location} .= $at eq 'location' ? 'platform_gateway_access token;' : $public;
+        $in{$at} .= "\n$block";
+        $in{server} .= "location = $_ { internal; $public proxy_pass http://127.0.0.1;"
+            . ' subrequest_output_buffer_size 64k; }'
+            for grep { $block !~ /location = $_ / } $block =~ /key_location (\S+);/g;
+        my ($ok, $why) = $t->location_test(%in);
+        ok $ok, "$name: nginx takes block $n, at $at" or diag $why, $block;
+    }
+    cmp_ok $n, '>', 1, "$name has blocks";
+}
+
 SKIP: {
     my $nginx = Platform::Test::Env::nginx();
     my ($log) = qx{$nginx -V 2>&1} =~ m{--http-log-path='?(/[^' ]*)/};
-    skip "nginx's log directory $log is not ours", 2 if $log && !-w $log;
+    skip "nginx's log directory $log is not ours", 1 + keys %http if $log && !-w $log;
 
     my $prefix = "$dir/readme";
     mkdir $_ for $prefix, "$prefix/modules", "$prefix/logs";
     symlink Platform::Test::Env::module(),
         "$prefix/modules/ngx_http_platform_gateway_module.so";
     my ($load) = $directives =~ /^```nginx\n(load_module [^\n]+\n)```\n/m;
-    my %conf = (readme => $own, directives => "${load}events { }\n$minimal");
+    my %conf = (readme => $own, map { $_ => "${load}events { }\n$http{$_}" } keys %http);
     for my $name (sort keys %conf) {
         my ($ok, $out) = Platform::Test::Nginx->new(
             dir => $dir, name => $name, prefix => $prefix,

@@ -1,6 +1,8 @@
 # examples/: each passes nginx -t and does what it says, tried as
 # examples/README.md tells it, with other ports.
 
+use JSON::PP ();
+
 use Platform::Test;
 
 Platform::Test::Env::plain('README.md has no sanitizer mode');
@@ -11,16 +13,28 @@ my $s = $t->full_stack;
 
 # As make run has them, and what they are here.
 my %port = (8080 => $s->gateway, 8081 => $s->face, 8082 => $t->port('stub'),
-    8090 => $t->port('example'), 8443 => $t->port('tls'));
+    8090 => $t->port('example'), 8091 => $t->port('caddy'), 8443 => $t->port('tls'));
+
+# Issuers elsewhere, by what their examples call them, are one server here, and
+# its certificate is what the system trusts; no line is added.
+my $elsewhere = '127.0.0.1:' . $t->port('elsewhere');
 
 sub ours ($text) {
-    $text =~ s/\b(80(?:8[0-2]|90)|8443)\b/$port{$1}/g;
+    $text =~ s/\b(80(?:8[0-2]|9[01])|8443)\b/$port{$1}/g;
+    $text =~ s{https://(?:id\.example\.com|example\.eu\.auth0\.com
+        |login\.microsoftonline\.com|exampleexampleexampl\.supabase\.co)\b}
+        {https://$elsewhere}gx;
+    $text =~ s{/etc/ssl/certs/ca-certificates\.crt}{$dir/elsewhere.pem}g;
     return $text;
 }
 
-# The reader's checkout: this one's build/, and examples with our ports.
+# The reader's checkout: this one's build/, and examples with our ports.  The
+# stand-in at 8082 tells of the headers of our own tokens alone.
 my $own = "$dir/checkout";
+my $foreign = qr{/(?:keycloak|auth0|entra|supabase|two-issuers)/};
+$t->echo_upstream;
 for my $file (split /\0/, qx{cd $root && find examples -type f -print0}) {
+    local $port{8082} = $file =~ $foreign ? $t->port('upstream') : $port{8082};
     $t->write_file("checkout/$file", ours($t->read_file("$root/$file")));
 }
 mkdir "$own/run";
@@ -205,6 +219,203 @@ is_problem(call('/api/reports/a'), 401, 'GATEWAY_TOKEN_MISSING',
     'cache: nothing without a token');
 is call('/api/reports/b', token => $one)->header('X-Cache-Status'), 'MISS',
     'cache: another path';
+
+# As Traefik asks; and a real Caddy, where there is one.
+my ($traefik, $caddyfile) = map { $t->read_file("$own/run/examples/forward-auth/$_") }
+    qw(traefik.yml Caddyfile);
+my ($judge) = $traefik =~ m{address: "http://127\.0\.0\.1:\d+(/[^"]+)"};
+my ($copied) = $caddyfile =~ /copy_headers (.*)/;
+sub judged ($method, $uri, %o) {
+    return call($judge, %o, method => 'GET', headers => [ 'X-Forwarded-Method' => $method,
+        'X-Forwarded-Uri' => $uri, 'X-Forwarded-Proto' => 'https', @{ $o{headers} // [] } ]);
+}
+start('forward-auth', sub { judged(GET => '/api/hello', token => $one)->status });
+my @forged = (headers => [ 'X-Account-Id' => 'forged' ]);
+my @asked = (
+    [ 200, $id, GET => '/api/hello?x=y', token => $one, @forged ],
+    [ 403, undef, GET => '/api/hello', token => $account ],
+    [ 401, undef, GET => '/api/hello' ],
+    [ 200, $id, PUT => '/api/profile/a', token => $one ],
+    [ 405, undef, POST => '/api/profile/a', token => $one ],
+    [ 200, '', POST => '/api/status', @forged ],
+    [ 404, undef, GET => '/other' ],
+);
+for (@asked) {
+    my ($status, $account_id, $method, $uri, @more) = @$_;
+    $res = judged($method, $uri, @more);
+    is_deeply [ $res->status, $res->header('X-Account-Id') ],
+        [ $status == 200 ? 204 : $status, $account_id ], "forward-auth: $method $uri: $status";
+}
+my @copied = split ' ', $copied;
+is_deeply [ $traefik =~ /^ +- (X-\S+)$/mg ], \@copied, 'forward-auth: both copy the same headers';
+$res = judged(GET => '/api/hello', token => $one);
+is_deeply [ grep { !defined $res->header($_) } @copied ], [], 'forward-auth: all there are';
+is_deeply [ sort $caddyfile =~ /request_header -(X-\S+)/g ],
+    [ sort grep { !/-(?:Request|Correlation)-Id$/ } @copied ], 'forward-auth: none is a client\'s';
+
+SKIP: {
+    chomp(my $caddy = `sh -c "command -v caddy"`);
+    skip 'needs caddy', 1 + @asked unless $caddy;
+    my $front = $t->process('caddy', env => { PATH => $ENV{PATH}, HOME => $dir }, cmd => [ $caddy,
+        qw(run --adapter caddyfile --config), "$own/run/examples/forward-auth/Caddyfile" ]);
+    my $via = sub ($method, $uri, %o) {
+        return eval { http($port{8091}, $method, $uri, %o) } // Platform::Test::Response->garbage('');
+    };
+    ok eventually(sub { $via->(GET => '/api/status')->status eq 200 }), 'forward-auth: Caddy runs';
+    for (@asked) {
+        my ($status, $account_id, $method, $uri, @more) = @$_;
+        $res = $via->($method, $uri, @more);
+        is_deeply [ $res->status, $status == 200 ? header($res, 'X-Account-Id') // '' : () ],
+            [ $status, $status == 200 ? $account_id : () ],
+            "forward-auth: by Caddy, $method $uri: $status";
+    }
+}
+
+# -- other issuers, with the shapes of their keys, metadata and tokens
+
+my $ID = "https://$elsewhere";
+my ($TENANT, $API, $OID) = map {
+    join '-', $_ x 8, $_ x 4, '4' . $_ x 3, '8' . $_ x 3, $_ x 12
+} 1 .. 3;
+my ($rsa, $ec) = (jwt_key('elsewhere'), jwt_key('elsewhere', alg => 'ES256'));
+
+my %AT = (
+    # Keycloak publishes the key that it decrypts with, too.
+    '/realms/shop/protocol/openid-connect/certs' => { keys => [
+        { %{ $rsa->jwk }, kid => 'other', use => 'enc', alg => 'RSA-OAEP' },
+        { %{ $rsa->jwk }, x5c => ['MIIC'], x5t => 'x', 'x5t#S256' => 'x' } ] },
+    '/.well-known/openid-configuration' => { issuer => "$ID/",
+        jwks_uri => "$ID/.well-known/jwks.json", response_types_supported => ['code'] },
+    '/.well-known/jwks.json' => { keys => [ { %{ $rsa->jwk }, x5c => ['MIIC'], x5t => 'x' } ] },
+    "/$TENANT/v2.0/.well-known/openid-configuration" => { issuer => "$ID/$TENANT/v2.0",
+        jwks_uri => "$ID/$TENANT/discovery/v2.0/keys", tenant_region_scope => 'EU' },
+    # Entra's keys do not say their algorithm.
+    "/$TENANT/discovery/v2.0/keys" => { keys => [ { %{ $rsa->jwk }{qw(kty use kid n e)},
+        x5t => 'x', x5c => ['MIIC'], issuer => "$ID/$TENANT/v2.0" } ] },
+    '/auth/v1/.well-known/jwks.json' => { keys => [ { %{ $ec->jwk }{qw(kty crv x y kid alg)},
+        ext => JSON::PP::true, key_ops => ['verify'] } ] },
+);
+system "openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=elsewhere -addext "
+    . "subjectAltName=DNS:127.0.0.1 -keyout $dir/elsewhere.key -out $dir/elsewhere.pem 2>/dev/null";
+my $answers = join "\n", map {
+    $t->write_file("elsewhere$_", JSON::PP::encode_json($AT{$_}));
+    "location = $_ { root $dir/elsewhere; }"
+} sort keys %AT;
+$t->nginx_conf(<<"CONF", 'elsewhere_nginx');
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    server {
+        listen $elsewhere ssl;
+        ssl_certificate $dir/elsewhere.pem;
+        ssl_certificate_key $dir/elsewhere.key;
+        $answers
+    }
+}
+CONF
+$t->start_nginx('elsewhere_nginx');
+
+# What an issuer's tokens say, changed by %o; undef leaves a claim out.
+my %SAYS = (
+    keycloak => { iss => "$ID/realms/shop", aud => [ 'shop-api', 'account' ], typ => 'Bearer',
+        azp => 'web', sub => 'k-1', sid => 's-1', jti => 'onrtac:1', acr => '1',
+        scope => 'openid email', preferred_username => 'ann',
+        realm_access => { roles => [ 'offline_access', 'seller' ] },
+        resource_access => { account => { roles => ['view-profile'] } } },
+    auth0 => { iss => "$ID/", aud => [ 'https://api.example.com', "$ID/userinfo" ],
+        sub => 'auth0|1', azp => 'client', scope => 'openid read:invoices',
+        permissions => ['read:orders'],
+        'https://shop.example/roles' => ['seller'] },
+    entra => { iss => "$ID/$TENANT/v2.0", aud => $API, ver => '2.0', tid => $TENANT, oid => $OID,
+        sub => 'pairwise', azp => $API, azpacr => '1', scp => 'Orders.Read profile', uti => 'x',
+        rh => '0.x', nbf => time - 60 },
+    supabase => { iss => "$ID/auth/v1", aud => 'authenticated', sub => uuid(7),
+        role => 'authenticated', aal => 'aal2', amr => [ { method => 'totp', timestamp => time } ],
+        session_id => uuid(8), email => 'ann@example.com', phone => '',
+        is_anonymous => JSON::PP::false,
+        app_metadata => { provider => 'email', providers => ['email'], role => 'seller' },
+        user_metadata => { role => 'admin' } },
+);
+
+sub said ($of, %o) {
+    my %claims = (%{ $SAYS{$of} }, iat => time - 60, exp => time + 600, %o);
+    delete $claims{$_} for grep { !defined $claims{$_} } keys %claims;
+    return jwt_sign(key => $of eq 'supabase' ? $ec : $rsa, payload => \%claims);
+}
+
+# The trusted headers that the service got.
+sub told ($res) {
+    return { map {@$_} grep { $_->[0] =~ /^X-(?!Request|Correlation)/ }
+        @{ $res->json->{headers} } };
+}
+
+sub status ($path, $token) { return call($path, token => $token)->status }
+
+# [name, issuer, path, claims; what the service is told, or the status]
+for my $example (
+    [ keycloak => '/api/a', [
+        [ 'a user', {}, '/api/a', { 'X-User-Id' => 'k-1', 'X-User-Name' => 'ann',
+            'X-User-Roles' => 'offline_access,seller' } ],
+        [ 'an ID token', { typ => 'ID', aud => 'shop-api' }, '/api/a', 403 ],
+        [ 'another API', { aud => 'account' }, '/api/a', 401 ],
+        [ 'another realm', { iss => "$ID/realms/other" }, '/api/a', 401 ],
+        [ 'a role', {}, '/api/orders/1', 200 ],
+        [ 'no role', { realm_access => { roles => ['user'] } }, '/api/orders/1', 403 ],
+        [ 'an ID token with a role', { typ => 'ID' }, '/api/orders/1', 403 ] ] ],
+    [ auth0 => '/api/a', [
+        [ 'a user', {}, '/api/a', { 'X-User-Id' => 'auth0|1', 'X-User-Roles' => 'seller' } ],
+        [ 'another API', { aud => 'web' }, '/api/a', 401 ],
+        [ 'a permission', {}, '/api/orders/1', 200 ],
+        [ 'another', { permissions => ['read:all'] }, '/api/orders/1', 403 ],
+        [ 'no RBAC', { permissions => undef }, '/api/orders/1', 403 ],
+        [ 'a scope', {}, '/api/invoices/1', 200 ],
+        [ 'another scope', { scope => 'openid' }, '/api/invoices/1', 403 ] ] ],
+    [ entra => '/api/orders/a', [
+        [ 'a user', {}, '/api/orders/a', { 'X-User-Id' => $OID, 'X-Directory-Id' => $TENANT } ],
+        [ 'a user, without the scope', { scp => 'profile' }, '/api/orders/a', 403 ],
+        [ 'a user at the jobs', {}, '/api/jobs/a', 403 ],
+        [ 'a service', { scp => undef, roles => ['Jobs.Run.All'] }, '/api/jobs/a', {
+            'X-User-Id' => $OID, 'X-Directory-Id' => $TENANT, 'X-User-Roles' => 'Jobs.Run.All' } ],
+        [ 'a service at the orders', { scp => undef, roles => ['Jobs.Run.All'] },
+            '/api/orders/a', 403 ],
+        [ 'a token of version 1.0', { iss => "https://sts.windows.net/$TENANT/", ver => '1.0' },
+            '/api/orders/a', 401 ],
+        [ 'another API', { aud => 'api://other' }, '/api/orders/a', 401 ],
+        [ 'no "oid"', { oid => undef }, '/api/orders/a', 401 ] ] ],
+    [ supabase => '/api/a', [
+        [ 'a user', {}, '/api/a', { 'X-User-Id' => uuid(7), 'X-User-Role' => 'seller' } ],
+        [ 'a guest', { is_anonymous => JSON::PP::true }, '/api/a', 200 ],
+        [ 'a guest at the profile', { is_anonymous => JSON::PP::true }, '/api/profile/a', 403 ],
+        [ 'a user at the profile', {}, '/api/profile/a', 200 ],
+        [ 'the key of everybody', { role => 'anon' }, '/api/a', 403 ],
+        [ 'a role and two factors', {}, '/api/orders/a', 200 ],
+        [ 'one factor', { aal => 'aal1' }, '/api/orders/a', 403 ],
+        [ 'a role that users give themselves', { app_metadata => {},
+            user_metadata => { role => 'seller' } }, '/api/orders/a', 403 ] ] ],
+    [ 'two-issuers' => '/api/basket/a', [
+        [ 'a customer', {}, '/api/basket/a', { 'X-User-Id' => 'k-1' } ],
+        [ 'a customer at ours', {}, '/api/hello', 403 ],
+        [ 'anybody', {}, '/api/products/a',
+            { 'X-User-Id' => 'k-1', 'X-Issuer' => "$ID/realms/shop" } ] ] ],
+) {
+    my ($name, $path, $cases) = @$example;
+    my $of = $SAYS{$name} ? $name : 'keycloak';
+    start($name, sub { status($path, said($of)) });
+    for my $case (@$cases) {
+        my ($what, $claims, $at, $want) = @$case;
+        my $res = call($at, token => said($of, %$claims));
+        is $res->status, ref $want ? 200 : $want, "$name: $what, at $at";
+        is_deeply told($res), $want, "$name: $what: what the service is told" if ref $want;
+    }
+    is status($path, jwt_sign(key => jwt_key('b')->as($of eq 'supabase' ? $ec->kid : $rsa->kid),
+        payload => { %{ $SAYS{$of} }, exp => time + 60 })), 401, "$name: of another's key";
+    is status($path, undef), 401, "$name: no token";
+}
+is_deeply [ map { status($_, $one) } qw(/api/hello /api/basket/a /api/products/a) ],
+    [ 200, 401, 200 ], 'two-issuers: staff';
+is_deeply told(call('/api/products/a', token => $one)), { 'X-User-Id' => $id,
+    'X-Issuer' => 'http://127.0.0.1:' . $s->face }, 'two-issuers: and who says so';
 stop();
 
 # All of them have been tried, and README.md has all.

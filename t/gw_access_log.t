@@ -27,7 +27,7 @@ pass /limited: platform_gateway_access public; limit_req zone=one;
 pass /page: platform_gateway_access branch; error_page 401 = @page;
 pass @page: platform_gateway_access public;
 SERVER
-log_format variables '$platform_request_id|$platform_correlation_id|$platform_route_id|$platform_service_name|$platform_access|$platform_decision|$platform_reason|$platform_account_id|$platform_session_id|$platform_workspace_id';
+log_format variables '$platform_request_id|$platform_correlation_id|$platform_trace_id|$platform_route_id|$platform_service_name|$platform_access|$platform_decision|$platform_reason|$platform_account_id|$platform_session_id|$platform_workspace_id';
 platform_gateway_token_max_size 4000;
 limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m; limit_req_status 429;
 client_header_timeout 2s;
@@ -38,7 +38,7 @@ upstream two { server 127.0.0.1:%%PORT_nobody%%; server 127.0.0.1:%%PORT_upstrea
 HTTP
 my $port = $t->start_gateway;
 
-my @MEMBERS = qw(time requestId correlationId clientIp method path status bytes durationMs
+my @MEMBERS = qw(time requestId correlationId traceId clientIp method path status bytes durationMs
     routeId serviceName access decision reason accountId sessionId workspaceId upstreamAddr
     upstreamStatus upstreamDurationMs userAgent);
 my $seen = 0;
@@ -67,19 +67,21 @@ sub says ($entry, $name, %want) {
 }
 
 my $branch = jwt_token(branch => $key);
+my $TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 ok eventually(sub { $nginx->access_log =~ /"status":200,.*\n\z/ }), 'control: the log is written';
 $seen = length $nginx->access_log;
 
 my ($e, $res) = get('branch', GET => '/branch/x%20y?token=secret-1',
     token => $branch, cookie => 'session=secret-3', headers => [ 'User-Agent' => 'agent "7"',
-        'X-Request-Id' => 'req-1', 'X-Correlation-Id' => 'cor-1' ]);
+        'X-Request-Id' => 'req-1', 'X-Correlation-Id' => 'cor-1',
+        traceparent => "00-$TRACE-00f067aa0ba902b7-01" ]);
 my $claims = (jwt_decode($branch))[1];
 delete @$e{qw(upstreamDurationMs durationMs)};
 my $time = delete $e->{time};
 ok scalar(grep { $time =~ strftime('^%Y-%m-%dT%H:%M:%S\.\d{3}Z$', gmtime(time - $_)) } 0 .. 60),
     'the time, in UTC';
 is_deeply $e, {
-    requestId => 'req-1', correlationId => 'cor-1', clientIp => '127.0.0.1',
+    requestId => 'req-1', correlationId => 'cor-1', traceId => $TRACE, clientIp => '127.0.0.1',
     method => 'GET', path => '/branch/x%20y', status => 200,
     bytes => length($res->raw_head) + length($res->body),
     routeId => 'branch-route', serviceName => 'branch-service',
@@ -95,7 +97,7 @@ my $most = (Time::HiRes::time() - $begun) * 1000 + 20;
 ok $e->{$_} >= 190 && $e->{$_} < $most, $_ for qw(durationMs upstreamDurationMs);
 like $nginx->access_log, qr/"status":200,"bytes":\d+,"durationMs":\d+,/, 'numbers are numbers';
 
-is $t->read_file('variables.log'), join('|', qw(req-1 cor-1 branch-route branch-service branch
+is $t->read_file('variables.log'), join('|', qw(req-1 cor-1), $TRACE, qw(branch-route branch-service branch
     allow verified), @$claims{qw(account_id session_id workspace_id)}) . "\n", 'the variables';
 
 # Who is let in or not, and why; of upstreams, the last attempt.  Claims that need

@@ -179,6 +179,7 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         map({ [ "store by account: $_", $SHARED, $_ . $pass . $store ],
             [ "store by account inside if: $_", $SHARED,
                 "$_ grpc_pass grpc://127.0.0.1:1; $IF { $anywhere } $store" ],
+            [ "store by a claim: $_", $SHARED, $_ . $pass . $store =~ s/account_id/claim_x/r ],
             [ "store by another: $_", undef, $_ . $pass . $store =~ s/account/route/r ] }
             $GUARDED . 'platform_gateway_allow_cache on;', $OPEN, ''),
         $proto =~ /scgi|uwsgi/ ? () : (    # how they are found is the same
@@ -204,7 +205,8 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
 
 my $EARLY = qr/the server reads \$platform_account_id.* before it is known/;
 my @early = (map({"set \$x \$platform_${_}_id;"} qw(account session workspace)),
-    "$IF { set \$x a\$platform_account_id; }", 'if ($platform_account_id) { set $x 1; }',
+    "$IF { set \$x a\$platform_account_id; }", 'set $x $platform_claim_y;',
+    'if ($platform_account_id) { set $x 1; }',
     'rewrite ^/x /of/$platform_account_id;');
 rule("of a server: $_", $EARLY, server => $_, location => $SERVED) for @early;
 rule("of a location: $_", undef, "$GUARDED $_ $PASS") for @early;
@@ -236,6 +238,22 @@ rule("explain $_->[0]", $_->[1], location => "deny all; platform_gateway_explain
     for [ 'a.test' ], [ 'B.test' ], [ 'c.test' ], map({ [ $_, $NOT_ONE ] } 'd.test', '.test', 'a'),
     [ 'c.test', $NOT_ONE, 'server_name c.test;' ];
 
+# Forward-auth tells whoever may ask what the gateway would do, and with whom.
+
+my $FORWARD = 'platform_gateway_forward_auth forwarded;';
+rule("forward-auth: $_", undef, "$_ $FORWARD")
+    for "$OPEN deny all;", "$OPEN internal;", "$OPEN allow ::1; deny all;";
+rule("forward-auth: $_", qr/"\/here" .*forward_auth": say "platform_gateway on" .*deny all/,
+    "$_ $FORWARD") for 'deny all;', $OPEN, "$OPEN allow 10.0.0.0/8;", $GUARDED,
+    "$OPEN deny all; limit_except GET { allow all; }";
+rule("forward-auth of $_->[0]", $_->[1], location => "$OPEN deny all; "
+    . "platform_gateway_forward_auth original $_->[0];", http => join '',
+    map {"server { listen 127.0.0.1:8; $_ }\n"} @servers) for [ 'a.test' ], [ 'd.test', $NOT_ONE ];
+rule('forward-auth by headers of no mode', qr/accepts "forwarded" and "original"/,
+    "$OPEN deny all; platform_gateway_forward_auth both;");
+rule('forward-auth beside another handler', qr/conflicts with another content handler/,
+    "$OPEN deny all; empty_gif; $FORWARD");
+
 # What answers before the guard is asked.
 
 rule("guarded: $_", qr/answers before the guard/, "$GUARDED $_")
@@ -259,8 +277,7 @@ rule('server: return', undef, server => $GUARDED . 'return 200;', location => $P
 my ($CLAIM, $STRIP) = map {"platform_gateway_${_}_header"} qw(claim strip);
 my $CACHE = 'platform_gateway_token_cache';
 my ($NAME, $NGINX) = (qr/header name/, qr/has a meaning for nginx itself/);
-my ($PATH, $CONTROL) = (qr/reads as a path .*only claims at the top level/,
-    qr/has a control character in its id/);
+my $CONTROL = qr/has a control character in its id/;
 rule($_->[1] =~ s/[^ -~]/?/gr, $_->[2], $_->[0] eq 'location' ? () : $_->[0], $_->[1]) for
     [ location => 'platform_gateway_cors_origins *;',
         qr/invalid origin "\*" in .*each origin must be named/ ],
@@ -274,10 +291,9 @@ rule($_->[1] =~ s/[^ -~]/?/gr, $_->[2], $_->[0] eq 'location' ? () : $_->[0], $_
         X-Forwarded-For Expect Upgrade)),
     map({ [ location => "$CLAIM sub $_;", qr/is the gateway's own/ ] }
         qw(X-Request-Id x-correlation-id)),
-    map({ [ location => "$CLAIM $_ X-A;", qr/"\Q$_\E" $PATH/ ] }
-        'realm_access.roles', 'resource_access.app.roles', '.'),
+    [ location => "$CLAIM . X-A;", qr/claim "\." has an empty name/ ],
     map({ [ location => "$CLAIM $_ X-A;" ] } 'realm_access', 'https://ns.example/roles',
-        'ns.example/roles', 'urn:ns.example:roles'),
+        'ns.example/roles', 'urn:ns.example:roles', 'resource_access.app.roles'),
     [ location => "$CLAIM sub X-A; $CLAIM iss x-a;", qr/duplicate header "x-a"/ ],
     [ location => "$CLAIM sub X-A; $CLAIM sub X-C;" ],
     [ http => "$STRIP X-A X1;" ], [ server => "$STRIP X-B;" ],

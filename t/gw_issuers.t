@@ -14,6 +14,7 @@ my %ISS = (own => $Platform::Test::Jwt::ISSUER, shop => 'https://id.test/realms/
     blog => 'https://blog.test/');
 $t->issuer(name => 'shop', body => jwks($shop));
 $t->write_file('blog.json', jwks($blog));
+$t->write_file('blog.pem', $blog->public_pem);
 my $feed = revocations_feed($t);
 
 my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
@@ -161,6 +162,8 @@ is status('/any', token($_->[1], @$_[ 3 .. $#$_ ])), $_->[2], "$_->[1]: $_->[0]"
     [ 'no typ', blog => 401, header => { typ => undef } ],
     [ 'typ in full', blog => 200, header => { typ => 'application/AT+JWT' } ],
     [ 'typ at+jwt', shop => 200, header => { typ => 'at+jwt' } ],
+    [ 'no id of a key, of a set that is fetched', shop => 401, header => { kid => undef } ],
+    [ 'no id of a key, of a file', blog => 200, header => { kid => undef } ],
     [ 'an id of no key', shop => 401, key => $shop->as('z'), iat => time - 600 ],
     [ 'claims that open a branch here', shop => 200, %{ jwt_claims('branch') },
         iss => $ISS{shop} ];
@@ -305,6 +308,7 @@ config(@$_) for
     [ 'no name', qr/is no name/, $BLOG =~ s/trust blog/trust "a b"/r ],
     [ 'an iss twice', qr{"https://blog.test/" is the name of two issuers, of "two" and, before,},
         $BLOG . $BLOG =~ s/trust blog/trust two/r ],
+    [ 'keys in PEM', undef, $BLOG =~ s/blog.json/blog.pem/r ],
     [ 'no iss', qr/needs "issuer"/, $BLOG =~ s/issuer \S+;//r ],
     [ 'no keys', qr/needs "key_location" or "key_file"/, $BLOG =~ s/key_file \S+;//r ],
     [ 'keys twice', qr/already given by "key_file" in \S+:\d+/, $BLOG =~ s/(key_file \S+;)/$1$1/r ],

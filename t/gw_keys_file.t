@@ -1,5 +1,6 @@
 # platform_gateway_key_file is read at the start, at every soft age and at a reload;
-# what is bad later replaces nothing and is said once.  platform_gateway_key_cache_file,
+# what is bad later replaces nothing and is said once.  It may be PEM, and its keys
+# and their tokens without an id.  platform_gateway_key_cache_file,
 # the last good set on disk: a restart while the issuer is down serves, up to the
 # hard age counted from the fetch; a bad file is ignored with one line.
 
@@ -158,5 +159,69 @@ keys_begin($t, @cache);
 $issuer->set(body => jwks($new));
 $issuer->up;
 keys_until($t, 'a key that was removed meanwhile is soon gone', 401, $old, iat => past());
+
+# Public keys in PEM, and keys without an id.  Of two keys of one type a token
+# without an id says neither.
+
+my ($ec, $ed) = (jwt_key('e', alg => 'ES256'), jwt_key('f', alg => 'EdDSA'));
+
+# The status that an old token of the key gets: with its id, as => another, or
+# none (undef).
+sub status ($key, %o) {
+    my $token = jwt_sign(key => $key, payload => jwt_claims('branch', iat => past()),
+        header => { exists $o{as} ? (kid => $o{as}) : (), alg => $o{alg} // $key->alg });
+    return http_get($port, '/branch', token => $token)->status;
+}
+
+sub unnamed ($key) { return $key->jwk(kid => undef) }
+
+keys_gateway($t, @file, soft_age => '3600s');
+for my $case (
+    [ 'one key in PEM', $old->public_pem,
+        [ 200, $old, as => undef ], [ 200, $old ], [ 401, $new, as => undef ], [ 401, $new ],
+        [ 401, $ec, as => undef ] ],
+    [ 'PEM of each type', join("\n", map { $_->public_pem } $old, $ec, $ed),
+        map({ [ 200, $_, as => undef ], [ 200, $_, as => 'x' ] } $old, $ec, $ed),
+        [ 401, $new, as => undef ], [ 401, $ec, alg => 'RS256', as => undef ],
+        [ 401, $old, alg => 'ES256', as => undef ], [ 401, $old, alg => 'RS512', as => undef ] ],
+    [ 'a key without an id', jwks(unnamed($new), unnamed($ec)),
+        [ 200, $new, as => undef ], [ 200, $new ], [ 200, $ec, as => undef ], [ 200, $ec ],
+        [ 401, $old, as => undef ], [ 401, $old ] ],
+    [ 'a key with an id', jwks($old),
+        [ 200, $old, as => undef ], [ 200, $old ], [ 401, $old, as => 'x' ],
+        [ 401, $old, as => '' ], [ 401, $new, as => undef ] ],
+    [ 'two of one type', jwks($old, $new, $ec),
+        [ 200, $new ], [ 200, $old ], [ 200, $ec, as => undef ], [ 401, $old, as => undef ],
+        [ 401, $new, as => undef ] ],
+    [ 'two, one without an id', jwks(unnamed($old), $new),
+        [ 200, $new ], [ 401, $old ], [ 401, $old, as => undef ], [ 401, $new, as => undef ] ],
+    [ 'an id that is none', jwks($old->jwk(kid => ''), $ec),
+        [ 200, $ec ], [ 401, $old, as => undef ], [ 401, $old ] ],
+) {
+    my ($name, $content, @want) = @$case;
+    $t->write_file('keys.json', $content);
+    ok $t->reload, "$name: nginx takes the file";
+    ok eventually(sub { status(@{ $want[0] }[ 1 .. $#{ $want[0] } ]) == 200 }), 'and uses it';
+    is_deeply [ map { status(@$_[ 1 .. $#$_ ]) } @want ], [ map { $_->[0] } @want ],
+        'for the tokens that it is for';
+}
+
+for my $case (
+    [ 'two keys of one type', 'key id is missing', $old->public_pem . $new->public_pem ],
+    [ 'a private key', 'not a key of a known type', $old->public_pem . $ec->private_pem ],
+    [ 'more behind it', 'not a key of a known type', $old->public_pem . 'x' ],
+) {
+    my ($name, $said, $content) = @$case;
+    $t->write_file('keys.json', $content);
+    my ($ok, $why) = $t->nginx->test;
+    like $why, qr/\[emerg\] .*platform_gateway_key_file.*gives no keys: [^;]*$said/,
+        "PEM with $name: refused";
+}
+
+$issuer->set(body => jwks($old, unnamed($ec)));
+keys_begin($t);
+keys_until($t, 'a set that is fetched', 200, $old);
+is_deeply [ status($old, as => undef), status($ec), status($ec, as => undef), status($old) ],
+    [ 401, 401, 401, 200 ], 'has no such keys, and is for no such tokens';
 
 $t->done;

@@ -221,7 +221,7 @@ is whole(), $was, 'for what is new';
 
 # The directives: [what is said (nothing: accepted), what is given].
 
-my ($TWICE, $NOT_THERE) = (qr/is duplicate/, qr/no server has an internal location for "uri=/);
+my ($TWICE, $NOT_THERE) = (qr/is duplicate/, qr/no server has an internal location for the revocations of "\//);
 for my $case (
     (map { [ qr/needs "zone=NAME:SIZE" and "uri=/, set => $_ ] } 'uri=/_revocations', 'zone=r:1m'),
     [ qr/invalid zone/, set => $SET =~ s/:1m//r ],
@@ -235,7 +235,7 @@ for my $case (
     [ qr/would give old revocations from a cache/, location => 'proxy_cache c;',
         http => 'proxy_cache_path %%DIR%%/c keys_zone=c:1m;' ],
     [ qr/is that of "platform_gateway_zone"/, set => $SET =~ s/=revocations/=platform_gateway/r ],
-    [ qr/is that of "platform_gateway_zone", or of the counters/,
+    [ qr/is that of "platform_gateway_zone", of the counters/,
         set => $SET =~ s/=revocations/=platform_gateway_counters/r,
         server => 'location = /m { platform_gateway_access public; platform_gateway_metrics; }' ],
     [ qr/more than half of "after="/, set => "$SET interval=6s" ],

@@ -1,6 +1,6 @@
-# $platform_account_id and its like hold the subject of the token wherever they
-# are read: in subrequests, before the guard, by scripts, in what nginx keeps of
-# them.  Two users ask for the same, and the second gets the second's answer;
+# $platform_account_id and its like, $platform_claim_NAME among them, hold what
+# the token says of its subject wherever they are read: in subrequests, before the
+# guard, by scripts, in what nginx keeps of them.  Two users ask for the same, and the second gets the second's answer;
 # where nobody is verified, no cache is read or filled.
 
 use Platform::Test;
@@ -47,6 +47,9 @@ my ($PUBLIC, $SHADOW) = ('platform_gateway_access public;', 'platform_gateway_sh
 my $locations = join '', map { cached(@$_) }
     [ '/direct/' => $ID ],
     [ '/session/' => '$platform_session_id' ],
+    [ '/claim/' => '$platform_claim_tag' ],
+    [ '/claim/set/' => '$by_set', 'set $by_set $platform_claim_tag;' ],
+    [ '/claim/public/' => '$platform_claim_tag', $PUBLIC ],
     [ '/workspace/' => '$platform_workspace_id', 'platform_gateway_access account branch;' ],
     [ '/shadow/' => $ID, $SHADOW ],
     [ '/set/' => '$by_set', "set \$by_set $ID;" ],
@@ -74,6 +77,7 @@ $locations .= "location /fastcgi/ { $SHADOW platform_gateway_allow_cache on; fas
 $t->set(ACCOUNT => "add_header X-Account $ID;", ZONES => join '',
     map {"limit_req_zone $ID zone=by_$_:1m rate=1r/m;"} qw(account late page public));
 $t->echo_fastcgi;
+$t->write_file('other.json', jwks($key));
 
 my $njs = Platform::Test::Env::nginx_module('ngx_http_js_module');
 $t->write_file('test.js', <<'JS');
@@ -82,11 +86,14 @@ async function part(r) {
     r.return(part.status, part.responseBuffer);
 }
 function who(r) { return r.variables['platform_' + 'account_id'] || ''; }
-export default { part, who };
+function claim(r) { return r.variables['platform_claim_' + r.args.name] || ''; }
+export default { part, who, claim };
 JS
-$t->set(NJS => $njs ? 'js_import test from ' . $t->dir . '/test.js; js_set $who test.who;' : '');
+$t->set(NJS => $njs ? 'js_import test from ' . $t->dir . '/test.js; js_set $who test.who;'
+    . 'js_set $claim test.claim;' : '');
 $locations .= "location = /njs { $PUBLIC js_content test.part; }\n"
-    . cached('/by-script/' => '$who', $SHADOW) if $njs;
+    . cached('/by-script/' => '$who', $SHADOW)
+    . cached('/by-script/claim/' => '$who:$claim', $SHADOW) if $njs;
 
 my @main = $njs ? (main => "load_module $njs;") : ();
 $t->gateway_conf($locations . <<'SERVER', @main, http => <<'HTTP');
@@ -112,6 +119,11 @@ location /ssi/mapped/ { platform_gateway_access public; ssi on; limit_req zone=m
 pass /asks/: platform_gateway_access public; auth_request /verdict;
 pass /limited/req/: limit_req zone=by_account;
 pass /limited/late/: limit_req zone=by_late;
+pass /limited/claim/: limit_req zone=by_claim;
+pass /claims/: platform_gateway_access branch token;
+    add_header X-Claims $platform_claim_tag|$platform_claim_mixedcase|$platform_claim_twice|$platform_claim_no_1;
+location /claims/handed { platform_gateway_access branch token; try_files /no /claims/public/x; }
+pass /claims/public/: platform_gateway_access public; add_header X-Claims $platform_claim_tag;
 pass /limited/page/: error_page 429 /public/same/limited; limit_req zone=by_page;
 pass /limited/public/: platform_gateway_access public; limit_req zone=by_public;
 SERVER
@@ -124,6 +136,8 @@ add_header X-Cache $upstream_cache_status;
 limit_req_status 429;
 %%ZONES%%
 limit_req_zone $platform_account_id zone=slow:1m rate=10r/m;
+limit_req_zone $platform_claim_tag zone=by_claim:1m rate=1r/m;
+platform_gateway_trust other { issuer https://other.test; key_file %%DIR%%/other.json; }
 limit_req_zone $by_map zone=mapped:1m rate=100r/s;
 map $platform_account_id $tier { default basic; }
 map $platform_account_id $by_map { default $platform_account_id; }
@@ -151,12 +165,12 @@ my $port = $t->start_gateway;
 
 sub token ($n, $by = undef, $kind = undef, %change) {
     return jwt_token($kind // 'branch', $by // $key, account_id => uuid($n),
-        sub => uuid($n), session_id => uuid(10 + $n), %change);
+        sub => uuid($n), session_id => uuid(10 + $n), tag => "tag $n", %change);
 }
 
 sub ask ($n, $path, %o) {
     return http_get($o{port} // $port, $path, cookie => "user=$n",
-        token => exists $o{token} ? $o{token} : token($n, $o{key}, $o{kind}));
+        token => exists $o{token} ? $o{token} : token($n, @o{qw(key kind)}, @{ $o{claims} // [] }));
 }
 
 # Asks and does not wait; the connection.
@@ -201,7 +215,7 @@ sub asked { my ($uri) = @_; return scalar grep { $_->{uri} eq $uri } $upstream->
 
 apart($_, $_, @KEPT) for '/direct/main', '/session/main', '/set/main', '/if/main?x=1',
     '/map/main', '/shadow/verified', '/any/verified', '/sliced/main', '/handed/main',
-    '/asks/set/x';
+    '/asks/set/x', '/claim/main', '/claim/set/main';
 answers([ 'a stranger', 1, '/direct/main', 401, @NOBODY ],
     [ 'a third user', 3, '/direct/main', '<user=3>' ],
     (map { [ 'FastCGI', 1, '/fastcgi/x', $_ ] } 'MISS', 'HIT'),
@@ -245,6 +259,9 @@ SKIP: {
     # By its name, so that the configuration itself never mentions it.
     apart('a script, nobody', '/by-script/x', @NOBODY, @NOT_KEPT);
     apart('a script', '/by-script/x', @KEPT);
+    apart('a script, a claim', '/by-script/claim/x?name=tag', @KEPT);
+    apart('a script, a claim that the configuration does not read',
+        '/by-script/claim/y?name=sub', @NOT_KEPT);
 }
 
 answers([ 'lets in', 1, '/asks/x', 200 ], [ 'again', 1, '/asks/x', 200 ],
@@ -256,11 +273,13 @@ answers([ 'lets in', 1, '/asks/x', 200 ], [ 'again', 1, '/asks/x', 200 ],
 # Where nobody is verified, nothing is shared.
 
 apart('no workspace', '/workspace/account', kind => 'account', @NOT_KEPT);
+apart('no claim', '/claim/none', claims => [ tag => $_ ], @NOT_KEPT)
+    for undef, '', {}, [ 'a', 1 ];
 apart('shadow, a bad token', '/shadow/garbage', token => 'garbage', @NOT_KEPT);
 apart('a map, before the location is known', '/early/x', @NOT_KEPT, port => $t->port('early'));
 apart($_, $_, @NOBODY, @NOT_KEPT)
     for '/shadow/nobody', '/any/nobody', '/bypass/x?fresh=1', '/bypass/y';
-apart($_, $_, @NOT_KEPT) for '/public/x', '/public/mapped/x', '/public/off/x';
+apart($_, $_, @NOT_KEPT) for '/public/x', '/public/mapped/x', '/public/off/x', '/claim/public/x';
 answers([ 'predicates: kept', 1, '/bypass/z', 'MISS' ],
     [ 'predicates: not read', 1, '/bypass/z?fresh=1', 'BYPASS' ],
     [ 'predicates: but there', 1, '/bypass/z', 'HIT' ],
@@ -287,6 +306,27 @@ answers((map { [ 'limit', $_, $path, 200 ] } 1, 2),
     ([ 'strangers are not counted', 3, $path, 401, @NOBODY ]) x 3,
     [ 'so one gets in', 3, $path, 200 ]);
 answers(([ 'nobody is counted', 1, '/limited/public/', 200 ]) x 3);
+$path = '/limited/claim/';
+answers([ 'limit of a claim', 1, $path, 200 ], [ 'of another value', 2, $path, 200 ],
+    [ 'that value again', 3, $path, 429, claims => [ tag => 'tag 2' ] ],
+    ([ 'without the claim', 4, $path, 200, claims => [ tag => undef ] ]) x 2);
+
+# Claims, as a header would say them: [name, claims, text, path].
+
+my $other = { iss => 'https://other.test', exp => time + 600, sub => 'x' };
+for my $case (
+    [ 'text', [ tag => "a b\x{20ac}%", no_1 => 'x' ], 'a%20b%E2%82%AC%25|||x' ],
+    [ 'others', [ tag => [ 'a,b', 'c' ], mixedCase => 5, no_1 => JSON::PP::true ], 'a%2Cb,c|5||true' ],
+    [ 'one of two that differ in case', [ twice => 'a', Twice => 'b', MIXEDCASE => '1' ], 'tag%201|1||' ],
+    [ 'handed on to where nobody is verified', [], 'tag%201', '/claims/handed' ],
+    [ 'of another issuer', { %$other, tag => 't', no_1 => [] }, 't|||' ],
+    [ 'of another issuer, handed on', { %$other, tag => 't' }, 't', '/claims/handed' ],
+) {
+    my ($name, $claims, $want, $at) = @$case;
+    my $token = ref $claims eq 'HASH' ? jwt_sign(key => $key, payload => $claims)
+        : token(1, undef, undef, @$claims);
+    is ask(1, $at // '/claims/x', token => $token)->header('X-Claims'), $want, "claims: $name";
+}
 
 # The log says whose limit it was.
 

@@ -229,16 +229,23 @@ gets(@$_) for (
 
 # -- keys, health, numbers
 
-my $jwks = '/.well-known/jwks.json';
+my ($jwks, @metadata) = map {"/.well-known/$_"} qw(jwks.json openid-configuration
+    oauth-authorization-server);
+my ($told) = $t->read_file($t->root . '/docs/http-api.md') =~ /^(\{"issuer":.*)$/m;
+$told =~ s/:8081/':' . $t->port('identity')/ge;
 for my $of (qw(gateway identity)) {
     my @of = (of => $of);
-    my $etag = gets("key set of $of", 200, "GET $jwks", @of)->header('ETag');
-    gets("key set of $of: the same", 304, "GET $jwks", @of,
-        headers => [ 'If-None-Match' => $etag ]);
-    gets("key set of $of: another", '412 PRECONDITION_FAILED', "GET $jwks", @of,
-        headers => [ 'If-Match' => '"x"' ]);
-    gets("$_ of $of", 200, $_, @of) for "HEAD $jwks", map { ("HEAD $_", "GET $_") }
-        '/healthz', '/readyz';
+    for my $path ($jwks, @metadata) {
+        my $res = gets("$path of $of", 200, "GET $path", @of);
+        is $res->body, $told, 'as the page has it' if $path ne $jwks;
+        gets("$path of $of: the same", 304, "GET $path", @of,
+            headers => [ 'If-None-Match' => $res->header('ETag') ]);
+        gets("$path of $of: another", '412 PRECONDITION_FAILED', "GET $path", @of,
+            headers => [ 'If-Match' => '"x"' ]);
+        gets("POST $path of $of", '405 METHOD_NOT_ALLOWED', "POST $path", @of, body => '');
+    }
+    gets("$_ of $of", 200, $_, @of) for map({"HEAD $_"} $jwks, @metadata),
+        map { ("HEAD $_", "GET $_") } '/healthz', '/readyz';
     gets("POST of $of", '405 METHOD_NOT_ALLOWED', 'POST /healthz', @of, body => '');
 }
 my @face = map {"GET /actuator/$_"} qw(health health/liveness health/readiness info
@@ -297,7 +304,7 @@ my $down = '502 GATEWAY_UPSTREAM_UNAVAILABLE';
 gate(sub {
     gets("no keys: $_->[0]", '503 GATEWAY_KEYS_UNAVAILABLE', @$_, @there) for
         ['GET /readyz'], [ "GET $context", @branch ], [ $select => {}, @account ];
-    gets("no identity: $_", $down, $_, body => '', @there) for "GET $jwks",
+    gets("no identity: $_", $down, $_, body => '', @there) for map({"GET $_"} $jwks, @metadata),
         map {"POST /api/auth/$_"} qw(login refresh logout);
 }, IDENTITY_URL => "http://$gone");
 
@@ -441,7 +448,7 @@ is_deeply [ grep { index($page, s/^\w+ |\{.*//gr) < 0 } @{ $spec->{operations} }
 
 my %seen = map { (eval { $json->decode($_->{body})->{code} } // '') => 1 } @exchanges;
 is_deeply [ grep { !$seen{$_} } sort keys %source ],
-    [qw(AUTH_BUSY GATEWAY_UNAUTHORIZED INTERNAL_ERROR)],
+    [qw(AUTH_BUSY GATEWAY_CLAIM_REQUIRED GATEWAY_UNAUTHORIZED INTERNAL_ERROR)],
     'all have been seen but those that take a fault, a crowd or own rules';
 
 is $spec->{version}, ($t->read_file("$root/jose/pj_version.h") =~ /"(.*)"/)[0],

@@ -128,6 +128,20 @@ START_TEST (test_retry_window_needs_the_client) {
 }
 END_TEST
 
+START_TEST (test_at_jwt_needs_an_audience) {
+    ck_assert(load());
+    ck_assert_int_eq(cfg.jwt_typ, PJ_TYP_JWT);
+    config_free(&cfg);
+    setenv("PLATFORM_JWT_TYP", "at+jwt", 1);
+    ck_assert(!load());
+    ck_assert_ptr_eq(strstr(err, "PLATFORM_JWT_TYP: "), err);
+    setenv("PLATFORM_JWT_AUDIENCE", "api", 1);
+    ck_assert_msg(load(), "%s", err);
+    ck_assert_int_eq(cfg.jwt_typ, PJ_TYP_AT);
+    config_free(&cfg);
+}
+END_TEST
+
 START_TEST (test_partitioned_needs_same_site_none) {
     setenv("PLATFORM_AUTH_COOKIE_PARTITIONED", "true", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
@@ -428,6 +442,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_empty_value_is_unset);
     tcase_add_test(t, test_host_prefix_rules);
     tcase_add_test(t, test_same_site_none_needs_secure);
+    tcase_add_test(t, test_at_jwt_needs_an_audience);
     tcase_add_test(t, test_partitioned_needs_same_site_none);
     tcase_add_test(t, test_retry_window_needs_the_client);
     tcase_add_test(t, test_seeding_is_local_only);

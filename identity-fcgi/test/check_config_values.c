@@ -197,6 +197,8 @@ static const struct {
     {"PLATFORM_JWT_KEY_ID", "\xc3\xa9", false},
     {"PLATFORM_JWT_REFRESH_TOKEN_TTL", "30d", true},
     {"PLATFORM_JWT_REFRESH_TOKEN_TTL", "30 days", false},
+    {"PLATFORM_JWT_TYP", "jwt", true},
+    {"PLATFORM_JWT_TYP", "at-jwt", false},
     {"PLATFORM_REFRESH_RATE_LIMIT", "5r/s burst 5", true},
     {"PLATFORM_REFRESH_RATE_LIMIT", "0r/s", false},
     {"PLATFORM_REVOCATIONS_ENABLED", "off", true},

@@ -192,6 +192,106 @@ START_TEST (test_key_set_and_its_validators) {
 }
 END_TEST
 
+#define MEMBERS                                                               \
+    "\"response_types_supported\":[],\"grant_types_supported\":[],"           \
+    "\"subject_types_supported\":[\"public\"],"                               \
+    "\"id_token_signing_alg_values_supported\":"
+
+/* Where the keys of an issuer are, NULL: it is no URL for metadata. */
+static const struct {
+    const char *issuer, *jwks_uri;
+} issuers[] = {
+    {"https://id.example", "https://id.example/.well-known/jwks.json"},
+    {"https://id.example/", "https://id.example/.well-known/jwks.json"},
+    {"http://[::1]:8081/a/b", "http://[::1]:8081/a/b/.well-known/jwks.json"},
+    {"issuer", NULL},
+    {"urn:example:issuer", NULL},
+    {"ftp://id.example", NULL},
+    {"xhttps://id.example", NULL},
+    {"https:id.example", NULL},
+    {"https://", NULL},
+    {"https:///a", NULL},
+    {"https://id.example?a", NULL},
+    {"https://id.example/#a", NULL},
+};
+
+START_TEST (test_metadata) {
+    static const char *const paths[] = {
+        "/.well-known/openid-configuration",
+        "/.well-known/oauth-authorization-server"};
+    char want[1024];
+
+    cfg.jwt_issuer = (char *) issuers[_i].issuer;
+    for (size_t i = 0; i < 2; i++) {
+        run("GET", paths[i]);
+        if (issuers[_i].jwks_uri == NULL) {
+            ck_assert_msg(res.status == 404, "%s", cfg.jwt_issuer);
+            ck_assert_str_eq(res.code, "RESOURCE_NOT_FOUND");
+            continue;
+        }
+        ck_assert_int_eq(res.status, 200);
+        ck_assert(has_header("Content-Type: application/json\r\n"));
+        ck_assert(has_header("Cache-Control: public, max-age=300\r\n"));
+        snprintf(want, sizeof(want),
+                 "{\"issuer\":\"%s\",\"jwks_uri\":\"%s\"," MEMBERS "[]}",
+                 cfg.jwt_issuer, issuers[_i].jwks_uri);
+        ck_assert_str_eq(res.body.data, want);
+    }
+}
+END_TEST
+
+/* The tag of the answer that is there. */
+static pj_str_t etag(void)
+{
+    static char tag[HTTP_ETAG_MAX];
+    const char *at = strstr(res.headers.data, "ETag: ");
+
+    ck_assert_ptr_nonnull(at);
+    ck_assert_int_eq(sscanf(at, "ETag: %34s", tag), 1);
+    return str(tag);
+}
+
+START_TEST (test_metadata_follow_the_keys) {
+    static const char *const algs[] = {"ES256", "EdDSA", "ES256", "RS256"};
+    static const char path[] = "/.well-known/openid-configuration";
+    pj_str_t first;
+    char tag[64];
+
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(pj_key_generate(&keys.verifying[i],
+                                         pj_alg_find(str(algs[i])), str("k")),
+                         PJ_OK);
+    }
+    cfg.jwt_issuer = (char *) "https://id.example";
+    keys.published_count = 3; /* the last is for refresh tokens alone */
+    run("GET", path);
+    ck_assert_ptr_nonnull(
+        strstr(res.body.data, MEMBERS "[\"ES256\",\"EdDSA\"]}"));
+    first = etag();
+    snprintf(tag, sizeof(tag), "%.*s", (int) first.len,
+             (const char *) first.data);
+
+    ask("GET", path);
+    req.if_none_match = str(tag);
+    route_handle(route_find(req.path), &worker);
+    ck_assert_int_eq(res.status, 304);
+    ck_assert_uint_eq(res.body.len, 0);
+
+    ask("GET", path);
+    req.if_match = str("\"abc\""); /* that of the key set */
+    route_handle(route_find(req.path), &worker);
+    ck_assert_int_eq(res.status, 412);
+
+    keys.published_count = 1;
+    run("GET", path);
+    ck_assert_ptr_nonnull(strstr(res.body.data, MEMBERS "[\"ES256\"]}"));
+    ck_assert(!pj_str_eq(etag(), str(tag)));
+    for (size_t i = 0; i < 4; i++) {
+        pj_key_free(keys.verifying[i]);
+    }
+}
+END_TEST
+
 START_TEST (test_metrics_without_a_key) {
     keys.signing = NULL;
     run("GET", "/actuator/prometheus");
@@ -213,6 +313,9 @@ static void fill(TCase *t)
     tcase_add_test(t, test_health_body);
     tcase_add_test(t, test_readiness_names_the_failed_check);
     tcase_add_test(t, test_key_set_and_its_validators);
+    tcase_add_loop_test(t, test_metadata, 0,
+                        sizeof(issuers) / sizeof(issuers[0]));
+    tcase_add_test(t, test_metadata_follow_the_keys);
     tcase_add_test(t, test_metrics_without_a_key);
 }
 

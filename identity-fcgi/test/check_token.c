@@ -207,7 +207,7 @@ START_TEST (test_audience_is_of_access_tokens) {
     const char *const settings[] = {NULL, "https://api.test", "other"};
 
     for (size_t i = 0; i < 3; i++) {
-        for (int kind = PJ_TOKEN_REFRESH; kind <= PJ_TOKEN_SYSTEM; kind++) {
+        for (int kind = PJ_TOKEN_ACCOUNT; kind <= PJ_TOKEN_REFRESH; kind++) {
             cfg.jwt_audience = (char *) settings[i];
             buf_init(&out, mem, sizeof(mem));
             ck_assert(issue(keys->signing, kind, 9));
@@ -216,6 +216,36 @@ START_TEST (test_audience_is_of_access_tokens) {
                 audience_is(kind == PJ_TOKEN_REFRESH ? NULL : settings[i]));
             cfg.jwt_audience = (char *) settings[(i + 1) % 3];
             ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+        }
+    }
+}
+END_TEST
+
+/* RFC 9068: the typ of access tokens alone, and who asked for them. */
+START_TEST (test_at_jwt) {
+    for (int kind = PJ_TOKEN_ACCOUNT; kind <= PJ_TOKEN_REFRESH; kind++) {
+        for (int typ = PJ_TYP_JWT; typ <= PJ_TYP_AT; typ++) {
+            bool at_jwt = typ == PJ_TYP_AT && kind != PJ_TOKEN_REFRESH;
+            pj_jws_header_t header;
+            const pj_json_t *client;
+            pj_jws_t jws;
+
+            cfg.jwt_typ = typ;
+            cfg.app_name = (char *) "identity-service";
+            buf_init(&out, mem, sizeof(mem));
+            ck_assert(issue(keys->signing, kind, 9));
+            ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+            client = pj_json_member(claims.root, "client_id");
+            ck_assert(at_jwt ? client != NULL && is(client->text, cfg.app_name)
+                             : client == NULL);
+            ck_assert_int_eq(
+                pj_jws_split((pj_str_t){(unsigned char *) out.data, out.len},
+                             TOKEN_MAX_BYTES, &jws),
+                PJ_OK);
+            ck_assert_int_eq(pj_jws_header(&arena, &jws, true, &header),
+                             PJ_OK);
+            ck_assert(header.at_jwt == at_jwt);
+            ck_assert(header.refresh == (kind == PJ_TOKEN_REFRESH));
         }
     }
 }
@@ -366,6 +396,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_refresh_token_has_no_access_claims);
     tcase_add_test(t, test_refresh_typ_is_of_refresh_tokens);
     tcase_add_test(t, test_audience_is_of_access_tokens);
+    tcase_add_test(t, test_at_jwt);
     tcase_add_test(t, test_system_token);
     tcase_add_test(t, test_access_expiry_has_leeway);
     tcase_add_test(t, test_refresh_expiry_has_none);

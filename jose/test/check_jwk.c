@@ -2,6 +2,8 @@
 
 #include "helpers.h"
 
+#include <stdarg.h>
+
 #define E_F4 "AQAB"
 
 /* base64url of the number 2^(bits-1) + 1: nobody asks whether it has factors;
@@ -228,6 +230,141 @@ START_TEST (test_kid_missing_wrong_or_too_long_ignored) {
 }
 END_TEST
 
+/* Keys of three types, one each, and one more of RSA: as PEM and, without a
+ * kid, as an entry of a set. */
+static char pem[4][1024], unnamed[4][1024], named[4][1024];
+
+static void fill_keys(void)
+{
+    static const char *const algs[] = {"RS256", "ES256", "EdDSA", "RS256"};
+
+    for (size_t i = 0; i < COUNT(algs); i++) {
+        pj_key_t *key;
+        size_t len;
+        char *kid;
+
+        assert_ok(
+            pj_key_generate(&key, pj_alg_find(str(algs[i])), PJ_STR("id")));
+        assert_ok(pj_key_pem(key, false, pem[i], sizeof(pem[i]) - 1, &len));
+        pem[i][len] = 0;
+        assert_ok(jwk_emit(key, named[i], sizeof(named[i]) - 1, &len));
+        named[i][len] = 0;
+        memcpy(unnamed[i], named[i], sizeof(named[i]));
+        kid = strstr(unnamed[i], ",\"kid\":");
+        ck_assert_ptr_nonnull(kid);
+        memcpy(kid, "}", 2);
+        pj_key_free(key);
+    }
+}
+
+/* The set of that document as of a file; how many keys it has, or less than 0
+ * for an error. */
+static int of_file(pj_keyset_t *set, const char *format, ...)
+{
+    static char text[8192];
+    va_list args;
+    pj_err_t err;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    err = set_parse_by(pj_keyset_parse_file, set, str(text));
+    ck_assert((err == PJ_OK) == (set->count > 0));
+    return err == PJ_OK ? (int) set->count : -(int) err;
+}
+
+/* Which of its keys a token of that alg and kid gets, -1: none. */
+static int chosen(const pj_keyset_t *set, const char *alg, const char *kid)
+{
+    const pj_key_t *key =
+        pj_keyset_choose(set, pj_alg_find(str(alg)), str(kid));
+    int i = -1;
+
+    while (key != NULL && set->keys[++i] != key) {
+    }
+    return i;
+}
+
+START_TEST (test_a_file_may_have_keys_without_ids) {
+    const char *a = unnamed[0], *e = unnamed[1], *again = unnamed[3];
+    pj_keyset_t set = {.count = 0};
+
+    fill_keys();
+    ck_assert_int_eq(of_file(&set, "{\"keys\":[%s,%s]}", a, e), 2);
+    ck_assert_int_eq(chosen(&set, "RS256", ""), 0);
+    ck_assert_int_eq(chosen(&set, "ES256", ""), 1);
+    ck_assert_int_eq(chosen(&set, "ES256", "any"), 1);
+    ck_assert_int_eq(chosen(&set, "EdDSA", ""), -1);
+    pj_keyset_clear(&set);
+
+    ck_assert_int_eq(of_file(&set, "{\"keys\":[%s,%s]}", a, again), 2);
+    ck_assert_int_eq(chosen(&set, "RS256", ""), -1);
+    ck_assert_int_eq(chosen(&set, "RS256", "any"), -1);
+    ck_assert_int_eq(of_file(&set, "{\"keys\":[%s,%s]}", a, named[3]), 2);
+    ck_assert_int_eq(chosen(&set, "RS256", ""), -1);
+    ck_assert_int_eq(chosen(&set, "RS256", "any"), -1);
+    ck_assert_int_eq(chosen(&set, "RS256", "id"), 1);
+
+    ck_assert_int_eq(of_file(&set, "{\"keys\":[%s]}", named[0]), 1);
+    ck_assert_int_eq(chosen(&set, "RS256", "id"), 0);
+    ck_assert_int_eq(chosen(&set, "RS256", ""), 0);
+    ck_assert_int_eq(chosen(&set, "RS256", "any"), -1);
+
+    /* A kid that is none is no missing one. */
+    ck_assert_int_eq(of_file(&set, "{\"keys\":[%.*s,\"kid\":\"\"}]}",
+                             (int) strlen(a) - 1, a),
+                     -PJ_ERR_KEYSET_EMPTY);
+}
+END_TEST
+
+START_TEST (test_a_set_that_is_fetched_may_not) {
+    pj_keyset_t set = {.count = 0};
+    char json[4096];
+
+    fill_keys();
+    ck_assert_int_eq(of_file(&set, "%s", pem[0]), 1); /* leaves nothing */
+    snprintf(json, sizeof(json), "{\"keys\":[%s]}", named[0]);
+    assert_ok(set_parse(&set, str(json)));
+    ck_assert_int_eq(chosen(&set, "RS256", "id"), 0);
+    ck_assert_int_eq(chosen(&set, "RS256", ""), -1);
+    snprintf(json, sizeof(json), "{\"keys\":[%s,%s]}", unnamed[0], named[1]);
+    assert_ok(set_parse(&set, str(json)));
+    ck_assert_uint_eq(set.count, 1);
+    assert_err(set.last_ignored, PJ_ERR_TOKEN_KID);
+    pj_keyset_clear(&set);
+    assert_err(set_parse(&set, str(pem[0])), PJ_ERR_JSON_SYNTAX);
+}
+END_TEST
+
+START_TEST (test_a_file_of_pem) {
+    const char *a = pem[0], *e = pem[1], *ed = pem[2];
+    pj_str_t private = file_read("rfc7515_a2.pem");
+    pj_keyset_t set = {.count = 0};
+
+    fill_keys();
+    ck_assert_int_eq(of_file(&set, "%s", a), 1);
+    ck_assert_int_eq(of_file(&set, " \n%s\r\n %s%s\n", a, e, ed), 3);
+    ck_assert_int_eq(chosen(&set, "EdDSA", ""), 2);
+    ck_assert_int_eq(chosen(&set, "RS256", "any"), 0);
+    ck_assert_uint_eq(pj_key_id(set.keys[0]).len, 0);
+
+    ck_assert_int_eq(of_file(&set, "%s%s", a, pem[3]), -PJ_ERR_TOKEN_KID);
+    ck_assert_int_eq(of_file(&set, "%s%s%s", a, e, a), -PJ_ERR_TOKEN_KID);
+    ck_assert_int_eq(of_file(&set, "%sx", a), -PJ_ERR_KEY_FORMAT);
+    ck_assert_int_eq(of_file(&set, "%sx\n%s", a, e), -PJ_ERR_KEY_FORMAT);
+    ck_assert_int_eq(of_file(&set, "x%s", a), -PJ_ERR_JSON_SYNTAX);
+    ck_assert_int_eq(of_file(&set, "-"), -PJ_ERR_KEY_FORMAT);
+    ck_assert_int_eq(of_file(&set, " \n"), -PJ_ERR_JSON_SYNTAX);
+    ck_assert_int_eq(
+        of_file(&set, "%.*s", (int) private.len, (const char *) private.data),
+        -PJ_ERR_KEY_FORMAT);
+    ck_assert_int_eq(of_file(&set, "%s%.*s", e, (int) private.len,
+                             (const char *) private.data),
+                     -PJ_ERR_KEY_FORMAT);
+    str_free(private);
+}
+END_TEST
+
 START_TEST (test_weak_and_oversize_moduli_ignored) {
     assert_ok(entry_bits(2048, 0, E_F4));
     assert_ok(entry_bits(8192, 0, E_F4));
@@ -395,6 +532,9 @@ int main(void)
     tests[n++] = test_minimal_entry_is_usable;
     tests[n++] = test_entries_for_another_purpose_ignored;
     tests[n++] = test_kid_missing_wrong_or_too_long_ignored;
+    tests[n++] = test_a_file_may_have_keys_without_ids;
+    tests[n++] = test_a_set_that_is_fetched_may_not;
+    tests[n++] = test_a_file_of_pem;
     tests[n++] = test_weak_and_oversize_moduli_ignored;
     tests[n++] = test_weak_exponents_ignored;
     tests[n++] = test_numbers_in_other_spellings_ignored;

@@ -83,7 +83,7 @@ START_TEST (test_sign_respects_capacity) {
 END_TEST
 
 /* Only the issuer itself takes it. */
-START_TEST (test_refresh_typ) {
+START_TEST (test_what_the_issuer_itself_takes) {
     char token[2048];
     pj_jws_header_t header;
     pj_arena_t arena;
@@ -110,6 +110,12 @@ START_TEST (test_refresh_typ) {
     ck_assert(!header.refresh);
     assert_ok(pj_jws_header(&arena, &jws, false, &header));
     ck_assert(!header.refresh);
+
+    /* {"alg":"RS256"}: its own tokens all have a kid. */
+    assert_ok(pj_jws_split(PJ_STR("eyJhbGciOiJSUzI1NiJ9.e30.AA"), 99, &jws));
+    assert_ok(pj_jws_header(&arena, &jws, false, &header));
+    ck_assert_uint_eq(header.kid.len, 0);
+    assert_err(pj_jws_header(&arena, &jws, true, &header), PJ_ERR_TOKEN_KID);
 }
 END_TEST
 
@@ -272,7 +278,7 @@ int main(void)
     const TTest *const tests[] = {
         test_sign_then_verify,
         test_sign_respects_capacity,
-        test_refresh_typ,
+        test_what_the_issuer_itself_takes,
         test_kid_with_quotes_survives_signing,
         test_signing_needs_a_private_key,
         test_a_copy_of_a_key_stands_alone,

@@ -444,6 +444,8 @@ START_TEST (test_generated_key_is_read_back) {
     pj_key_t *key, *again, *pub;
     size_t len;
 
+    assert_err(pj_key_generate(&key, pj_alg_find(PJ_STR("RS256")), PJ_STR("")),
+               PJ_ERR_TOKEN_KID);
     assert_ok(
         pj_key_generate(&key, pj_alg_find(PJ_STR("RS256")), PJ_STR("k")));
     assert_ok(pj_key_pem(key, true, pem, sizeof(pem), &len));

@@ -139,8 +139,11 @@ static inline pj_err_t jwk_emit(const pj_key_t *key, char *dst, size_t cap,
     return err;
 }
 
+typedef pj_err_t set_parser(pj_keyset_t *, pj_arena_t *, pj_str_t);
+
 /* Fills set, with memory of its own that goes at the end. */
-static inline pj_err_t set_parse(pj_keyset_t *set, pj_str_t json)
+static inline pj_err_t set_parse_by(set_parser *parse, pj_keyset_t *set,
+                                    pj_str_t json)
 {
     size_t size = pj_keyset_arena_bytes(json.len);
     void *mem = xmalloc(size);
@@ -148,9 +151,14 @@ static inline pj_err_t set_parse(pj_keyset_t *set, pj_str_t json)
     pj_err_t err;
 
     pj_arena_init(&arena, mem, size);
-    err = pj_keyset_parse(set, &arena, json);
+    err = parse(set, &arena, json);
     free(mem);
     return err;
+}
+
+static inline pj_err_t set_parse(pj_keyset_t *set, pj_str_t json)
+{
+    return set_parse_by(pj_keyset_parse, set, json);
 }
 
 /* base64url of text, NUL-terminated; the caller frees it. */

@@ -19,6 +19,7 @@
 
 #include "../ngx_http_pgw_cors.c"
 #include "../ngx_http_pgw_names.c"
+#include "../ngx_http_pgw_origin.c"
 
 /* -- what they need of nginx and of the other files */
 

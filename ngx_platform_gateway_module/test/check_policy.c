@@ -64,6 +64,13 @@ const pj_json_t *ngx_http_pgw_claim_find(const pj_json_t *root,
     return pj_json_member(root, claim->names[0]);
 }
 
+const pj_json_t *ngx_http_pgw_claim_named(const pj_json_t *root,
+                                          const ngx_array_t *names,
+                                          ngx_uint_t n)
+{
+    abort();
+}
+
 ngx_uint_t ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule,
                                     const pj_json_t *root)
 {
@@ -324,6 +331,7 @@ START_TEST (test_rows) {
         ck_assert(is_text(row->detail, "\"\\\r\n"));
         ck_assert_int_eq(row->error != NULL,
                          row->flags & NGX_HTTP_PGW_REASON_VERIFIES
+                             || i == NGX_HTTP_PGW_REASON_TOKEN_CONFLICT
                              || i == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN
                               || i == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED);
         if (row->flags & NGX_HTTP_PGW_REASON_NGINX)

@@ -7,6 +7,8 @@
 
 handler_fn h_change_credential;
 handler_fn h_login;
+handler_fn h_published_keys;
+handler_fn h_published_metadata; /* of the issuer */
 handler_fn h_refresh;
 handler_fn h_revocations;
 handler_fn h_select_branch;

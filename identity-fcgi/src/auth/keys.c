@@ -6,7 +6,6 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/sha.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -150,9 +149,7 @@ static bool load_additional(struct keys *keys, const struct config *cfg,
 static bool render(struct keys *keys, struct error *e)
 {
     size_t cap = 32 + keys->published_count * JWK_MAX_BYTES;
-    unsigned char digest[SHA256_DIGEST_LENGTH];
     pj_err_t code;
-    char *p = keys->etag;
 
     keys->jwks = malloc(cap);
     if (keys->jwks == NULL) {
@@ -164,12 +161,7 @@ static bool render(struct keys *keys, struct error *e)
     if (code) {
         return fail(e, "the key set cannot be written: %s", pj_strerror(code));
     }
-    SHA256((const unsigned char *) keys->jwks, keys->jwks_len, digest);
-    *p++ = '"';
-    for (size_t i = 0; i < 16; i++, p += 2) {
-        snprintf(p, 3, "%02x", digest[i]);
-    }
-    memcpy(p, "\"", 2);
+    http_etag(keys->etag, keys->jwks, keys->jwks_len);
     return true;
 }
 

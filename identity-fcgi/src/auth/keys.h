@@ -4,11 +4,11 @@
 
 #include "auth/keys_dir.h"
 #include "base/config.h"
+#include "base/http.h"
 
 #include <pj.h>
 
 #define KEYS_MAX_ADDITIONAL (KEYS_DIR_MAX - 1)
-#define KEYS_ETAG_MAX 64
 
 /*
  * One consistent set of keys; immutable and reference-counted, so that a
@@ -24,7 +24,7 @@ struct keys {
     uint64_t stamp;      /* as it was then: see keys_dir_stamp() */
     char *jwks;          /* the key-set document: those published */
     size_t jwks_len;
-    char etag[KEYS_ETAG_MAX]; /* quoted, NUL-terminated */
+    char etag[HTTP_ETAG_MAX];
     /* Secret, and the same wherever the signing key is. */
     unsigned char hmac_key[32];
     int refs; /* under the lock of keys.c */

@@ -50,6 +50,10 @@ static void write_claims(struct buf *out, const struct config *cfg,
         if (cfg->jwt_audience != NULL) {
             jsonw_cstr(&w, "aud", cfg->jwt_audience);
         }
+        /* RFC 9068 wants it: no other client than this service ever asks. */
+        if (cfg->jwt_typ == PJ_TYP_AT) {
+            jsonw_cstr(&w, "client_id", cfg->app_name);
+        }
         jsonw_cstr(&w, "account_type", s->account_type);
         jsonw_cstr(&w, "typ", "access");
         jsonw_string(&w, "token_scope", scope.data, scope.len);
@@ -73,10 +77,10 @@ bool token_issue(const struct config *cfg, const pj_key_t *key,
     buf_init(&payload, mem, sizeof(mem));
     write_claims(&payload, cfg, t, t->jti != NULL ? t->jti : new_jti);
     if (payload.overflow ||
-        pj_jws_sign(key,
-                    t->kind == PJ_TOKEN_REFRESH ? PJ_TYP_REFRESH : PJ_TYP_JWT,
-                    (pj_str_t){(const unsigned char *) mem, payload.len},
-                    out->data + out->len, out->cap - out->len, &len)) {
+        pj_jws_sign(
+            key, t->kind == PJ_TOKEN_REFRESH ? PJ_TYP_REFRESH : cfg->jwt_typ,
+            (pj_str_t){(const unsigned char *) mem, payload.len},
+            out->data + out->len, out->cap - out->len, &len)) {
         return false;
     }
     out->len += len;

@@ -150,6 +150,7 @@ static const struct setting settings[] = {
          "base64 of PEM or DER"),
     SECONDS("PLATFORM_JWT_REFRESH_TOKEN_TTL", refresh_ttl_s, "30d",
             "1s to 3650d"),
+    WORD("PLATFORM_JWT_TYP", jwt_typ, "JWT", "JWT, at+jwt"),
     FOREIGN("PLATFORM_LOGIN_RATE_LIMIT", "10r/s burst 20", SHARED(RATE)),
     WORD("PLATFORM_LOG_LEVEL", log_level, "info", "debug, info, warn, error"),
     FOREIGN("PLATFORM_REFRESH_RATE_LIMIT", "50r/s burst 100", SHARED(RATE)),
@@ -333,6 +334,9 @@ static const char *broken_rule(const struct config *cfg)
         wrong = "PLATFORM_AUTH_REFRESH_RETRY_WINDOW: a retry is compared with "
                 "the client that it repeats, which needs "
                 "PLATFORM_AUTH_SESSION_CLIENT=true; accepted: 0";
+    } else if (cfg->jwt_typ == PJ_TYP_AT && cfg->jwt_audience == NULL) {
+        wrong = "PLATFORM_JWT_TYP: at+jwt (RFC 9068) needs "
+                "PLATFORM_JWT_AUDIENCE; accepted: JWT";
     } else if (cfg->db_seed_on_start && !cfg->db_migrate_on_start) {
         wrong = "PLATFORM_DB_SEED_ON_START: true needs "
                 "PLATFORM_DB_MIGRATE_ON_START=true; accepted: false";

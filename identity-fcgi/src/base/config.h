@@ -39,6 +39,7 @@ struct config {
 
     char *jwt_issuer;
     char *jwt_audience;           /* of access tokens; NULL: none */
+    pj_typ_t jwt_typ;             /* likewise: PJ_TYP_JWT or PJ_TYP_AT */
     char *jwt_key_dir;            /* NULL: the keys are the next four */
     char *jwt_key_id;             /* NULL where unset, as the next three */
     char *jwt_private_key_base64; /* wiped once the keys are loaded */

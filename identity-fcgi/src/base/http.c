@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
+#include <openssl/sha.h>
 #include <string.h>
 #include <strings.h>
 
@@ -447,6 +448,19 @@ bool http_is_json(pj_str_t content_type)
         }
     }
     return true;
+}
+
+void http_etag(char etag[HTTP_ETAG_MAX], const void *document, size_t len)
+{
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    char *p = etag;
+
+    SHA256(document, len, digest);
+    *p++ = '"';
+    for (size_t i = 0; i < 16; i++, p += 2) {
+        (void) snprintf(p, 3, "%02x", digest[i]);
+    }
+    memcpy(p, "\"", 2);
 }
 
 bool http_etag_matches(pj_str_t value, const char *etag, bool strong)

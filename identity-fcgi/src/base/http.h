@@ -94,6 +94,11 @@ bool http_origin_allowed(const struct config *cfg,
 /* Whether the media type is application/json, charset utf-8 or none. */
 bool http_is_json(pj_str_t content_type);
 
+#define HTTP_ETAG_MAX 35 /* its quotes and the NUL included */
+
+/* The strong entity tag of a document: what it is, not when it was made. */
+void http_etag(char etag[HTTP_ETAG_MAX], const void *document, size_t len);
+
 /* Whether the value of If-Match (to be compared strongly, RFC 9110 section
  * 13.1.1) or If-None-Match (weakly, section 13.1.2) names etag, which is
  * quoted and strong: "*", or a list that holds it. */

@@ -1,5 +1,5 @@
 /* From method and path to a handler, and the handlers about the service
- * itself: keys, health and metrics. */
+ * itself: health and metrics. */
 
 #include "server/route.h"
 
@@ -12,27 +12,6 @@
 
 #include <pj_version.h>
 #include <string.h>
-
-/* The public key set (RFC 7517). */
-static void h_jwks(struct worker *w)
-{
-    const struct keys *keys = w->keys;
-
-    if (w->req->if_match.len > 0 &&
-        !http_etag_matches(w->req->if_match, keys->etag, true)) {
-        auth_refuse(w, 412, "PRECONDITION_FAILED",
-                    "The key set is not the one that If-Match names.");
-        return;
-    }
-    http_header(w->res, "Cache-Control", "public, max-age=300");
-    http_header(w->res, "ETag", keys->etag);
-    if (http_etag_matches(w->req->if_none_match, keys->etag, false)) {
-        w->res->status = 304;
-        return;
-    }
-    http_header(w->res, "Content-Type", "application/jwk-set+json");
-    buf_add(&w->res->body, keys->jwks, keys->jwks_len);
-}
 
 /* Alive if it answers.  The database does not matter here. */
 static void h_healthz(struct worker *w)
@@ -144,7 +123,9 @@ static const struct {
     handler_fn *handler;
     enum { READ, POST, DELETE } method; /* READ: GET and HEAD */
 } routes[] = {
-    {"/.well-known/jwks.json", h_jwks, READ},
+    {"/.well-known/jwks.json", h_published_keys, READ},
+    {"/.well-known/oauth-authorization-server", h_published_metadata, READ},
+    {"/.well-known/openid-configuration", h_published_metadata, READ},
     {"/actuator/health", h_readyz, READ},
     {"/actuator/health/liveness", h_healthz, READ},
     {"/actuator/health/readiness", h_readyz, READ},

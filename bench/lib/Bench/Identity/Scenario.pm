@@ -19,6 +19,8 @@ my $HARBOUR_EAST = '00000000-0000-4000-8000-000500000031';
 # the second on.
 my ($SESSIONS, $REFRESH, $FLOOR) = (20_000, 1, 10_001);
 
+my $ES256 = jwt_key('es256', alg => 'ES256');
+
 # Logins of 64 clients at once need places for 64 that hash or wait, and half
 # of the threads are that.
 my %LOGIN_ENV = (PLATFORM_WORKER_THREADS => 128, PLATFORM_DB_POOL_SIZE => 16);
@@ -26,13 +28,23 @@ my %LOGIN_ENV = (PLATFORM_WORKER_THREADS => 128, PLATFORM_DB_POOL_SIZE => 16);
 # setup => sub ($stage, $o) giving { "BACKEND/N" => sub giving the path and
 # arguments of wrk.lua, anew for each round }; goals => sub ($cells, $n,
 # $floors) giving [what, ratio, limit, relation] of a round.
-our @ORDER = qw(refresh login select keyset growth);
+our @ORDER = qw(refresh algorithm login select keyset growth);
 our %SECTION = (
     refresh => {
         title  => 'refresh, chained: each client uses the token it just got',
         setup  => \&_refresh,
         floors => [qw(sign verify)],
         goals  => \&_refresh_goals,
+    },
+    algorithm => {
+        title => 'refresh, with a key of RS256 and with one of ES256',
+        setup => \&_algorithm,
+        goals => sub {
+            my ($cells, $c) = @_;
+            return [ 'refresh, rate of ES256 / RS256',
+                $cells->{"ES256/$c"}{rate} / $cells->{"identity/$c"}{rate},
+                _limit($c, 1.90), '>=' ];
+        },
     },
     login => {
         title  => 'login',
@@ -56,7 +68,8 @@ sub stage {
 
     my %wanted = map { $_ => 1 } @names;
     my $stage = Bench::Identity::Stage->new(floor => $wanted{refresh},
-        extra => $wanted{login} ? { login => \%LOGIN_ENV } : {});
+        extra => { $wanted{login} ? (login => \%LOGIN_ENV) : (),
+            $wanted{algorithm} ? (ES256 => { $ES256->env }) : () });
     $stage->generate($SESSIONS, 'platform');
     return $stage;
 }
@@ -90,6 +103,26 @@ sub _refresh {
             return (@args, words => $stage->mint("floor-$c", $SESSIONS,
                 $FLOOR .. $FLOOR + $c - 1));
         });
+    });
+}
+
+# Two processes, each with a key of its own, on the same sessions in turn.
+sub _algorithm {
+    my ($stage, $o) = @_;
+
+    my %next = (identity => 1, ES256 => $SESSIONS / 2);
+    return _each($o, sub {
+        my ($c) = @_;
+        return map {
+            my $backend = $_;
+            ("$backend/$c" => sub {
+                $next{$backend} += $c;
+                return ('/api/auth/refresh', body => '{"refreshToken":"@"}', chain => 1,
+                    words => $stage->mint_by($backend eq 'ES256' ? $ES256 : undef,
+                        "$backend-$c", $SESSIONS,
+                        $next{$backend} - $c .. $next{$backend} - 1));
+            });
+        } sort keys %next;
     });
 }
 
@@ -253,7 +286,8 @@ sub report {
         my ($backend, $c) = split m{/};
         my @rounds = @{ $got->{cells}{$_} };
         my $label = $backend eq 'floor' ? ', floor program'
-            : $backend =~ /(\d+)/ ? ', ' . count($1) . ' sessions' : '';
+            : $backend =~ /^s(\d+)/ ? ', ' . count($1) . ' sessions'
+            : $backend =~ /^(?:identity|login)$/ ? '' : ", $backend";
         [ "$c$label", _value(1, map { $_->{rate} } @rounds),
             (map { my $f = $_; _value(1000, map { $_->{$f} } @rounds) }
                 qw(p50_us p99_us)),

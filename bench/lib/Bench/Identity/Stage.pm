@@ -265,19 +265,23 @@ sub reset {
 
 # A file of refresh tokens for the sessions with these numbers out of $of, as
 # the service gave them when the sessions began.
-sub mint {
-    my ($self, $name, $of, @numbers) = @_;
+sub mint { my ($self, @o) = @_; return $self->mint_by(undef, @o) }
+
+# The same by another key.
+sub mint_by {
+    my ($self, $key, $name, $of, @numbers) = @_;
 
     my ($iat, $accounts) = (time - 86_400, accounts($of));
     my $json = JSON::PP->new->canonical;
     my $input = $self->{t}->write_file("$name.in", join '', map {"$_\n"}
-        jwt_key('identity')->kid,
+        ($key // jwt_key('identity'))->kid,
         $json->encode({ iss => $ISSUER, sub => '#2', account_id => '#2',
             session_id => '#1', jti => '#3', token_type => 'refresh',
             iat => $iat, exp => $iat + 30 * 86_400 }),
         map { join ' ', _uuid(s => $_), _uuid(a => 1 + $_ % $accounts),
             _uuid(j => $_) } @numbers);
-    my @cmd = (program('sign'), $self->{key_file}, qx{nproc} + 0);
+    my $pem = $key ? $self->{t}->write_file("$name.pem", $key->private_pem) : $self->{key_file};
+    my @cmd = (program('sign'), $pem, qx{nproc} + 0);
     my $file = "$self->{t}{dir}/$name.tokens";
     system("@cmd <$input >$file") == 0 or die "@cmd failed\n";
     return $file;

@@ -1,0 +1,102 @@
+/* What anybody may know, and keep for a while: the public keys, and where who
+ * knows only the issuer finds them. */
+
+#include "auth/handlers.h"
+
+#include "base/jsonw.h"
+#include "base/parse.h"
+
+#include <string.h>
+
+#define KEY_SET "/.well-known/jwks.json"
+
+static void publish(struct worker *w, const char *type, const char *etag,
+                    pj_str_t document)
+{
+    if (w->req->if_match.len > 0 &&
+        !http_etag_matches(w->req->if_match, etag, true)) {
+        auth_refuse(w, 412, "PRECONDITION_FAILED",
+                    "The document is not the one that If-Match names.");
+        return;
+    }
+    http_header(w->res, "Cache-Control", "public, max-age=300");
+    http_header(w->res, "ETag", etag);
+    if (http_etag_matches(w->req->if_none_match, etag, false)) {
+        w->res->status = 304;
+        return;
+    }
+    http_header(w->res, "Content-Type", type);
+    buf_add(&w->res->body, document.data, document.len);
+}
+
+/* The key set (RFC 7517). */
+void h_published_keys(struct worker *w)
+{
+    const struct keys *keys = w->keys;
+
+    publish(w, "application/jwk-set+json", keys->etag,
+            (pj_str_t){(const unsigned char *) keys->jwks, keys->jwks_len});
+}
+
+/* Each algorithm of a published key, once. */
+static void add_algorithms(struct jsonw *json, const struct keys *keys)
+{
+    jsonw_array(json, "id_token_signing_alg_values_supported");
+    for (size_t i = 0; i < keys->published_count; i++) {
+        const pj_alg_t *alg = pj_key_alg(keys->verifying[i]);
+        size_t before = 0;
+
+        while (pj_key_alg(keys->verifying[before]) != alg) {
+            before++;
+        }
+        if (before == i) {
+            jsonw_cstr(json, NULL, pj_alg_name(alg));
+        }
+    }
+    jsonw_array_end(json);
+}
+
+/*
+ * RFC 8414 and OpenID Connect Discovery 1.0: what both require, and is true.
+ * There is no flow.  Arrays that say so are empty rather than left out, which
+ * would mean the flows that most have.
+ */
+static void add_metadata(struct jsonw *json, const struct worker *w,
+                         const char *jwks_uri)
+{
+    jsonw_object(json, NULL);
+    jsonw_cstr(json, "issuer", w->cfg->jwt_issuer);
+    jsonw_cstr(json, "jwks_uri", jwks_uri);
+    jsonw_array(json, "response_types_supported");
+    jsonw_array_end(json);
+    jsonw_array(json, "grant_types_supported");
+    jsonw_array_end(json);
+    jsonw_array(json, "subject_types_supported");
+    jsonw_cstr(json, NULL, "public");
+    jsonw_array_end(json);
+    add_algorithms(json, w->keys);
+    jsonw_object_end(json);
+}
+
+void h_published_metadata(struct worker *w)
+{
+    const char *issuer = w->cfg->jwt_issuer;
+    size_t len = strlen(issuer);
+    char uri[1024], text[4096], etag[HTTP_ETAG_MAX];
+    struct buf document;
+    struct jsonw json;
+
+    if (!parse_form(issuer, "https?://[^/?#][^?#]*", 0)) {
+        auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
+                    "The issuer is not a URL that metadata can be at.");
+        return;
+    }
+    (void) snprintf(uri, sizeof(uri), "%.*s" KEY_SET,
+                    (int) (len - (issuer[len - 1] == '/')), issuer);
+    buf_init(&document, text, sizeof(text));
+    jsonw_init(&json, &document);
+    add_metadata(&json, w, uri);
+    http_etag(etag, text, document.len);
+    publish(w, "application/json", etag,
+            (pj_str_t){(const unsigned char *) text, document.len});
+}

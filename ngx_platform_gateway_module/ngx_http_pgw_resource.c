@@ -1,0 +1,191 @@
+
+/*
+ * Metadata of a protected resource (RFC 9728): the document that tells clients
+ * whose tokens open it, and where a challenge says that this is.
+ */
+
+
+#include "ngx_http_pgw_resource.h"
+#include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_issuer.h"
+#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_text.h"
+
+
+/* Whether it is one that may stand in a quoted string. */
+
+static ngx_uint_t
+ngx_http_pgw_resource_is_url(const pj_str_t *s)
+{
+    size_t  scheme;
+
+    scheme = s->len > 8 && ngx_memcmp(s->data, "https://", 8) == 0 ? 8
+             : s->len > 7 && ngx_memcmp(s->data, "http://", 7) == 0 ? 7 : 0;
+
+    return scheme && s->data[scheme] != '/' && pj_json_plain(*s)
+           && memchr(s->data, ' ', s->len) == NULL
+           && memchr(s->data, '#', s->len) == NULL;
+}
+
+
+char *
+ngx_http_pgw_resource_url(ngx_conf_t *cf, void *post, void *data)
+{
+    const ngx_str_t  *value = data;
+
+    return ngx_http_pgw_resource_is_url(&(pj_str_t) { value->data, value->len })
+           ? NGX_CONF_OK
+           : "needs a URL, https:// or http://, of printable ASCII without "
+             "spaces, quotes, backslashes and \"#\"";
+}
+
+
+char *
+ngx_http_pgw_resource_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+{
+    static const char  format[] = "%V, resource_metadata=\"%V\"";
+
+    conf->challenge = conf->realm;
+
+    if (conf->metadata.len == 0) {
+        return NGX_CONF_OK;
+    }
+
+    conf->challenge.data = ngx_pnalloc(cf->pool, sizeof(format)
+                                       + conf->realm.len + conf->metadata.len);
+    if (conf->challenge.data == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    conf->challenge.len = (size_t) (ngx_sprintf(conf->challenge.data, format,
+                                                &conf->realm, &conf->metadata)
+                                    - conf->challenge.data);
+    return NGX_CONF_OK;
+}
+
+
+/* The next of a list; *before is what stands before it, the name of the member
+   at first: one that is empty is left out. */
+
+static void
+ngx_http_pgw_resource_item(ngx_http_pgw_text_t *text, const char **before,
+    const u_char *data, size_t len)
+{
+    const pj_str_t  s = { data, len };
+
+    ngx_http_pgw_text_json(text, *before, &s);
+    *before = ",";
+}
+
+
+static void
+ngx_http_pgw_resource_servers(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_uint_t                    i;
+    const char                   *before = ",\"authorization_servers\":[";
+    const pj_str_t               *iss;
+    const ngx_array_t            *all;
+    const ngx_http_pgw_issuer_t  *issuer;
+
+    for (issuer = ngx_http_pgw_main(text->request)->issuers; issuer;
+         issuer = issuer->next)
+    {
+        all = !ngx_http_pgw_issuer_trusted(conf, issuer) ? NULL
+              : issuer->issuers ? issuer->issuers : conf->issuers;
+
+        for (i = 0; all && i < all->nelts; i++) {
+            iss = (const pj_str_t *) all->elts + i;
+
+            if (ngx_http_pgw_resource_is_url(iss)) {
+                ngx_http_pgw_resource_item(text, &before, iss->data, iss->len);
+            }
+        }
+    }
+
+    ngx_http_pgw_text_format(text, before[1] ? "" : "]");
+}
+
+
+/* Those that the directive lists, or else those that the location requires. */
+
+static void
+ngx_http_pgw_resource_scopes(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_uint_t                  i, n;
+    const char                 *before = ",\"scopes_supported\":[";
+    const pj_str_t             *said = conf->resource->elts;
+    const ngx_str_t            *value;
+    const ngx_array_t          *rules;
+    const ngx_http_pgw_rule_t  *rule;
+
+    for (i = 1; i < conf->resource->nelts; i++) {
+        ngx_http_pgw_resource_item(text, &before, said[i].data, said[i].len);
+    }
+
+    rules = conf->resource->nelts == 1 ? conf->required : NULL;
+
+    for (i = 0; rules && i < rules->nelts; i++) {
+        rule = (const ngx_http_pgw_rule_t *) rules->elts + i;
+        value = rule->values.elts;
+
+        for (n = 0; rule->scope.len && n < rule->values.nelts; n++) {
+            ngx_http_pgw_resource_item(text, &before, value[n].data,
+                                       value[n].len);
+        }
+    }
+
+    ngx_http_pgw_text_format(text, before[1] ? "" : "]");
+}
+
+
+static ngx_int_t
+ngx_http_pgw_resource_handler(ngx_http_request_t *r)
+{
+    ngx_http_pgw_text_t             text = { .request = r };
+    const ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
+
+    if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
+        return NGX_HTTP_NOT_ALLOWED;
+    }
+
+    ngx_http_pgw_text_json(&text, "{\"resource\":",
+                           (const pj_str_t *) conf->resource->elts);
+    ngx_http_pgw_resource_servers(&text, conf);
+    ngx_http_pgw_resource_scopes(&text, conf);
+    ngx_http_pgw_text_format(&text,
+                             ",\"bearer_methods_supported\":[\"header\"]}");
+
+    return ngx_http_pgw_text_send(&text, "application/json");
+}
+
+
+ngx_http_pgw_content_t  ngx_http_pgw_resource_content =
+    { ngx_http_pgw_resource_handler, NGX_HTTP_GET };
+
+
+char *
+ngx_http_pgw_resource_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    char        *rv;
+    ngx_str_t   *value = cf->args->elts;
+    ngx_uint_t   i;
+
+    rv = ngx_http_pgw_resource_url(cf, NULL, &value[1]);
+
+    for (i = 2; rv == NGX_CONF_OK && i < cf->args->nelts; i++) {
+        if (!pj_json_plain((pj_str_t) { value[i].data, value[i].len })
+            || ngx_strchr(value[i].data, ' '))
+        {
+            rv = "has a scope with a space, a quote, or what is not printable "
+                 "ASCII";
+        }
+    }
+
+    if (rv == NGX_CONF_OK) {
+        rv = ngx_http_pgw_conf_strings(cf, cmd, conf);
+    }
+
+    return rv == NGX_CONF_OK ? ngx_http_pgw_local_content(cf, cmd, conf) : rv;
+}

@@ -1,0 +1,276 @@
+# Forward-auth: another proxy asks with the original method, URI and token, in the
+# headers of Traefik and Caddy or in those of nginx, and gets the trusted headers or the
+# refusal that the gateway itself would give.  Where it may stand, gw_conf_errors.t shows.
+
+use Platform::Test;
+use Platform::Test::Keys;
+
+my ($t, $key, $issuer) = Platform::Test->gateway;
+my $new = jwt_key('b');
+my $ORIGIN = 'https://app.test';
+$t->set(FWD => 'platform_gateway_access public; allow 127.0.0.1; deny all;'
+    . ' error_page 400 401 403 404 =200 /page; platform_gateway_forward_auth forwarded');
+
+# What directives.md has for another nginx.
+my ($here, $there) = map { s/10\.0\.0\.5/127.0.0.1/r =~ s/10\.0\.0\.6:8090/'127.0.0.1:'
+    . $t->port('gateway')/er =~ s/10\.0\.0\.7:8080/'127.0.0.1:' . $t->port('upstream')/er }
+    $t->read_file($t->root . '/docs/directives.md') =~ /^```nginx\n(location[^`]*\/_?judge \{[^`]*)```/mg;
+$t->set(JUDGE => $here);
+$t->gateway_conf(<<'SERVER', http => <<'HTTP', main => 'worker_processes 1;');
+location = /forwarded { %%FWD%%; }
+location = /other { %%FWD%% other.test; }
+%%JUDGE%%
+location = /guarded {
+    platform_gateway_access account branch;
+    allow 127.0.0.1;
+    deny all;
+    platform_gateway_forward_auth forwarded;
+}
+location = /_inside { internal; platform_gateway_access public; platform_gateway_forward_auth forwarded; }
+location = /inside { platform_gateway_access public; auth_request /_inside; empty_gif; }
+pass = /page: platform_gateway_access public;
+pass /public: platform_gateway_access public;
+pass /branch/: platform_gateway_access branch; platform_gateway_route orders order-service;
+    platform_gateway_claim_header sub X-Subject;
+    platform_gateway_claim_header account_id X-Account-Id;
+    platform_gateway_claim_header none X-None;
+    platform_gateway_methods GET PUT;
+    platform_gateway_cors_origins https://app.test;
+pass ~ ^/branch/[0-9]+$: platform_gateway_access system;
+pass /account: platform_gateway_access account;
+pass /seller: platform_gateway_access branch; platform_gateway_require roles seller;
+pass /realm: platform_gateway_access branch; platform_gateway_realm shop;
+pass /token: platform_gateway_access branch; platform_gateway_forward_authorization off;
+pass /shadow: platform_gateway_access branch; platform_gateway_shadow on;
+    platform_gateway_methods GET;
+pass /internal: internal; platform_gateway_access public;
+pass /off: platform_gateway off; platform_gateway_access public;
+location /none { }
+location / { platform_gateway_access public; platform_gateway_route_not_found; }
+SERVER
+platform_gateway_issuer http://issuer.test;
+platform_gateway_key_wait 20s;
+platform_gateway_key_cooldown 1s;
+server {
+    listen 127.0.0.1:%%PORT_other%%;
+    server_name other.test;
+    platform_gateway on;
+    location /branch/ { platform_gateway_access system; }
+    location /only/here { platform_gateway_access public; }
+}
+HTTP
+my $port = $t->start_gateway;
+
+my %token = map { $_ => jwt_token($_, $key) } qw(branch account system);
+my %claims = %{ jwt_claims('branch') };
+
+# [method, URI] as Traefik and Caddy send it, with more headers.
+sub forwarded ($method, $uri, @more) {
+    return [ 'X-Forwarded-Method' => $method, 'X-Forwarded-Proto' => 'https',
+        'X-Forwarded-Host' => 'shop.test', 'X-Forwarded-Uri' => $uri,
+        'X-Forwarded-For' => '192.0.2.7', @more ];
+}
+
+sub ask ($method, $uri, %o) {
+    my $headers = delete $o{headers} // [];
+    return http($port, delete $o{by} // 'GET', delete $o{at} // '/forwarded',
+        headers => forwarded($method, $uri, @$headers), %o);
+}
+
+# A refusal or a pass is what the gateway answers to the request itself.
+sub like_gateway ($name, $status, $method, $uri, %o) {
+    my $res = ask($method, $uri, %o);
+    my $real = http($port, $method, $uri, %o);
+    my ($said, $line) = map { $t->logged($_) } $real, $res;
+    my @same = qw(path method access decision reason routeId accountId sessionId workspaceId);
+    is_deeply { map { $_ => $line->{$_} } @same },
+        { (map { $_ => $said->{$_} } @same), path => $uri =~ s/[?].*//r },
+        "$name: the log says the same";
+    return is_deeply [ $res->status, $res->body ], [ $status, '' ], "$name: $status"
+        if $status == 204;
+    is_problem($res, $status, $real->json->{code}, $name);
+    my @parts = ('WWW-Authenticate', 'Allow', 'Content-Type', 'Access-Control-Allow-Origin');
+    is_deeply [ $res->status, map({ $res->header($_) } @parts), $res->json->{detail} ],
+        [ $real->status, map({ $real->header($_) } @parts), $real->json->{detail} ],
+        "$name: as the gateway itself";
+}
+
+my @PREFLIGHT = (Origin => $ORIGIN, 'Access-Control-Request-Method');
+like_gateway(@$_) for
+    [ 'a good token', 204, GET => '/branch/a?secret=1', token => $token{branch} ],
+    [ 'another location by a regex', 403, GET => '/branch/12', token => $token{branch} ],
+    [ 'its token', 204, GET => '/branch/12', token => $token{system} ],
+    [ 'no token', 401, GET => '/branch/a' ],
+    [ 'no bearer token', 401, GET => '/branch/a', headers => [ Authorization => 'Basic YTpi' ] ],
+    [ 'the realm of the location', 401, GET => '/realm' ],
+    [ 'another level', 403, GET => '/account', token => $token{branch} ],
+    [ 'a token by another key', 401, GET => '/branch/a', token => jwt_token(branch =>
+        $new->as('a')) ],
+    [ 'an expired one', 401, GET => '/branch/a', token => jwt_token(branch => $key,
+        iat => time - 900, exp => time - 100) ],
+    [ 'a claim that lacks', 403, GET => '/seller', token => $token{branch} ],
+    [ 'and one that does not', 204, GET => '/seller', token => jwt_token(branch => $key,
+        roles => ['seller']) ],
+    [ 'a method', 204, PUT => '/branch/a', token => $token{branch} ],
+    [ 'a wrong method', 405, DELETE => '/branch/a', token => $token{branch} ],
+    [ 'any method', 204, DELETE => '/public' ],
+    [ 'HEAD', 204, HEAD => '/branch/a', token => $token{branch} ],
+    [ 'a public location', 204, GET => '/public/a' ],
+    [ 'the same with a token', 204, GET => '/public/a', token => 'x' ],
+    [ 'no location', 404, GET => '/nothing' ],
+    [ 'an internal one', 404, GET => '/internal', token => $token{branch} ],
+    [ 'one without a level', 404, GET => '/none', token => $token{branch} ],
+    [ 'a path that climbs', 401, GET => '/public/../branch/a' ],
+    [ 'an encoded one', 401, GET => '/public/%2e%2e/%62ranch//a' ],
+    [ 'an origin that may read it', 401, GET => '/branch/a', headers => [ Origin => $ORIGIN ] ],
+    [ 'OPTIONS', 204, OPTIONS => '/branch/a' ],
+    [ 'a preflight', 204, OPTIONS => '/branch/a', headers => [ @PREFLIGHT, 'PUT' ] ],
+    [ 'a refused one', 403, OPTIONS => '/branch/a', headers => [ @PREFLIGHT, 'PURGE' ] ],
+    [ 'one where no origin may', 403, OPTIONS => '/account', headers => [ @PREFLIGHT, 'GET' ] ];
+is ask(TRACE => '/public')->status, 405, 'a method that no location takes';
+is ask(GET => '/off')->status, 404, 'a location without the gateway lets nobody pass';
+is ask(GET => '/branch')->status, 404, 'nor does a path that nginx only redirects';
+
+# -- the trusted headers, and only they
+
+my @TRUSTED = qw(X-Account-Id X-Subject X-None X-Token-Scope);
+sub trusted ($res) { return { map { $_ => join ',', $res->header_all($_) } @TRUSTED } }
+
+is_deeply [ map { [ $_->header_all('X-None'), $_->header_all('X-Account-Id') ] }
+    ask(GET => '/branch/a', token => $token{branch}), ask(OPTIONS => '/branch/a'),
+    ask(GET => '/branch/a') ], [ [ '', $claims{account_id} ], [ '', '' ], [] ],
+    'one without a value is empty, so that the copy is; a refusal has none';
+
+my @forged = map { $_ => 'forged' } @TRUSTED;
+my %nobody = map { $_ => '' } @TRUSTED;
+my %own = (%nobody, 'X-Account-Id' => $claims{account_id}, 'X-Subject' => $claims{sub});
+my $res = ask(GET => '/branch/a', token => $token{branch}, headers => [ @forged,
+    'X-Request-Id' => 'mine', 'X-Correlation-Id' => 'ours' ]);
+is_deeply [ trusted($res), map { $res->header_all($_) } qw(X-Request-Id X-Correlation-Id
+    Cache-Control) ], [ \%own, qw(mine ours no-store) ], 'the claim map of the location, and ids';
+is_deeply [ map { $_->status, trusted($_) } ask(@$_, headers => \@forged) ],
+    [ 204, \%nobody ], "no trusted header: @$_[0, 1]" for [ GET => '/public' ],
+    [ GET => '/public', token => $token{branch} ], [ OPTIONS => '/branch/a' ];
+like trusted(ask(GET => '/token', token => $token{branch}))->{'X-Token-Scope'}, qr/./,
+    'of the default map, too';
+
+# -- shadow mode lets pass, without identity where it would refuse
+
+for ([ 'no token', GET => ], [ 'a bad one', GET => token => 'x' ],
+    [ 'a wrong level', GET => token => $token{account} ], [ 'a wrong method', 'PUT' ])
+{
+    my ($name, $method, @token) = @$_;
+    $res = ask($method => '/shadow', @token, headers => \@forged);
+    is_deeply [ $res->status, trusted($res), $t->logged($res)->{decision} ],
+        [ 204, \%nobody, 'shadow' ], "shadow mode: $name";
+}
+is trusted(ask(GET => '/shadow', token => $token{branch}))->{'X-Account-Id'},
+    $claims{account_id}, 'shadow mode: a good token';
+
+# -- what is no question
+
+my @ok = (GET => '/public');
+is_problem(http($port, GET => '/forwarded', headers => $_->[1]), 400, 'GATEWAY_BAD_REQUEST',
+    "refused: $_->[0]")
+    for [ 'nothing', [] ], [ 'no method', [ 'X-Forwarded-Uri' => '/public' ] ],
+    [ 'no URI', [ 'X-Forwarded-Method' => 'GET' ] ],
+    [ 'the other headers', [ 'X-Original-Method' => 'GET', 'X-Original-URI' => '/public' ] ],
+    [ 'two URIs', forwarded(@ok, 'X-Forwarded-URI' => '/public') ],
+    [ 'two methods', forwarded(@ok, 'x-forwarded-method' => 'GET') ],
+    map({ [ "the URI '$_'", forwarded(GET => $_) ] } '', 'public', 'http://a/public', '/pub lic',
+        '/../public', '/%00', '/%zz', '*', '/public, /public'),
+    map({ [ "the method '$_'", forwarded($_ => '/public') ] } '', 'get', 'GET, GET', 'G T');
+is ask(@ok)->status, 204, 'and one that is';
+is ask(@ok, by => $_)->status, 405, "not by $_" for 'POST', 'PUT';
+is ask(GET => '/branch/a', by => 'HEAD')->status, 401, 'by HEAD';
+is ask(@ok, from => '127.0.0.2', at => '/judge')->status, 403, 'not from a peer that is not listed';
+is http($port, GET => '/inside', headers => forwarded(@ok))->status, 403,
+    'not for a subrequest, whose headers are the client\'s';
+is_deeply [ map { ask(GET => $_->[0], at => '/guarded', token => $_->[1])->status }
+    [ '/branch/a', $token{branch} ], [ '/branch/a', $token{account} ],
+    [ '/seller', $token{branch} ] ], [ 204, 403, 403 ],
+    'that the guard of the location itself was content is of no weight';
+is ask(GET => $_->[0], at => '/other', token => $token{branch})->status, $_->[1],
+    "another server: $_->[0]" for [ '/branch/a', 403 ], [ '/only/here', 204 ], [ '/public', 404 ];
+
+# -- the headers of nginx
+
+for my $case (
+    [ 204, 'X-Original-URI' => '/branch/a?x=http://a/b' ],
+    [ 403, 'X-Original-URI' => '/branch/12' ],
+    [ 204, 'X-Original-URL' => 'https://shop.test:8443/branch/a?x' ],
+    [ 403, 'X-Original-URL' => 'http://[::1]/branch/12' ],
+    [ 400, 'X-Original-URI' => 'https://shop.test/branch/a' ],
+    [ 400, 'X-Original-URL' => '/branch/a' ],
+    [ 400, 'X-Original-URL' => 'https://shop.test' ],
+    [ 400, 'X-Original-URL' => 'https://shop?x/branch/a' ],
+    [ 400, 'X-Original-URL' => 'https://user@shop/branch/a' ],
+    [ 400, 'X-Original-URL' => 'ftp://shop/branch/a' ],
+    [ 400, 'X-Original-URI' => '/branch/a', 'X-Original-URL' => 'https://shop.test/branch/a' ],
+    [ 400, 'X-Forwarded-Uri' => '/branch/a' ],
+) {
+    my ($status, @headers) = @$case;
+    is http($port, GET => '/judge', token => $token{branch},
+        headers => [ 'X-Original-Method' => 'GET', @headers ])->status, $status,
+        "@headers: $status";
+}
+
+# -- keys: it waits for one that is unknown, once and again on its connection
+
+my @asks = (GET => '/forwarded', connection => 'keep-alive',
+    headers => forwarded(GET => '/branch/a'));
+my ($c, $count) = (undef, $issuer->count);
+keys_hold($issuer->set(body => jwks($key, $new)), sub {
+    eventually(sub {
+        $c = Platform::Test::Http->new(port => $port);
+        $c->send(http_request_bytes(@asks, token => jwt_token(branch => $new)));
+        return eventually(sub { $issuer->count > $count }, 1);
+    });
+});
+my $gone = Platform::Test::Http->new(port => $port);
+$gone->send(http_request_bytes(@asks, token => jwt_token(branch => $new)));
+$gone->reset;
+$issuer->set(hold => 0);
+is_deeply [ map { ($_->status, $_->header('X-Account-Id')) } $c->read_response,
+    $c->request(@asks, token => $token{branch}) ], [ (204, $claims{account_id}) x 2 ],
+    'the one that its fetch was for, and the next on that connection';
+is $t->logged(ask(GET => '/branch/a', token => jwt_token(branch => $new)))->{reason}, 'verified',
+    'then it is known';
+is_problem(ask(GET => '/branch/a', token => jwt_token(branch => jwt_key('c'), iat => time - 600)),
+    401, 'GATEWAY_TOKEN_INVALID', 'one that does not come');
+$issuer->down;
+$res = ask(GET => '/branch/a', token => jwt_token(branch => jwt_key('c'), iat => time + 25));
+is_problem($res, 503, 'GATEWAY_KEYS_UNAVAILABLE', 'one that may be new');
+like $res->header('Retry-After'), qr/^[0-9]+$/, 'and when to ask again';
+
+# -- another nginx, with auth_request
+
+$t->set(NGINX => $there =~ s{/api/}{/}r);
+$t->nginx_conf(<<'CONF', 'proxy');
+%%GLOBALS%%
+events { }
+http { %%GLOBALS_HTTP%% server { listen 127.0.0.1:%%PORT_proxy%%; %%NGINX%% } }
+CONF
+$t->start_nginx('proxy');
+for my $case (
+    [ 200, GET => '/branch/a?b', token => $token{branch} ],
+    [ 200, PUT => '/branch/a', token => $token{branch}, body => 'x' x 100 ],
+    [ 403, GET => '/branch/12', token => $token{branch} ],
+    [ 401, GET => '/branch/a' ],
+    [ 200, GET => '/public' ],
+) {
+    my ($status, $method, $path, %o) = @$case;
+    $res = http($t->port('proxy'), $method, $path, %o, headers => [ 'X-Account-Id' => 'forged',
+        'X-Original-URI' => '/public', 'X-Original-Method' => 'GET' ]);
+    is $res->status, $status, "by another nginx: $method $path $status";
+    is_deeply [ header_values($res->json, 'X-Account-Id') ],
+        [ $o{token} ? $claims{account_id} : () ], 'and its service knows who asks'
+        if $status == 200;
+    like $res->header('WWW-Authenticate'), qr/^Bearer realm=/, 'with the challenge'
+        if $status == 401;
+}
+
+unlike $t->nginx->access_log, qr/secret=1|\Q$token{branch}\E/, 'no query and no token in the log';
+
+$t->allow(qr/no "platform_gateway_access"/);
+$t->done;

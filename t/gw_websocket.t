@@ -1,0 +1,240 @@
+# WebSockets by the client of npm's ws, and long responses: let in by each source of a
+# token, refused; and platform_gateway_close_at_expiry, which ends them when the token
+# expires or its session is revoked, and nothing else.
+
+use IO::Select;
+use IPC::Open2 qw(open2);
+use JSON::PP qw(decode_json encode_json);
+use List::Util qw(max);
+use Platform::Test;
+use Platform::Test::Env;
+use Platform::Test::Revocations;
+use Time::HiRes qw(time);
+use Time::Local qw(timegm);
+
+my $node = Platform::Test::Env::node();
+my ($t, $key) = Platform::Test->gateway;
+my $feed = revocations_feed($t);
+my ($port, $h2) = map { $t->port($_) } qw(gateway h2);
+my $program = $t->root . '/t/node/websocket.mjs';
+
+my $server = $t->process(sockets => cmd => [ $node, $program, serve => $t->port('sockets') ],
+    log => $t->dir . '/sockets.txt', ok_status => ['any']);
+ok eventually(sub { ($t->read_file('sockets.txt') // '') =~ /listens/ }), 'the server of sockets';
+
+# Events until the test says stop; the request is held for seconds before.
+my $events = $t->http_server(events => sub ($request, $self, @) {
+    my @say = ("HTTP/1.1 200 OK\r\n" . ($request->{uri} =~ /late/ ? "Content-Length: 4\r\n" : '')
+        . "\r\n", 'data');
+    sleep $1 if $request->{uri} =~ /late=([\d.]+)/;
+    return sub {
+        return shift @say if @say;
+        sleep 0.1;
+        return $request->{uri} =~ /late/ || $self->get->{stop} ? undef : '.';
+    };
+});
+
+my ($doc) = $t->read_file($t->root . '/docs/directives.md')
+    =~ /^### platform_gateway_close_at_expiry\n.*?^```nginx\n(.*?)^```\n/ms;
+$t->set(DOC => $doc =~ s/127[.]0[.]0[.]1:9000/127.0.0.1:@{[ $t->port('sockets') ]}/r);
+my $CLOSE = 'platform_gateway_close_at_expiry on;';
+my $PASS = 'proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;'
+    . 'proxy_set_header Connection upgrade; proxy_read_timeout 10m; %%TO_sockets%%';
+my $nginx = revocations_gateway($t, $key, server => <<"SERVER", http => <<'HTTP');
+    listen 127.0.0.1:%%PORT_h2%% http2;
+    %%DOC%%
+    location / {
+        platform_gateway_access branch;
+        platform_gateway_leeway 0s;
+        platform_gateway_token_from subprotocol cookie=at;
+        platform_gateway_cors_origins https://app.test;
+        platform_gateway_forward_authorization off;
+        $PASS
+        location /end/ { $CLOSE $PASS }
+        location /leeway/ { $CLOSE platform_gateway_leeway 2s; $PASS }
+        location /other/ { $CLOSE platform_gateway_access token; $PASS }
+        location /shadow/ { $CLOSE platform_gateway_shadow on; $PASS }
+        location /events { $CLOSE proxy_buffering off; %%TO_events%% }
+        location /goes/events { proxy_buffering off; %%TO_events%% }
+    }
+SERVER
+platform_gateway_trust other { issuer https://other.test; key_file keys.json; }
+HTTP
+
+my $sessions = 100;
+
+# A token of a session of its own, that expires in so many seconds.
+sub token ($seconds, $session = uuid(++$sessions)) {
+    return jwt_token(branch => $key, session_id => $session, exp => int(time) + $seconds);
+}
+
+# One of an issuer that revokes nothing.
+sub other ($seconds) {
+    return jwt_sign(key => $key, payload => { iss => 'https://other.test', sub => 'x',
+        exp => int(time) + $seconds });
+}
+
+# Opens a socket: what it says is read by said().
+sub socket_to ($path, %o) {
+    my $pid = open2(my $out, my $in, $node, $program, open => "ws://127.0.0.1:$port$path",
+        encode_json($o{protocols} // ['app']), encode_json($o{headers} // {}));
+    $in->autoflush;
+    return { pid => $pid, in => $in, out => $out };
+}
+
+sub said ($s) {
+    my $line;
+    until (($line) = ($s->{text} //= '') =~ /\A(.*)\n/) {
+        return undef unless IO::Select->new($s->{out})->can_read(60 * $t->scale)
+            && sysread $s->{out}, $s->{text}, 65536, length $s->{text};
+    }
+    substr $s->{text}, 0, 1 + length $line, '';
+    return $line;
+}
+
+# That it is open: (headers of the answer, of what the upstream got).
+sub opened ($s) {
+    my ($upgrade, $first) = map { said($s) // '' } 1, 2;
+    return map { /^\w+ (\{.*\})$/ ? decode_json($1) : { said => $_ } } $upgrade, $first;
+}
+
+sub answers ($s, $text) {
+    local $SIG{PIPE} = 'IGNORE';
+    print { $s->{in} } "$text\n";
+    return said($s);
+}
+
+sub bearer ($token) { return { Authorization => "Bearer $token" } }
+
+sub left ($s) {
+    close $s->{in};
+    waitpid $s->{pid}, 0;
+}
+
+# Sources.
+
+my $token = token(600);
+my $slow = 0;    # seconds that it takes to open one
+for (
+    [ 'Authorization', headers => bearer($token) ],
+    [ 'the subprotocol', protocols => [ 'app', "bearer.$token" ] ],
+    [ 'the subprotocol first', protocols => [ "bearer.$token", 'app', 'v2' ] ],
+    [ 'the page that shows it', path => '/live/', protocols => [ 'app', "bearer.$token" ] ],
+    [ 'the cookie', headers => { Cookie => "a=1; at=$token", Origin => 'https://app.test' } ],
+) {
+    my ($name, %o) = @$_;
+    my $from = time;
+    my $s = socket_to($o{path} // '/', %o);
+    my ($answer, $upstream) = opened($s);
+    $slow = max($slow, time - $from);
+    is_deeply [ $answer->{'sec-websocket-protocol'}, $upstream->{'sec-websocket-protocol'},
+        $upstream->{'x-account-id'}, $upstream->{cookie} ],
+        [ 'app', $name =~ /first/ ? 'app, v2' : 'app', uuid(1), $name =~ /cookie/ ? 'a=1' : undef ],
+        "open by $name: the token stays here";
+    is answers($s, 'hello'), 'message hello', 'echo';
+    left($s);
+}
+for (
+    [ 'no token', 401 ],
+    [ 'another token', 401, headers => bearer('x') ],
+    [ 'the cookie, of a page of elsewhere', 403,
+        headers => { Cookie => "at=$token", Origin => 'https://evil.test' } ],
+    [ 'the cookie, of no page', 403, headers => { Cookie => "at=$token" } ],
+    [ 'two tokens', 400, protocols => [ 'app', 'bearer.x' ], headers => bearer($token) ],
+) {
+    my ($name, $status, %o) = @$_;
+    my $s = socket_to('/', %o);
+    is said($s), "refused $status", "refused: $name";
+    left($s);
+}
+
+# The end: that of its token, but not where nobody asked for it.
+
+my $requests = 0;
+
+# Opens it with a token, as a request that the log knows: (the socket, its id).
+sub begun ($path, $token) {
+    my $id = 'socket-' . ++$requests;
+    my $s = socket_to($path, headers => { %{ bearer($token) }, 'X-Request-Id' => $id });
+    opened($s);
+    is answers($s, 'hello'), 'message hello', "$path: open";
+    return ($s, $id);
+}
+
+# What the log says of the request, once it has ended: [decision, reason, status], a line each.
+sub ended ($id) {
+    return eventually(sub {
+        my @lines = map { decode_json($_) } grep {/"requestId":"$id"/}
+            split /\n/, $nginx->access_log;
+        return @lines ? [ map { @$_{qw(time decision reason status)} } @lines ] : undef;
+    });
+}
+
+# Seconds since 1970 of the log's time.
+sub seconds ($at) {
+    my ($year, $month, $day, $h, $m, $s) = split /[-T:Z]/, $at;
+    return timegm(0, $m, $h, $day, $month - 1, $year) + $s;
+}
+
+my @allowed = ('allow', 'closed_expired', 101);
+my $expires = int(time) + 3 + int 6 * $slow;
+my $other = [ begun('/other/x', other($expires - int time)) ];
+my @open = map { [ begun($_, token($expires - int time)) ] }
+    '/end/x', '/leeway/x', '/goes/x', '/shadow/x';
+my ($end, $grace, @go_on) = @open;
+my $at;
+for ($end, $other) {
+    is said($_->[0]), 'close 1006', 'it expires: closed';
+    ($at, my @log) = @{ ended($_->[1]) };
+    is_deeply \@log, \@allowed, 'logged once, with the reason';
+    cmp_ok seconds($at), '>=', $expires, 'not before';
+    cmp_ok seconds($at), '<', $expires + 2.5, 'nor long after';    # a second, on a busy machine
+}
+ok eventually(sub { $t->read_file('sockets.txt') =~ /closed \S+ 1006/ }), 'the upstream sees it';
+is said($grace->[0]), 'close 1006', 'where there is leeway: closed';
+($at) = @{ ended($grace->[1]) };
+cmp_ok seconds($at), '>=', $expires + 2, 'after that';
+is answers($_->[0], 'still'), 'message still', 'others go on' for @go_on;
+left($_->[0]) for @go_on;
+is_deeply [ @{ ended($_->[1]) }[ 1, 2 ] ], [qw(allow verified)], 'as they always did' for @go_on;
+
+# The end: that of its session, or of all of its subject.
+
+my ($gone, $stays) = map { uuid($_) } 1, 2;
+($end, $other) = map { [ begun('/end/x', token(600, $_)) ] } $gone, $stays;
+$feed->set(all => [ revoked_id($gone) ]);
+is said($end->[0]), 'close 1006', 'its session ends: closed';
+is_deeply [ @{ ended($end->[1]) }[ 1 .. 3 ] ], [ 'allow', 'closed_revoked', 101 ], 'logged';
+is answers($other->[0], 'still'), 'message still', 'another session goes on';
+
+# A worker that is to exit goes on looking, and does not wait for it.
+
+my $late = [ begun('/end/x', token(4 + int 2 * $slow)) ];
+$t->reload;
+is answers($_->[0], 'still'), 'message still', 'after a reload' for $late, $other;
+is said($late->[0]), 'close 1006', 'the worker of before ends it';
+left($other->[0]);
+
+# Long responses, in either protocol; one that begins after its token's end is whole.
+
+sub events_of ($path, $seconds) {
+    my $c = Platform::Test::Http->new(port => $port);
+    $c->send(http_request_bytes(GET => $path, token => token($seconds)));
+    return $c;
+}
+
+my $cut = events_of('/events', 3);
+my $whole = events_of('/goes/events', 3);
+my $h2_token = token(3);
+open my $curl, '-|', "curl -s -m 60 --http2-prior-knowledge -H 'Authorization: Bearer $h2_token'"
+    . " http://127.0.0.1:$h2/events; echo exit \$?" or die "curl: $!\n";
+my $res = $cut->read_response;
+is_deeply [ $res->status, $res->body =~ /^data\.+$/ ? 1 : 0 ], [ 200, 1 ], 'a response ends';
+is $t->logged($res)->{reason}, 'closed_expired', 'logged';
+like join('', <$curl>), qr/^data\.+exit [1-9]/, 'HTTP/2: it ends, and not as if it were whole';
+like http_get($port, '/events?late=3.5', token => token(2))->body, qr/^data\z/,
+    'one that begins late is whole';
+$events->set(stop => 1);
+is $t->logged($whole->read_response)->{reason}, 'verified', 'nobody asked: to its end';
+
+$t->done;
