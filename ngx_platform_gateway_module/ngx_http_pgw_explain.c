@@ -575,16 +575,14 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_explain_verdict(&text, &e);
     ngx_http_pgw_explain_location(&text, &e);
     ngx_http_pgw_explain_token(&text, &e);
-    ngx_http_pgw_text_literal(&text, ",\n\"trust\":",
-                              (char *) e.by.issuer->name.data);
     ngx_http_pgw_keys_explain(&text, e.by.issuer);
     ngx_http_pgw_revocations_explain(&text, e.by.issuer->revocations);
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
 
-    headers = question->headers;
-
-    while (ngx_http_pgw_headers_stripped(question->server, &headers, &name)) {
+    for (headers = question->headers;
+         ngx_http_pgw_headers_stripped(question->server, &headers, &name); )
+    {
         ngx_http_pgw_text_item(&text, &name);
     }
 

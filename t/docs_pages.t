@@ -90,7 +90,7 @@ for my $page ([ directives => 'Several issuers' ], ['other-issuers'], ['coming-f
             next;
         }
         my $at = { location => 'server', server => 'http',
-            platform_gateway_trust => 'http' }->{$first} // 'location';
+            platform_gateway_trust => 'http', map => 'http' }->{$first} // 'location';
         my %in = (http => 'platform_gateway_trust else { issuer x; key_file keys.json; }',
             server => 'platform_gateway on;', location => 'empty_gif;');
         $in{location} .= $at eq 'location' ? 'platform_gateway_access token;' : $public;
