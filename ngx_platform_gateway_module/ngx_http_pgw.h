@@ -264,6 +264,10 @@ typedef struct {
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
 
+/* Those of the headers, which are the last. */
+#define ngx_http_pgw_grant_headers(grant, conf)                               \
+    ((grant)->strings + (grant)->nstrings - (conf)->claim_headers->nelts)
+
 
 /* Whose a token is, and the keys that it was judged by. */
 

@@ -531,7 +531,7 @@ static void
 ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                    i, n = e->conf->claim_headers->nelts;
+    ngx_uint_t                    i;
     ngx_http_pgw_grant_t          grant;
     ngx_http_pgw_claim_header_t  *ch;
 
@@ -545,9 +545,9 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
 
     ch = e->conf->claim_headers->elts;
 
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < e->conf->claim_headers->nelts; i++) {
 
-        if (grant.strings[grant.nstrings - n + i].data) {
+        if (ngx_http_pgw_grant_headers(&grant, e->conf)[i].data) {
             ngx_http_pgw_text_item(text, &ch[i].name);
         }
     }

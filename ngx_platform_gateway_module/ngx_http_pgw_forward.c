@@ -175,7 +175,7 @@ ngx_http_pgw_forward_pass(ngx_http_request_t *r,
     name = conf->claim_headers->elts;
 
     for (i = 0; i < conf->claim_headers->nelts; i++) {
-        value = grant ? &grant->strings[NGX_HTTP_PGW_GRANT_IDS + i] : NULL;
+        value = grant ? ngx_http_pgw_grant_headers(grant, conf) + i : NULL;
 
         if (!ngx_http_pgw_headers_push(r, (char *) name[i].name.data,
                                        name[i].name.len, value && value->data

@@ -494,7 +494,7 @@ ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
     if (grant) {
 
         name = conf->claim_headers->elts;
-        value = grant->strings + grant->nstrings - conf->claim_headers->nelts;
+        value = ngx_http_pgw_grant_headers(grant, conf);
 
         for (i = 0; i < conf->claim_headers->nelts; i++) {
             if (value[i].data) {

@@ -60,6 +60,7 @@ server {
 }
 server { listen 127.0.0.1:%%PORT_other%%; server_name plain.test; }
 server { listen 127.0.0.1:%%PORT_other%%; server_name bare.test; platform_gateway on; }
+log_format also_reads $platform_claim_tenant_id;
 HTTP
 $t->start_gateway;
 

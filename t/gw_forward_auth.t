@@ -49,6 +49,7 @@ location /none { }
 location / { platform_gateway_access public; platform_gateway_route_not_found; }
 SERVER
 platform_gateway_issuer http://issuer.test;
+log_format also_reads $platform_claim_roles;
 platform_gateway_key_wait 20s;
 platform_gateway_key_cooldown 1s;
 server {

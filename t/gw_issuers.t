@@ -62,6 +62,7 @@ location /explain {
     deny all;
 }
 SERVER
+log_format also_reads $platform_claim_roles;
 platform_gateway_issuer http://issuer.test;
 platform_gateway_key_wait 200ms;
 platform_gateway_trust shop {
