@@ -39,6 +39,8 @@ pass /branch/: platform_gateway_access branch; platform_gateway_route orders ord
 pass ~ ^/branch/[0-9]+$: platform_gateway_access system;
 pass /account: platform_gateway_access account;
 pass /seller: platform_gateway_access branch; platform_gateway_require roles seller;
+pass /cookie: platform_gateway_access branch; platform_gateway_token_from cookie=jwt;
+    platform_gateway_cors_origins https://app.test;
 pass /realm: platform_gateway_access branch; platform_gateway_realm shop;
 pass /token: platform_gateway_access branch; platform_gateway_forward_authorization off;
 pass /shadow: platform_gateway_access branch; platform_gateway_shadow on;
@@ -193,6 +195,15 @@ is_deeply [ map { ask(GET => $_->[0], at => '/guarded', token => $_->[1])->statu
     'that the guard of the location itself was content is of no weight';
 is ask(GET => $_->[0], at => '/other', token => $token{branch})->status, $_->[1],
     "another server: $_->[0]" for [ '/branch/a', 403 ], [ '/only/here', 204 ], [ '/public', 404 ];
+
+# -- a cookie, where the method and a WebSocket's beginning are those of the client
+
+is ask($_->[1] => '/cookie', cookie => "jwt=$token{branch}", headers => $_->[2])->status, $_->[0],
+    "a cookie: @{$_->[2]} $_->[1] $_->[0]"
+    for map({ my @socket = @$_; [ @socket ? 403 : 204, GET => [@socket] ],
+        [ 204, GET => [ @socket, Origin => $ORIGIN ] ] } [], [ 'Sec-WebSocket-Key' => 'x' ]),
+    [ 403, POST => [] ], [ 403, PURGE => [] ], [ 204, POST => [ Origin => $ORIGIN ] ],
+    [ 403, POST => [ Origin => 'https://evil.test' ] ];
 
 # -- the headers of nginx
 
