@@ -55,10 +55,11 @@ int main(int argc, char **argv)
     len = strtoul(argv[2], NULL, 10) % MAX_BYTES;
     memset(text, 'x', len);
     ctx = EVP_PKEY_CTX_new_from_pkey(NULL, key, NULL);
-    good = EVP_DigestSignInit(md, NULL, whole ? NULL : sha256, NULL, key) == 1 &&
-           EVP_DigestSign(md, sig, &sig_len, text, len) == 1 &&
-           (whole || (EVP_PKEY_verify_init(ctx) == 1 &&
-                      EVP_PKEY_CTX_set_signature_md(ctx, sha256) == 1));
+    good =
+        EVP_DigestSignInit(md, NULL, whole ? NULL : sha256, NULL, key) == 1 &&
+        EVP_DigestSign(md, sig, &sig_len, text, len) == 1 &&
+        (whole || (EVP_PKEY_verify_init(ctx) == 1 &&
+                   EVP_PKEY_CTX_set_signature_md(ctx, sha256) == 1));
     EVP_MD_CTX_free(md);
     md = EVP_MD_CTX_new();
     for (long n = strtol(argv[3], NULL, 10); good && n > 0; n--)

@@ -210,9 +210,8 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    shadow;
     ngx_flag_t                    allow_return;  /* before the guard */
     ngx_flag_t                    allow_cache;   /* shared by clients */
-    ngx_str_t                     realm;         /* "Bearer realm=..." */
+    ngx_str_t                     challenge;     /* "Bearer realm=..." */
     ngx_str_t                     metadata;      /* a URL; len 0: none */
-    ngx_str_t                     challenge;     /* made of both */
     ngx_array_t                  *resource;      /* pj_str_t: its URL, scopes */
     ngx_uint_t                    policy;        /* what tokens mean; 0: no
                                                     token is needed */

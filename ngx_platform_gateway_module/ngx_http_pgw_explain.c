@@ -531,8 +531,7 @@ static void
 ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_str_t                    *value;
-    ngx_uint_t                    i;
+    ngx_uint_t                    i, n = e->conf->claim_headers->nelts;
     ngx_http_pgw_grant_t          grant;
     ngx_http_pgw_claim_header_t  *ch;
 
@@ -545,11 +544,10 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     }
 
     ch = e->conf->claim_headers->elts;
-    value = grant.strings + grant.nstrings - e->conf->claim_headers->nelts;
 
-    for (i = 0; i < e->conf->claim_headers->nelts; i++) {
+    for (i = 0; i < n; i++) {
 
-        if (value[i].data) {
+        if (grant.strings[grant.nstrings - n + i].data) {
             ngx_http_pgw_text_item(text, &ch[i].name);
         }
     }
@@ -577,16 +575,14 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_explain_verdict(&text, &e);
     ngx_http_pgw_explain_location(&text, &e);
     ngx_http_pgw_explain_token(&text, &e);
-    ngx_http_pgw_text_literal(&text, ",\n\"trust\":",
-                              (char *) e.by.issuer->name.data);
     ngx_http_pgw_keys_explain(&text, e.by.issuer);
     ngx_http_pgw_revocations_explain(&text, e.by.issuer->revocations);
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
 
-    headers = question->headers;
-
-    while (ngx_http_pgw_headers_stripped(question->server, &headers, &name)) {
+    for (headers = question->headers;
+         ngx_http_pgw_headers_stripped(question->server, &headers, &name); )
+    {
         ngx_http_pgw_text_item(&text, &name);
     }
 

@@ -70,6 +70,13 @@ ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t forward)
     ngx_http_pgw_walk_t   walk = { &r->headers_in.headers.part, 0 };
 
     while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
+
+        /* of a WebSocket's beginning, other proxies keep Upgrade back */
+
+        if (ngx_http_pgw_header_is(h, "sec-websocket-key")) {
+            r->headers_in.upgrade = h;
+        }
+
         for (i = 0; i < 3; i++) {
 
             if (ngx_http_pgw_names_same(&h->key,
@@ -99,40 +106,52 @@ ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t forward)
 }
 
 
-/* As the phases before the location's own answer would, in their order. */
+static ngx_uint_t
+ngx_http_pgw_forward_method(const ngx_str_t *name)
+{
+    ngx_conf_bitmask_t  *method;
+
+    if (ngx_http_pgw_names_same(name, ngx_http_pgw_header_text("OPTIONS"))) {
+        return NGX_HTTP_OPTIONS;
+    }
+
+    for (method = ngx_http_pgw_methods; method->name.len; method++) {
+        if (ngx_http_pgw_names_same(name, &method->name)) {
+            return method->mask;
+        }
+    }
+
+    return NGX_HTTP_UNKNOWN;
+}
+
+
+/* As the phases before the location's own answer would, in their order.  The
+   gateway lets nobody send OPTIONS on, but the other proxy has to: a preflight
+   has no token. */
 
 static ngx_int_t
 ngx_http_pgw_forward_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_int_t   rc;
-    ngx_uint_t  allowed, method = r->method;
+    ngx_int_t         rc;
+    ngx_uint_t        allowed;
+    const ngx_str_t  *method = &r->method_name;
 
     gr->required = &conf->levels;
 
-    /* the gateway lets nobody send OPTIONS on, but the other proxy has to: a
-       preflight has no token */
-
-    if (ngx_http_pgw_names_same(&r->method_name,
-                                ngx_http_pgw_header_text("OPTIONS")))
-    {
-        r->method = NGX_HTTP_OPTIONS;
-        rc = ngx_http_pgw_cors_options(r, gr, conf);
-        r->method = method;
-
-        return rc;
-    }
-
     allowed = conf->allow.len
-              ? ngx_http_pgw_names_has(&conf->allow, &r->method_name, 0)
+              ? ngx_http_pgw_names_has(&conf->allow, method, 0)
               : !ngx_http_pgw_names_has(
                                ngx_http_pgw_header_text("TRACE, CONNECT"),
-                               &r->method_name, 0);
+                               method, 0);
 
-    rc = allowed ? NGX_DECLINED
-         : ngx_http_pgw_guard_refuse(r, gr, conf,
-                                     NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                                     NULL);
+    rc = ngx_http_pgw_cors_options(r, gr, conf);
+
+    if (rc == NGX_DECLINED && !allowed) {
+        rc = ngx_http_pgw_guard_refuse(r, gr, conf,
+                                       NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                                       NULL);
+    }
 
     return rc != NGX_DECLINED ? rc
            : conf->access ? ngx_http_pgw_guard(r, gr, conf)
@@ -223,6 +242,7 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
 {
     void                    **own = r->loc_conf;
     ngx_int_t                 rc;
+    ngx_uint_t                method = r->method;
     ngx_http_pgw_request_t   *gr = ngx_http_pgw_request_own(r);
     ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
@@ -254,7 +274,9 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
 
     ngx_http_set_ctx(r, NULL, ngx_http_platform_gateway_module);
 
+    r->method = ngx_http_pgw_forward_method(&r->method_name);
     rc = ngx_http_pgw_forward_judge(r, gr, conf);
+    r->method = method;
 
     if (rc == NGX_AGAIN) {
         r->loc_conf = own;

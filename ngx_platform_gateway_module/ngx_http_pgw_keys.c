@@ -339,6 +339,9 @@ ngx_http_pgw_keys_explain(ngx_http_pgw_text_t *text,
     time_t              fetched;
     const pj_keyset_t  *set;
 
+    ngx_http_pgw_text_literal(text, ",\n\"trust\":",
+                              (char *) issuer->name.data);
+
     if (!ngx_http_pgw_issuer_usable(issuer)) {
         ngx_http_pgw_text_format(text, ",\n\"keySet\":null");
         return;

@@ -124,7 +124,7 @@ void ngx_http_pgw_keys_judge(ngx_http_pgw_issuer_t *issuer,
 ngx_int_t ngx_http_pgw_keys_wait(ngx_http_request_t *r,
     ngx_http_pgw_issuer_t *issuer);
 
-/* The member "keySet" of an explanation. */
+/* The members "trust" and "keySet" of an explanation. */
 void ngx_http_pgw_keys_explain(ngx_http_pgw_text_t *text,
     ngx_http_pgw_issuer_t *issuer);
 

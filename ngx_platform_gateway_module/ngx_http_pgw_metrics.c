@@ -346,7 +346,8 @@ static const char *const  ngx_http_pgw_metrics_gauges[][2] = {
     { "revocation_entries", "Revocations in the zone." },
     { "revocation_entries_max", "Revocations that the zone has room for." },
     { "revocation_zone_full", "1: some did not fit into it." },
-    { "revocation_feed_age_seconds", "Time since the feed was read to its end." }
+    { "revocation_feed_age_seconds",
+      "Time since the feed was read to its end." }
 };
 
 #define NGX_HTTP_PGW_GAUGES                                                   \

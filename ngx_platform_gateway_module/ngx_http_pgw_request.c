@@ -171,17 +171,24 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http platform gateway: deny %s: %s", reason->name, detail);
 
-    /* WWW-Authenticate (RFC 6750, section 3) */
+    /* WWW-Authenticate (RFC 6750, section 3; RFC 9728, section 5.1) */
 
     ngx_str_null(&gr->challenge);
 
-    if (reason->error) {
+    if (reason->error
+        || (reason->status == NGX_HTTP_UNAUTHORIZED && conf->metadata.len))
+    {
         text = (ngx_http_pgw_text_t) { .request = r };
-        ngx_http_pgw_text_format(&text, "%V, error=\"%s\", ",
-                                 &conf->challenge, reason->error);
-        ngx_http_pgw_text_format(&text, scope ? "scope=\"%V\""
-                                              : "error_description=\"%s\"",
-                                 scope ? (const void *) scope : detail);
+        ngx_http_pgw_text_format(&text, conf->metadata.len
+                                        ? "%V, resource_metadata=\"%V\"" : "%V",
+                                 &conf->challenge, &conf->metadata);
+
+        if (reason->error) {
+            ngx_http_pgw_text_format(&text, scope
+                        ? ", error=\"%s\", scope=\"%V\""
+                        : ", error=\"%s\", error_description=\"%s\"",
+                        reason->error, scope ? (const void *) scope : detail);
+        }
 
         gr->challenge = ngx_http_pgw_text_value(&text);
 

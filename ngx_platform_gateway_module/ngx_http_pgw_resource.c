@@ -40,30 +40,6 @@ ngx_http_pgw_resource_url(ngx_conf_t *cf, void *post, void *data)
 }
 
 
-char *
-ngx_http_pgw_resource_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
-{
-    static const char  format[] = "%V, resource_metadata=\"%V\"";
-
-    conf->challenge = conf->realm;
-
-    if (conf->metadata.len == 0) {
-        return NGX_CONF_OK;
-    }
-
-    conf->challenge.data = ngx_pnalloc(cf->pool, sizeof(format)
-                                       + conf->realm.len + conf->metadata.len);
-    if (conf->challenge.data == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    conf->challenge.len = (size_t) (ngx_sprintf(conf->challenge.data, format,
-                                                &conf->realm, &conf->metadata)
-                                    - conf->challenge.data);
-    return NGX_CONF_OK;
-}
-
-
 /* The next of a list; *before is what stands before it, the name of the member
    at first: one that is empty is left out. */
 

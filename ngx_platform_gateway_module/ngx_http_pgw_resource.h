@@ -14,9 +14,5 @@ ngx_http_pgw_set_t  ngx_http_pgw_resource_directive;
 
 extern ngx_http_pgw_content_t  ngx_http_pgw_resource_content;
 
-/* Writes conf->challenge. */
-char *ngx_http_pgw_resource_merge(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *conf);
-
 
 #endif /* _NGX_HTTP_PGW_RESOURCE_H_INCLUDED_ */

@@ -71,7 +71,7 @@ static ngx_str_t  ngx_http_pgw_cors_names =
     X(access, bitmask_value, , 0)                                             \
     X(methods, bitmask_value, , 0)                                            \
     X(route_id, str_value, , "")                                              \
-    X(realm, str_value, , "Bearer realm=\"platform\"")                        \
+    X(challenge, str_value, , "Bearer realm=\"platform\"")                    \
     X(metadata, str_value, , "")                                              \
     X(cors_methods, str_value, , NGX_HTTP_PGW_CORS_METHODS)                   \
     X(cors_headers, str_value, , NGX_HTTP_PGW_CORS_NAMES)
@@ -199,7 +199,6 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         || ngx_http_pgw_conf_access(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_local_merge(cf, prev, conf) != NGX_CONF_OK
-        || ngx_http_pgw_resource_merge(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -406,7 +405,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_allow_confirmation"),
       PGW_FLAG(PGW_ANY, allow_confirmation) },
     { ngx_string("platform_gateway_realm"),
-      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_str_slot, realm),
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_str_slot, challenge),
       &ngx_http_pgw_realm_post },
     { ngx_string("platform_gateway_resource_metadata"),
       PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_str_slot, metadata),
