@@ -339,7 +339,7 @@ static void bind(const struct cmd *c, const char *sql, struct buf *out,
             buf_addz(out, "::");
             sql++;
         } else if (len > 0 && params->count < DB_MAX_PARAMS) {
-            db_param_any(params, parameter(c, sql + 1, len));
+            db_params(params, db_any(parameter(c, sql + 1, len)));
             buf_addf(out, "$%zu", params->count);
             sql += len;
         } else {

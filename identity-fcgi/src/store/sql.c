@@ -48,11 +48,15 @@ enum store_result sql_end(struct sql_query *q)
     return q->result;
 }
 
-void sql_param_client(struct db_params *p, const struct store *st)
+enum store_result sql_end_one(const struct store *st,
+                              const struct db_statement *sql,
+                              const struct db_value *values, size_t count)
 {
-    db_param_text(p, st->client_address, strlen(st->client_address));
-    db_param_text(p, st->client_agent, strlen(st->client_agent));
-    db_param_time_us(p, st->access_until_s * 1000000);
+    struct sql_query q = {0};
+
+    db_params_add(&q.p, values, count);
+    (void) sql_run_one(&q, st, sql);
+    return sql_end(&q);
 }
 
 void sql_copy_text(const struct db_rows *rows, size_t row, int col, char *out,

@@ -6,7 +6,7 @@
 #include "db/db.h"
 #include "store/model.h"
 
-/* A condition: the time of a db_param_fence() has not come. */
+/* A condition: the time of a DB_FENCE has not come. */
 #define SQL_BEFORE_FENCE(param) "   AND clock_timestamp() < " param
 
 /* A condition on the row s of auth_sessions: its account was not locked out
@@ -101,6 +101,12 @@ bool sql_run(struct sql_query *q, const struct store *st,
 bool sql_run_one(struct sql_query *q, const struct store *st,
                  const struct db_statement *sql);
 
+/* That with these parameters, to its end. */
+enum store_result sql_end_one(const struct store *st,
+                              const struct db_statement *sql,
+                              const struct db_value *values, size_t count);
+#define sql_do(st, sql, ...) sql_end_one(st, sql, DB_VALUES(__VA_ARGS__))
+
 /* Runs a write that may be repeated, once more where its answer is lost. */
 bool sql_run_safe(struct sql_query *q, const struct store *st,
                   const struct db_statement *sql);
@@ -108,9 +114,11 @@ bool sql_run_safe(struct sql_query *q, const struct store *st,
 /* Frees the rows; the result. */
 enum store_result sql_end(struct sql_query *q);
 
-/* Adds the address and the agent of who asks; "" is null; and until when the
- * access tokens live that this request issues. */
-void sql_param_client(struct db_params *p, const struct store *st);
+/* Parameters: the address and the agent of who asks, "" is null; until when
+ * the access tokens live that this request issues. */
+#define SQL_CLIENT(st)                                                        \
+    DB_TEXT((st)->client_address), DB_TEXT((st)->client_agent),               \
+        DB_TIME((st)->access_until_s)
 
 /* Reads the columns of SQL_CLOCK, the first of which is col. */
 void sql_copy_clock(const struct db_rows *rows, int col,

@@ -198,7 +198,7 @@ static bool sweep_blocks(struct sweep *s, const char *table, const char *sql,
     uint64_t first = 0, count;
     int64_t all;
 
-    db_param_text(&of_table, table, strlen(table));
+    db_params(&of_table, DB_TEXT(table));
     if (!number(s,
                 "SELECT pg_relation_size($1::regclass)"
                 "       / current_setting('block_size')::bigint",
@@ -213,10 +213,9 @@ static bool sweep_blocks(struct sweep *s, const char *table, const char *sql,
         uint64_t step = count - n < BATCH_BLOCKS ? count - n : BATCH_BLOCKS;
         struct db_params p = {0};
 
-        db_param_int64(&p, (int64_t) (first + n));
-        db_param_int64(&p, (int64_t) (first + n + step));
-        db_param_int64(&p, keep_s);
-        db_param_int64(&p, BATCH_ROWS);
+        db_params(&p, DB_INT((int64_t) (first + n)),
+                  DB_INT((int64_t) (first + n + step)), DB_INT(keep_s),
+                  DB_INT(BATCH_ROWS));
         if (!drain(s, sql, &p, total)) {
             return false;
         }
@@ -233,8 +232,7 @@ static bool sweep_old(struct sweep *s, const char *sql, int64_t keep_s,
 {
     struct db_params p = {0};
 
-    db_param_int64(&p, keep_s);
-    db_param_int64(&p, BATCH_ROWS);
+    db_params(&p, DB_INT(keep_s), DB_INT(BATCH_ROWS));
     return drain(s, sql, &p, total);
 }
 
