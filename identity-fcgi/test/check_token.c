@@ -49,7 +49,8 @@ static struct keys *make_keys(struct pair *pair, const char *kid,
 {
     struct config c = {0};
     struct keys *made;
-    char err[256], list[4096];
+    struct error err;
+    char list[4096];
 
     pair_generate(pair, kid);
     pair_use(&c, pair);
@@ -57,8 +58,8 @@ static struct keys *make_keys(struct pair *pair, const char *kid,
         snprintf(list, sizeof(list), "%s=%s", old->kid, old->public_text);
         c.jwt_additional_public_keys = list;
     }
-    made = keys_load(&c, err, sizeof(err));
-    ck_assert_msg(made != NULL, "%s", err);
+    made = keys_load(&c, &err);
+    ck_assert_msg(made != NULL, "%s", err.text);
     return made;
 }
 

@@ -34,13 +34,13 @@ struct keys {
 
 /*
  * Parses and checks the keys of cfg: those of its variables, or those in its
- * directory, even while that is changed.  On failure one line in err
+ * directory, even while that is changed.  On failure one line in *e
  * (naming the variable, never the value) and NULL.  Where APP_ENV is local all
  * three parts of the signing key may be missing: the set then signs and
  * verifies nothing and /readyz says so.
  */
-PJ_MUST_CHECK struct keys *keys_load(const struct config *cfg, char *err,
-                                     size_t err_cap);
+PJ_MUST_CHECK struct keys *keys_load(const struct config *cfg,
+                                     struct error *e);
 
 /* The current set, with a reference that keys_release() gives back. */
 struct keys *keys_acquire(void);

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,20 +28,7 @@ const char *keys_dir_state_name(enum key_state state)
     return state_names[state];
 }
 
-static bool fail(struct keys_dir *d, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static bool fail(struct keys_dir *d, const char *format, ...)
-{
-    size_t n = sizeof(VARIABLE ": ") - 1;
-    va_list args;
-
-    memcpy(d->error, VARIABLE ": ", n);
-    va_start(args, format);
-    vsnprintf(d->error + n, sizeof(d->error) - n, format, args);
-    va_end(args);
-    return false;
-}
+#define fail(d, ...) error_is(&(d)->error, VARIABLE ": " __VA_ARGS__)
 
 /* -- names -- */
 

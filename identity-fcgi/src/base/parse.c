@@ -216,8 +216,7 @@ static const char *read_line(struct parse_env *file, char *line)
     return unquote(name + len);
 }
 
-bool parse_env_read(struct parse_env *file, const char *path, char *err,
-                    size_t err_cap)
+bool parse_env_read(struct parse_env *file, const char *path, struct error *e)
 {
     FILE *in = fopen(path, "re");
     const char *problem = NULL;
@@ -226,8 +225,7 @@ bool parse_env_read(struct parse_env *file, const char *path, char *err,
 
     memset(file, 0, sizeof(*file));
     if (in == NULL) {
-        snprintf(err, err_cap, "%s: cannot open: %s", path, strerror(errno));
-        return false;
+        return error_is(e, "%s: cannot open: %s", path, strerror(errno));
     }
     setvbuf(in, NULL, _IONBF, 0); /* no copy of it stays behind */
     rest = file->text = calloc(1, PARSE_ENV_MAX_BYTES + 1);
@@ -240,7 +238,7 @@ bool parse_env_read(struct parse_env *file, const char *path, char *err,
     }
     if (file->text == NULL || file->vars == NULL || ferror(in) ||
         len == PARSE_ENV_MAX_BYTES) {
-        snprintf(err, err_cap, "%s: cannot read: %s", path, strerror(errno));
+        (void) error_is(e, "%s: cannot read: %s", path, strerror(errno));
         fclose(in);
         parse_env_free(file);
         return false;
@@ -253,7 +251,7 @@ bool parse_env_read(struct parse_env *file, const char *path, char *err,
                       : read_line(file, this);
     }
     if (problem != NULL) {
-        snprintf(err, err_cap, "%s: line %zu: %s", path, line, problem);
+        (void) error_is(e, "%s: line %zu: %s", path, line, problem);
         parse_env_free(file);
     }
     return problem == NULL;

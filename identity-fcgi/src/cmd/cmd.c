@@ -23,8 +23,6 @@
 #define SQL_MAX 4096
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-."
 
-#define ERR_MAX 512
-
 bool cmd_ends(struct cmd *c, int status, const char *format, ...)
 {
     char line[sizeof(c->line)];
@@ -77,13 +75,13 @@ bool cmd_name_is_free(struct cmd *c)
 
 bool cmd_load(struct cmd *c)
 {
-    char err[ERR_MAX];
+    struct error e;
 
     if (c->loaded) {
         return true;
     }
-    if (!config_load(&c->cfg, c->env_file, err, sizeof(err))) {
-        return cmd_misused(c, "%s", err);
+    if (!config_load(&c->cfg, c->env_file, &e)) {
+        return cmd_misused(c, "%s", e.text);
     }
     c->loaded = true;
     config_scrub_environment();
@@ -99,15 +97,15 @@ bool cmd_load(struct cmd *c)
 
 bool cmd_keys(struct cmd *c)
 {
-    char err[ERR_MAX];
+    struct error e;
 
     if (!cmd_load(c)) {
         return false;
     }
-    c->keys = keys_load(&c->cfg, err, sizeof(err));
+    c->keys = keys_load(&c->cfg, &e);
     config_wipe_private_key(&c->cfg);
     if (c->keys == NULL) {
-        return cmd_misused(c, "%s", err);
+        return cmd_misused(c, "%s", e.text);
     }
     return c->spec == NULL || c->keys->signing != NULL || c->spec->keyless ||
            cmd_misused(c, "no signing key: PLATFORM_JWT_KEY_ID, "
@@ -265,14 +263,14 @@ static bool explain(struct cmd *c, bool committing)
 
 bool cmd_connect(struct cmd *c)
 {
-    char why[256];
+    struct error why;
 
     if (!cmd_load(c)) {
         return false;
     }
-    c->db = db_script_open(&c->cfg, c->cfg.db_statement_timeout_ms, why,
-                           sizeof(why));
-    return c->db != NULL || cmd_fail(c, "cannot reach the database: %s", why);
+    c->db = db_script_open(&c->cfg, c->cfg.db_statement_timeout_ms, &why);
+    return c->db != NULL ||
+           cmd_fail(c, "cannot reach the database: %s", why.text);
 }
 
 void cmd_keep(struct cmd *c, size_t results)

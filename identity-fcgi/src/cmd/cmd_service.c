@@ -242,7 +242,7 @@ static bool generate(struct cmd *c)
 bool cmd_service_migrate(struct cmd *c, bool seed)
 {
     const char *refused;
-    char err[512];
+    struct error e;
 
     if (!cmd_load(c)) {
         return false;
@@ -251,8 +251,8 @@ bool cmd_service_migrate(struct cmd *c, bool seed)
     if (refused != NULL) {
         return cmd_misused(c, "%s", refused);
     }
-    if (!migrate_run(&c->cfg, seed, err, sizeof(err))) {
-        return cmd_fail(c, "%s", err);
+    if (!migrate_run(&c->cfg, seed, &e)) {
+        return cmd_fail(c, "%s", e.text);
     }
     cmd_setn(c, "schemaVersion", migrate_version());
     return true;
@@ -271,12 +271,12 @@ static bool sweep(struct cmd *c)
     int64_t keep_s = SWEEP_KEEP_S;
     struct sweep_counts n;
     enum sweep_result result;
-    char err[320];
+    struct error e;
 
     if (keep != NULL && parse_duration(keep, &keep_s)) {
         keep_s /= 1000;
     }
-    result = sweep_run(&c->cfg, keep_s, &n, err, sizeof(err));
+    result = sweep_run(&c->cfg, keep_s, &n, &e);
     if (result == SWEEP_BUSY) {
         cmd_out_line(c, "another process is sweeping: nothing was done");
     } else {
@@ -289,7 +289,7 @@ static bool sweep(struct cmd *c)
     if (n.sessions + n.rotated_tokens + n.attempts + n.revocations > 0) {
         cmd_out_audit(c, c->spec->event, NULL);
     }
-    return result != SWEEP_FAILED || cmd_fail(c, "%s", err);
+    return result != SWEEP_FAILED || cmd_fail(c, "%s", e.text);
 }
 
 /* -- the table -- */

@@ -254,8 +254,7 @@ static bool is_refusal(const PGconn *pg)
 
 /* Connects to one host; false with one line in err. */
 static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
-                        bool autocommit, int64_t deadline_ms, char *err,
-                        size_t err_cap)
+                        bool autocommit, int64_t deadline_ms, struct error *e)
 {
     PGconn *pg = start(cfg, n);
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
@@ -280,7 +279,7 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
         why = "no answer from the database in time";
     }
     if (!c->refused) { /* what a host said is worth more than silence */
-        (void) snprintf(err, err_cap, "%.*s", (int) strcspn(why, "\n"), why);
+        (void) error_is(e, "%.*s", (int) strcspn(why, "\n"), why);
     }
     c->refused = c->refused || is_refusal(pg);
     PQfinish(pg);
@@ -288,8 +287,7 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
 }
 
 bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
-                  bool autocommit, int64_t deadline_ms, char *err,
-                  size_t err_cap)
+                  bool autocommit, int64_t deadline_ms, struct error *e)
 {
     char item[2];
     size_t hosts = list_item(cfg->db_host, 0, item, sizeof(item));
@@ -297,14 +295,13 @@ bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
     hosts = hosts == 0 ? 1 : hosts < MAX_HOSTS ? hosts : MAX_HOSTS;
     db_conn_close(c);
     c->refused = false;
-    (void) snprintf(err, err_cap, "no time left to connect");
+    (void) error_is(e, "no time left to connect");
     for (size_t i = 0; i < hosts; i++) {
         size_t n = (*host + i) % hosts;
         int64_t now = db_now_ms();
         int64_t part = (deadline_ms - now) / (int64_t) (hosts - i);
 
-        if (part > 0 &&
-            connect_one(c, cfg, n, autocommit, now + part, err, err_cap)) {
+        if (part > 0 && connect_one(c, cfg, n, autocommit, now + part, e)) {
             *host = n;
             return true;
         }

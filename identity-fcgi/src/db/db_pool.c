@@ -139,7 +139,7 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
                            int64_t deadline_ms)
 {
     int64_t most_ms = db_now_ms() + pool->cfg->db_connect_timeout_ms;
-    char err[256];
+    struct error e;
     unsigned before;
     size_t host;
     bool ok, changed;
@@ -148,7 +148,7 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     host = pool->host;
     pthread_mutex_unlock(&pool->lock);
     ok = db_conn_open(c, pool->cfg, &host, true, earlier(deadline_ms, most_ms),
-                      err, sizeof(err));
+                      &e);
 
     pthread_mutex_lock(&pool->lock);
     before = pool->failures;
@@ -173,7 +173,7 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
         log_line(LOG_INFO_, "db.connected", "connected again");
     } else if (!ok && changed) {
         log_line(LOG_ERROR_, c->refused ? "db.refused" : "db.unavailable",
-                 "%s", err);
+                 "%s", e.text);
     }
     return ok;
 }

@@ -57,8 +57,7 @@ struct sweep {
     struct sweeper *by; /* NULL: the whole at once, without pauses */
     struct db_script *lock, *work;
     enum sweep_result result;
-    char *err;
-    size_t err_cap;
+    struct error *e;
 };
 
 static _Atomic int64_t revocations_left = -1;
@@ -113,11 +112,10 @@ static bool failed(struct sweep *s, const struct db_script *db)
     const struct db_error *error = db_script_error(db);
 
     if (strcmp(error->state, "42P01") == 0) {
-        snprintf(s->err, s->err_cap,
-                 "the database is not migrated: run identity-fcgi migrate");
+        (void) error_is(
+            s->e, "the database is not migrated: run identity-fcgi migrate");
     } else {
-        snprintf(s->err, s->err_cap, "the database failed: %s",
-                 error->message);
+        (void) error_is(s->e, "the database failed: %s", error->message);
     }
     return end(s, SWEEP_FAILED);
 }
@@ -240,15 +238,12 @@ static bool sweep_old(struct sweep *s, const char *sql, int64_t keep_s,
 
 static bool open_script(struct sweep *s, struct db_script **db)
 {
-    char why[256];
+    struct error why;
 
-    *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, why,
-                         sizeof(why));
-    if (*db == NULL) {
-        snprintf(s->err, s->err_cap, "cannot reach the database: %s", why);
-        return end(s, SWEEP_FAILED);
-    }
-    return true;
+    *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, &why);
+    return *db != NULL ||
+           error_is(s->e, "cannot reach the database: %s", why.text) ||
+           end(s, SWEEP_FAILED);
 }
 
 static bool take_lock(struct sweep *s)
@@ -281,7 +276,7 @@ static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
                                struct sweep_counts *counts)
 {
     memset(counts, 0, sizeof(*counts));
-    s->err[0] = '\0';
+    s->e->text[0] = '\0';
     if (open_script(s, &s->work) && count_revocations(s) && take_lock(s) &&
         sweep_blocks(s, "auth_sessions", sessions_sql, keep_s,
                      s->by != NULL ? &s->by->cursor : NULL,
@@ -299,10 +294,9 @@ static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
 }
 
 enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
-                            struct sweep_counts *counts, char *err,
-                            size_t err_cap)
+                            struct sweep_counts *counts, struct error *e)
 {
-    struct sweep s = {.cfg = cfg, .err = err, .err_cap = err_cap};
+    struct sweep s = {.cfg = cfg, .e = e};
 
     return sweep(&s, keep_s, counts);
 }
@@ -311,9 +305,8 @@ enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
 
 static void sweep_once(struct sweeper *by)
 {
-    char err[320];
-    struct sweep s = {
-        .cfg = by->cfg, .by = by, .err = err, .err_cap = sizeof(err)};
+    struct error e;
+    struct sweep s = {.cfg = by->cfg, .by = by, .e = &e};
     struct sweep_counts counts;
     enum sweep_result result = sweep(&s, SWEEP_KEEP_S, &counts);
     bool any = counts.sessions + counts.rotated_tokens + counts.attempts +
@@ -328,7 +321,7 @@ static void sweep_once(struct sweeper *by)
                   : result == SWEEP_BUSY ? METRICS_SWEEPS_BUSY
                                          : METRICS_SWEEPS);
     if (result == SWEEP_FAILED) {
-        log_line(LOG_WARN_, "sweep.failed", "%s", err);
+        log_line(LOG_WARN_, "sweep.failed", "%s", e.text);
     } else if (result == SWEEP_BUSY) {
         log_line(LOG_DEBUG_, "sweep.busy", "another process is sweeping");
     }
@@ -358,8 +351,9 @@ static const char forgetful_sql[] =
 static void warn_of_loss(const struct config *cfg)
 {
     char why[256];
+    struct error e;
     struct db_script *db =
-        db_script_open(cfg, cfg->db_statement_timeout_ms, why, sizeof(why));
+        db_script_open(cfg, cfg->db_statement_timeout_ms, &e);
 
     if (db != NULL && db_script_run(db, forgetful_sql, why, sizeof(why)) &&
         why[0] != '\0') {

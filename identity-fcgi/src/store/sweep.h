@@ -18,7 +18,7 @@ enum sweep_result {
     SWEEP_DONE,
     SWEEP_STOPPED, /* as the sweeper was told */
     SWEEP_BUSY,    /* another process is at it; nothing was done */
-    SWEEP_FAILED   /* one line is in err; counts is what was done */
+    SWEEP_FAILED   /* one line is in *e; counts is what was done */
 };
 
 /*
@@ -26,8 +26,7 @@ enum sweep_result {
  * of its own and under an advisory lock that lets one process at a time sweep.
  */
 enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
-                            struct sweep_counts *counts, char *err,
-                            size_t err_cap);
+                            struct sweep_counts *counts, struct error *e);
 
 /* How many revocations there were when this process last wanted to sweep; -1
  * before it did. */
