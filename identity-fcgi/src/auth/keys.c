@@ -3,6 +3,7 @@
 #include "auth/keys.h"
 
 #include "base/parse.h"
+#include "base/uuid.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -139,7 +140,6 @@ static bool render(struct keys *keys, struct error *e)
     size_t cap = 32 + keys->published_count * JWK_MAX_BYTES;
     unsigned char digest[SHA256_DIGEST_LENGTH];
     pj_err_t code;
-    char *p = keys->etag;
 
     keys->jwks = malloc(cap);
     if (keys->jwks == NULL) {
@@ -153,11 +153,8 @@ static bool render(struct keys *keys, struct error *e)
                         pj_strerror(code));
     }
     SHA256((const unsigned char *) keys->jwks, keys->jwks_len, digest);
-    *p++ = '"';
-    for (size_t i = 0; i < 16; i++, p += 2) {
-        snprintf(p, 3, "%02x", digest[i]);
-    }
-    memcpy(p, "\"", 2);
+    keys->etag[0] = '"';
+    memcpy(uuid_hex(keys->etag + 1, digest, 16), "\"", 2);
     return true;
 }
 

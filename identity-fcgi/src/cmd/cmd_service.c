@@ -268,25 +268,23 @@ static bool migrate(struct cmd *c)
 static bool sweep(struct cmd *c)
 {
     const char *keep = cmd_get(c, "older-than");
-    int64_t keep_s = SWEEP_KEEP_S;
-    struct sweep_counts n;
+    int64_t keep_s = SWEEP_KEEP_S, counts[SWEEP_KINDS], any = 0;
     enum sweep_result result;
     struct error e;
 
     if (keep != NULL && parse_duration(keep, &keep_s)) {
         keep_s /= 1000;
     }
-    result = sweep_run(&c->cfg, keep_s, &n, &e);
+    result = sweep_run(&c->cfg, keep_s, counts, &e);
     if (result == SWEEP_BUSY) {
         cmd_out_line(c, "another process is sweeping: nothing was done");
-    } else {
-        cmd_setn(c, "sessions", n.sessions);
-        cmd_setn(c, "rotatedTokens", n.rotated_tokens);
-        cmd_setn(c, "attempts", n.attempts);
-        cmd_setn(c, "revocations", n.revocations);
+    }
+    for (int i = 0; i < SWEEP_KINDS && result != SWEEP_BUSY; i++) {
+        cmd_setn(c, sweep_names[i], counts[i]);
+        any += counts[i];
     }
     cmd_set(c, "busy", result == SWEEP_BUSY ? "t" : "f");
-    if (n.sessions + n.rotated_tokens + n.attempts + n.revocations > 0) {
+    if (any > 0) {
         cmd_out_audit(c, c->spec->event, NULL);
     }
     return result != SWEEP_FAILED || cmd_fail(c, "%s", e.text);

@@ -50,37 +50,20 @@ struct db_value {
     int64_t number;
 };
 
-#define DB_UUID(str)                                                          \
-    {                                                                         \
-        .type = OID_UUID, .text = (str)                                       \
-    }
+#define DB_VALUE(...) ((struct db_value){__VA_ARGS__})
+#define DB_UUID(str) DB_VALUE(OID_UUID, .text = (str))
 #define DB_ID(z) DB_UUID(pj_str(z))
-#define DB_TEXT(z)                                                            \
-    {                                                                         \
-        .type = OID_TEXT, .text = pj_str(z)                                   \
-    }
-#define DB_INT(n)                                                             \
-    {                                                                         \
-        .type = OID_INT8, .number = (n)                                       \
-    }
-#define DB_BOOL(b)                                                            \
-    {                                                                         \
-        .type = OID_BOOL, .number = (b)                                       \
-    }
-#define DB_TIME_US(us)                                                        \
-    {                                                                         \
-        .type = OID_TIMESTAMPTZ, .number = (us) -DB_EPOCH_US                  \
-    }
+#define DB_TEXT(z) DB_VALUE(OID_TEXT, .text = pj_str(z))
+#define DB_INT(n) DB_VALUE(OID_INT8, .number = (n))
+#define DB_BOOL(b) DB_VALUE(OID_BOOL, .number = (b))
+#define DB_TIME_US(us) DB_VALUE(OID_TIMESTAMPTZ, .number = (us) -DB_EPOCH_US)
 #define DB_TIME(s) DB_TIME_US((s) *1000000)
 /* The time by the database's clock, a timestamptz, at which the sender gives
  * the statement up.  A server that hung for a while could otherwise do a write
  * long after the client was told that nothing happened, so the write compares
  * this first.  (It does so before it waits for a locked row; that wait is
  * bounded by the statement timeout.) */
-#define DB_FENCE                                                              \
-    {                                                                         \
-        .type = OID_TIMESTAMPTZ, .fence = true                                \
-    }
+#define DB_FENCE DB_VALUE(OID_TIMESTAMPTZ, .fence = true)
 /* NULL gives SQL's null; of an id "" too. */
 struct db_value db_any(const char *text);
 struct db_value db_id_or_null(const char *text);

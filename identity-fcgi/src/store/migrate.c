@@ -3,6 +3,7 @@
 #include "store/migrate.h"
 
 #include "base/log.h"
+#include "base/uuid.h"
 #include "db/db_script.h"
 
 #include <openssl/sha.h>
@@ -67,9 +68,7 @@ static void checksum(const struct migrate_file *file, char out[CHECKSUM_HEX])
     unsigned char digest[SHA256_DIGEST_LENGTH];
 
     SHA256((const unsigned char *) file->sql, file->len, digest);
-    for (size_t i = 0; i < sizeof(digest); i++) {
-        snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    }
+    (void) uuid_hex(out, digest, sizeof(digest));
 }
 
 /* -- transactions, under the lock -- */

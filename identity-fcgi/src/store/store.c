@@ -49,7 +49,7 @@ enum store_result store_account_find(struct store *st, pj_str_t name,
 {
     struct sql_query q = {0};
 
-    db_params(&q.p, {.type = OID_TEXT, .text = name}, DB_ID(stand_in));
+    db_params(&q.p, DB_VALUE(OID_TEXT, .text = name), DB_ID(stand_in));
     if (sql_run(&q, st, &account_find_sql, NULL)) {
         bool known = !db_is_null(q.rows, 0, 0);
 
@@ -77,8 +77,8 @@ enum store_result store_account_rehash(struct store *st,
 /* -- attempts -- */
 
 #define DB_ATTEMPT(a)                                                         \
-    {.type = OID_BYTEA,                                                       \
-     .text = {(a)->account_hmac, sizeof((a)->account_hmac)}},                 \
+    DB_VALUE(OID_BYTEA,                                                       \
+             .text = {(a)->account_hmac, sizeof((a)->account_hmac)}),         \
         db_any((a)->address)
 
 static const struct db_statement attempt_begin_sql = {

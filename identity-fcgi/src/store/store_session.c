@@ -262,7 +262,7 @@ read_once(struct store *st, pj_arena_t *arena, pj_str_t session_id,
         asked = *branch_id;
     }
     db_params(&q.p, DB_UUID(session_id),
-              {.type = OID_UUID, .null = branch_id == NULL, .text = asked},
+              DB_VALUE(OID_UUID, .null = branch_id == NULL, .text = asked),
               DB_BOOL(everywhere));
     (void) sql_run(&q, st, &session_read_sql, meanwhile);
     copy_session(&q, arena, list, out);
@@ -312,15 +312,13 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
 
 /* $12 to $14 of ROTATE, what a retry needs: the old jti, the new one and its
  * iat; null where no retry is answered. */
+#define IF_RETRIED(to, type, ...)                                             \
+    DB_VALUE(type, .null = (to)->retry_window_s <= 0, __VA_ARGS__)
 #define RETRY(to, old)                                                        \
-    {.type = OID_UUID, .null = (to)->retry_window_s <= 0, .text = (old)},     \
-        {.type = OID_UUID,                                                    \
-         .null = (to)->retry_window_s <= 0,                                   \
-         .text = pj_str((to)->new_jti)},                                      \
-    {                                                                         \
-        .type = OID_TIMESTAMPTZ, .null = (to)->retry_window_s <= 0,           \
-        .number = (to)->now_s * 1000000 - DB_EPOCH_US                         \
-    }
+    IF_RETRIED(to, OID_UUID, .text = (old)),                                  \
+        IF_RETRIED(to, OID_UUID, .text = pj_str((to)->new_jti)),              \
+        IF_RETRIED(to, OID_TIMESTAMPTZ,                                       \
+                   .number = (to)->now_s * 1000000 - DB_EPOCH_US)
 
 /* -- reading and rotating at once -- */
 
