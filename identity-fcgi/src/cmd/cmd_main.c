@@ -323,7 +323,9 @@ bool cmd_main(struct cmd *c, int argc, char *const *argv)
 {
     const char *group = argv[0], *word = argc > 1 ? argv[1] : "";
 
-    (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
+    /* Who went away, and a limit that is reached, shall be noticed. */
+    (void) signal(SIGPIPE, SIG_IGN);
+    (void) signal(SIGXFSZ, SIG_IGN);
     c->spec = find(group, NULL);
     if (after(c->spec, group)[0] != '\0') {
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||

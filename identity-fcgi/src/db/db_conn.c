@@ -78,10 +78,8 @@ static enum db_outcome judge(const PGresult *res)
     return DB_REFUSED;
 }
 
-/* Reads results until the server is ready for the next statement, and leaves
- * pipeline mode.  The commit happens after the statement's result was sent and
- * may still fail, so only "ready for query" makes it DONE.  *out is the last
- * result, to be cleared. */
+/* The commit happens after the statement's result was sent and may still fail,
+ * so only "ready for query" makes it DONE. */
 enum db_outcome db_conn_collect(PGconn *pg, int64_t deadline_ms,
                                 PGresult **out)
 {
