@@ -47,22 +47,10 @@ bool auth_invalid(struct worker *w, const char *format, ...)
     return auth_refuse(w, 400, "REQUEST_INVALID", detail);
 }
 
-bool auth_database_unavailable(struct worker *w)
-{
-    return auth_refuse(w, 503, "DATABASE_UNAVAILABLE",
-                       "The database does not answer; try again.");
-}
-
 bool auth_answered(struct worker *w, enum store_result result)
 {
     return result == STORE_OK || result == STORE_NONE ||
            auth_database_unavailable(w);
-}
-
-bool auth_busy(struct worker *w)
-{
-    return auth_refuse(w, 503, "AUTH_BUSY",
-                       "The service is overloaded; try again.");
 }
 
 bool auth_failed(struct worker *w, const char *what)

@@ -181,7 +181,9 @@ bool cmd_lookup_attempts(struct cmd *c)
     struct attempt attempt;
     char hmac[2 * sizeof(attempt.account_hmac) + 1];
 
-    if (!auth_attempt_identify(c->keys, pj_str(name), pj_str(address != NULL ? address : ""), &attempt)) {
+    if (!auth_attempt_identify(c->keys, pj_str(name),
+                               pj_str(address != NULL ? address : ""),
+                               &attempt)) {
         return cmd_fail(c, "the account's HMAC failed");
     }
     (void) uuid_hex(hmac, attempt.account_hmac, sizeof(attempt.account_hmac));

@@ -11,16 +11,15 @@
 bool sql_run(struct sql_query *q, const struct store *st,
              const struct db_statement *sql, struct meanwhile *meanwhile)
 {
-    static const enum store_result results[] = {
-        [DB_OK] = STORE_OK,
-        [DB_UNAVAILABLE] = STORE_UNAVAILABLE,
-        [DB_UNKNOWN] = STORE_UNKNOWN,
-    };
+    enum db_result result;
 
     q->result = STORE_NONE; /* what is no UUID names no row */
     if (!q->p.bad_uuid) {
-        q->result = results[db_pool_run(st->pool, sql, &q->p, st->deadline_ms,
-                                        meanwhile, &q->rows)];
+        result = db_pool_run(st->pool, sql, &q->p, st->deadline_ms, meanwhile,
+                             &q->rows);
+        q->result = result == DB_OK        ? STORE_OK
+                    : result == DB_UNKNOWN ? STORE_UNKNOWN
+                                           : STORE_UNAVAILABLE;
     }
     return q->result == STORE_OK;
 }
