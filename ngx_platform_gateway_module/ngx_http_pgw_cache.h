@@ -1,9 +1,4 @@
 
-/*
- * Verified tokens.
- */
-
-
 #ifndef _NGX_HTTP_PGW_CACHE_H_INCLUDED_
 #define _NGX_HTTP_PGW_CACHE_H_INCLUDED_
 

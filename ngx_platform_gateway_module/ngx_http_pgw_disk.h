@@ -1,9 +1,4 @@
 
-/*
- * The file that keeps the last good key set.
- */
-
-
 #ifndef _NGX_HTTP_PGW_DISK_H_INCLUDED_
 #define _NGX_HTTP_PGW_DISK_H_INCLUDED_
 

@@ -1,9 +1,4 @@
 
-/*
- * The feed of revocations: pages, from the answer into the table.
- */
-
-
 #ifndef _NGX_HTTP_PGW_FEED_H_INCLUDED_
 #define _NGX_HTTP_PGW_FEED_H_INCLUDED_
 

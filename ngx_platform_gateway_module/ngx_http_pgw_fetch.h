@@ -1,9 +1,4 @@
 
-/*
- * The detached internal request.
- */
-
-
 #ifndef _NGX_HTTP_PGW_FETCH_H_INCLUDED_
 #define _NGX_HTTP_PGW_FETCH_H_INCLUDED_
 

@@ -1,9 +1,4 @@
 
-/*
- * The guard.
- */
-
-
 #ifndef _NGX_HTTP_PGW_GUARD_H_INCLUDED_
 #define _NGX_HTTP_PGW_GUARD_H_INCLUDED_
 

@@ -1,9 +1,4 @@
 
-/*
- * An issuer whose tokens are accepted.
- */
-
-
 #ifndef _NGX_HTTP_PGW_ISSUER_H_INCLUDED_
 #define _NGX_HTTP_PGW_ISSUER_H_INCLUDED_
 
@@ -22,6 +17,8 @@ struct ngx_http_pgw_issuer_s {
     ngx_array_t                     *audiences;  /* "aud"; of the issuer without
                                                     a block NULL: the location
                                                     says it */
+    const pj_alg_t                 **algorithms;  /* its tokens may name: then
+                                                     NULL */
     ngx_http_pgw_limits_t            limits;
     ngx_http_pgw_revocations_t      *revocations;  /* NULL: it has no feed */
 

@@ -12,6 +12,7 @@
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_revocations.h"
+#include "ngx_http_pgw_token.h"
 
 
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE     (256 * 1024)
@@ -62,6 +63,11 @@ ngx_http_pgw_issuer_conf_create(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     ngx_uint_t  i;
 
     mcf->issuers = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_issuer_t));
+    if (mcf->issuers == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    mcf->issuers->algorithms = ngx_http_pgw_token_algorithms();
 
     for (i = 0; i < NGX_HTTP_PGW_AGES; i++) {
         mcf->limits.ages[i] = NGX_CONF_UNSET_MSEC;
@@ -70,7 +76,7 @@ ngx_http_pgw_issuer_conf_create(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     mcf->limits.wait = NGX_CONF_UNSET_MSEC;
     mcf->limits.waiters = NGX_CONF_UNSET;
 
-    return mcf->issuers ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return NGX_CONF_OK;
 }
 
 
@@ -471,7 +477,8 @@ ngx_http_pgw_issuer_conf_feed_zone(ngx_conf_t *cf,
     if (shm_zone->init) {
         return ngx_http_pgw_conf_fail(cf, &from->place,
                    "zone \"%V\" of \"platform_gateway_revocations\" is that "
-                   "of \"platform_gateway_zone\": give it another name,",
+                   "of \"platform_gateway_zone\", or of the counters, which "
+                   "is named after it: give it another name,",
                    &rev->zone_name);
     }
 

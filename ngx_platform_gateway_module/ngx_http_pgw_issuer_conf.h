@@ -1,9 +1,4 @@
 
-/*
- * Directives of issuers: their keys, and their revocations.
- */
-
-
 #ifndef _NGX_HTTP_PGW_ISSUER_CONF_H_INCLUDED_
 #define _NGX_HTTP_PGW_ISSUER_CONF_H_INCLUDED_
 

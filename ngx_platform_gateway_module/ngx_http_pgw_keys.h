@@ -1,10 +1,4 @@
 
-/*
- * The key set: the document in shared memory, and the set that each worker
- * parses.
- */
-
-
 #ifndef _NGX_HTTP_PGW_KEYS_H_INCLUDED_
 #define _NGX_HTTP_PGW_KEYS_H_INCLUDED_
 

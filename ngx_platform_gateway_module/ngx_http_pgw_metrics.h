@@ -1,9 +1,4 @@
 
-/*
- * What is counted of a request, and the directive that shows it.
- */
-
-
 #ifndef _NGX_HTTP_PGW_METRICS_H_INCLUDED_
 #define _NGX_HTTP_PGW_METRICS_H_INCLUDED_
 

@@ -1,9 +1,4 @@
 
-/*
- * Asking for the feed.
- */
-
-
 #ifndef _NGX_HTTP_PGW_POLL_H_INCLUDED_
 #define _NGX_HTTP_PGW_POLL_H_INCLUDED_
 

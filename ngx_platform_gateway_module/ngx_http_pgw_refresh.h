@@ -1,9 +1,4 @@
 
-/*
- * Where the key set comes from, and when.
- */
-
-
 #ifndef _NGX_HTTP_PGW_REFRESH_H_INCLUDED_
 #define _NGX_HTTP_PGW_REFRESH_H_INCLUDED_
 

@@ -43,11 +43,14 @@ ngx_http_pgw_revocations_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     if (zone == NULL || zone->table.slots == 0) {
 
-        /* the old workers may still be using all of it */
+        /* a reload keeps a zone, whatever the configuration before used it
+           for: its workers may still be using all of it */
 
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "zone \"%V\" of \"platform_gateway_revocations\" is from "
-                      "another build: restart nginx, or rename the zone",
+                      "zone \"%V\" of \"platform_gateway_revocations\" has no "
+                      "room left for them: the running configuration uses it "
+                      "for something else; give it another name, or restart "
+                      "nginx",
                       &shm_zone->shm.name);
         return NGX_ERROR;
     }

@@ -1,9 +1,4 @@
 
-/*
- * Variables that name the subject, and caches.
- */
-
-
 #ifndef _NGX_HTTP_PGW_SUBJECT_H_INCLUDED_
 #define _NGX_HTTP_PGW_SUBJECT_H_INCLUDED_
 

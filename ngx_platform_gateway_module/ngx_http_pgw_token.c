@@ -92,6 +92,34 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
+const pj_alg_t **
+ngx_http_pgw_token_algorithms(void)
+{
+    static const pj_alg_t  *algorithms[2];
+
+    algorithms[0] = pj_alg_find((pj_str_t) PJ_STR("RS256"));
+
+    return algorithms;
+}
+
+
+/* Whether the issuer has tokens of that algorithm at all. */
+
+static pj_err_t
+ngx_http_pgw_token_algorithm(const ngx_http_pgw_issuer_t *issuer,
+    const pj_alg_t *named, ngx_http_pgw_steps_t *steps)
+{
+    const pj_alg_t  **alg = issuer->algorithms;
+
+    while (*alg && *alg != named) {
+        alg++;
+    }
+
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
+                                   *alg ? PJ_OK : PJ_ERR_TOKEN_ALG);
+}
+
+
 /*
  * Cheap checks come first: a token is refused without a key and without RSA
  * where that is possible.  No claim is used before the signature has been
@@ -122,7 +150,6 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
     }
 
     pj_arena_init(&arena, mem, pj_token_arena_bytes(token.len));
-
     err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
                                   pj_jws_header(&arena, &jws, false, &header));
 
@@ -138,6 +165,8 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
 
     if (fault == PJ_OK) {
         fault = ngx_http_pgw_token_policy(conf, by, claims, steps);
+        err = err ? err : ngx_http_pgw_token_algorithm(by->issuer, jws.alg,
+                                                       steps);
     }
 
     /* a bad header names no key to look for */

@@ -1,9 +1,4 @@
 
-/*
- * The bearer token, and policies for it.
- */
-
-
 #ifndef _NGX_HTTP_PGW_TOKEN_H_INCLUDED_
 #define _NGX_HTTP_PGW_TOKEN_H_INCLUDED_
 
@@ -60,6 +55,9 @@ ngx_int_t ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token);
 pj_err_t ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
     ngx_http_pgw_judge_t *by, pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
+
+/* What an issuer accepts that says nothing else: a list for its algorithms. */
+const pj_alg_t **ngx_http_pgw_token_algorithms(void);
 
 /* Why a token whose key is not in by->set is refused, if no fetch can be waited
    for. */

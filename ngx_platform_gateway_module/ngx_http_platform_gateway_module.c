@@ -36,6 +36,38 @@ static ngx_str_t  ngx_http_pgw_cors_names =
     ngx_string(NGX_HTTP_PGW_CORS_NAMES);
 
 
+/* What a location inherits: the field, how nginx merges it, what it is unset,
+   and what holds if it is said nowhere.  Bit masks and strings begin as zeroes;
+   claim_headers has a merge of its own. */
+
+#define NGX_HTTP_PGW_VALUES(X)                                                \
+    X(enable, value, NGX_CONF_UNSET, 0)                                       \
+    X(issuers, ptr_value, NGX_CONF_UNSET_PTR, NULL)                           \
+    X(audiences, ptr_value, NGX_CONF_UNSET_PTR, NULL)                         \
+    X(leeway, sec_value, NGX_CONF_UNSET, 30)                                  \
+    X(token_max_size, size_value, NGX_CONF_UNSET_SIZE, 16384)                 \
+    X(forward_authorization, value, NGX_CONF_UNSET, 1)                        \
+    X(allow_confirmation, value, NGX_CONF_UNSET, 0)                           \
+    X(shadow, value, NGX_CONF_UNSET, 0)                                       \
+    X(allow_return, value, NGX_CONF_UNSET, 0)                                 \
+    X(allow_cache, value, NGX_CONF_UNSET, 0)                                  \
+    X(cors_origins, ptr_value, NGX_CONF_UNSET_PTR, NULL)                      \
+    X(cors_max_age, sec_value, NGX_CONF_UNSET, 600)
+
+#define NGX_HTTP_PGW_ZEROES(X)                                                \
+    X(access, bitmask_value, , 0)                                             \
+    X(methods, bitmask_value, , 0)                                            \
+    X(route_id, str_value, , "")                                              \
+    X(challenge, str_value, , "Bearer realm=\"platform\"")                    \
+    X(cors_methods, str_value, , NGX_HTTP_PGW_CORS_METHODS)                   \
+    X(cors_headers, str_value, , NGX_HTTP_PGW_CORS_NAMES)
+
+#define PGW_UNSET(field, merge, unset, none)  conf->field = unset;
+
+#define PGW_MERGE(field, merge, unset, none)                                  \
+    ngx_conf_merge_##merge(conf->field, prev->field, none)
+
+
 static ngx_int_t
 ngx_http_pgw_add_variables(ngx_conf_t *cf)
 {
@@ -107,21 +139,8 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    /* set by ngx_pcalloc(): bit masks and strings */
-
-    conf->enable = NGX_CONF_UNSET;
-    conf->issuers = NGX_CONF_UNSET_PTR;
-    conf->audiences = NGX_CONF_UNSET_PTR;
-    conf->leeway = NGX_CONF_UNSET;
-    conf->token_max_size = NGX_CONF_UNSET_SIZE;
+    NGX_HTTP_PGW_VALUES(PGW_UNSET)
     conf->claim_headers = NGX_CONF_UNSET_PTR;
-    conf->forward_authorization = NGX_CONF_UNSET;
-    conf->allow_confirmation = NGX_CONF_UNSET;
-    conf->shadow = NGX_CONF_UNSET;
-    conf->allow_return = NGX_CONF_UNSET;
-    conf->allow_cache = NGX_CONF_UNSET;
-    conf->cors_origins = NGX_CONF_UNSET_PTR;
-    conf->cors_max_age = NGX_CONF_UNSET;
 
     if (cf->conf_file) {
         ngx_http_pgw_conf_place(cf, &conf->place);
@@ -135,35 +154,12 @@ static void
 ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_conf_merge_value(conf->enable, prev->enable, 0);
-    ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
-    ngx_conf_merge_bitmask_value(conf->methods, prev->methods, 0);
-
     if (conf->route_id.data == NULL) {
         conf->service_name = prev->service_name;
     }
 
-    ngx_conf_merge_str_value(conf->route_id, prev->route_id, "");
-    ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
-    ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
-    ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
-    ngx_conf_merge_size_value(conf->token_max_size, prev->token_max_size,
-                              16384);
-    ngx_conf_merge_value(conf->forward_authorization,
-                         prev->forward_authorization, 1);
-    ngx_conf_merge_value(conf->allow_confirmation, prev->allow_confirmation, 0);
-    ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
-    ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
-    ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
-    ngx_conf_merge_str_value(conf->challenge, prev->challenge,
-                             "Bearer realm=\"platform\"");
-
-    ngx_conf_merge_ptr_value(conf->cors_origins, prev->cors_origins, NULL);
-    ngx_conf_merge_str_value(conf->cors_methods, prev->cors_methods,
-                             NGX_HTTP_PGW_CORS_METHODS);
-    ngx_conf_merge_str_value(conf->cors_headers, prev->cors_headers,
-                             NGX_HTTP_PGW_CORS_NAMES);
-    ngx_conf_merge_sec_value(conf->cors_max_age, prev->cors_max_age, 600);
+    NGX_HTTP_PGW_VALUES(PGW_MERGE)
+    NGX_HTTP_PGW_ZEROES(PGW_MERGE)
 }
 
 

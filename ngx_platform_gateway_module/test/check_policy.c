@@ -1,7 +1,7 @@
 /*
  * Tests of what needs no token to be verified: finding it in a header, which
- * locations share a policy, how a claim is written in a header, and the reasons
- * that the results of a check give.
+ * locations share a policy, which algorithms an issuer accepts, how a claim is
+ * written in a header, and the reasons that the results of a check give.
  */
 
 #include <check.h>
@@ -208,6 +208,46 @@ START_TEST (test_claims_in_headers) {
 }
 END_TEST
 
+/* -- algorithms */
+
+/* The issuer says which a token's header may name: here the only one there is,
+ * or none.  There are no keys, so a token that passes lacks one. */
+START_TEST (test_algorithms) {
+    /* of the account "a", from 1 to 9999 */
+    static const u_char text[] =
+        "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJpIiwic3ViIjoiYSIsImp"
+        "0aSI6ImoiLCJpYXQiOjEsImV4cCI6OTk5OSwiYWNjb3VudF9pZCI6ImEiLCJzZXNza"
+        "W9uX2lkIjoicyIsImFjY291bnRfdHlwZSI6IkMiLCJ0eXAiOiJhY2Nlc3MiLCJ0b2t"
+        "lbl90eXBlIjoiYWNjb3VudCIsInRva2VuX3Njb3BlIjoiQUNDT1VOVCJ9.c2lnbmF0"
+        "dXJl";
+    const pj_str_t token = {text, sizeof(text) - 1};
+    static pj_str_t iss = PJ_STR("i");
+    ngx_array_t issuers = {.elts = &iss, .nelts = 1};
+    ngx_http_pgw_loc_conf_t conf = {.issuers = &issuers,
+                                    .token_max_size = 1024};
+    ngx_http_pgw_issuer_t issuer = {0};
+    ngx_http_pgw_judge_t by = {.issuer = &issuer};
+    pj_claims_t claims;
+
+    clock_now.sec = 5000;
+    for (int none = 0; none < 2; none++) {
+        ngx_http_pgw_steps_t steps = {.at = 5000};
+        pj_err_t said = none ? PJ_ERR_TOKEN_ALG : PJ_ERR_KID_UNKNOWN;
+
+        issuer.algorithms = ngx_http_pgw_token_algorithms() + none;
+        ck_assert_int_eq(ngx_http_pgw_token_verify(NULL, &conf, token, &by,
+                                                   &claims, NULL),
+                         said);
+        ck_assert_int_eq(ngx_http_pgw_token_verify(NULL, &conf, token, &by,
+                                                   &claims, &steps),
+                         said);
+        ck_assert_int_eq(!(steps.found[NGX_HTTP_PGW_STAGE_HEADER]
+                           & PJ_FAULT(PJ_ERR_TOKEN_ALG)),
+                         !none);
+    }
+}
+END_TEST
+
 /* -- reasons */
 
 /* Whatever a check says but PJ_OK refuses; a failure of ours does, too. */
@@ -272,6 +312,7 @@ int main(void)
     tcase_add_test(tc, test_finding);
     tcase_add_test(tc, test_policies);
     tcase_add_test(tc, test_claims_in_headers);
+    tcase_add_test(tc, test_algorithms);
     tcase_add_test(tc, test_results_of_checks);
     tcase_add_test(tc, test_rows);
     suite_add_tcase(suite, tc);
