@@ -194,8 +194,7 @@ START_TEST (test_typing_error_is_named) {
     setenv("PLATFORM_JWT_ISSER", "x", 1);
     ck_assert(!load());
     ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_JWT_ISSER"));
-    ck_assert_ptr_nonnull(
-        strstr(err.text, "did you mean PLATFORM_JWT_ISSUER"));
+    ck_assert_ptr_nonnull(strstr(err.text, "did you mean PLATFORM_JWT_ISSUER"));
 }
 END_TEST
 

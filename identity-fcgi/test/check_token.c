@@ -162,8 +162,7 @@ static void sign_again(pj_typ_t typ)
     ck_assert_int_eq(pj_jws_split(token, TOKEN_MAX_BYTES, &jws), PJ_OK);
     payload.data = json;
     ck_assert_int_eq(
-        pj_b64url_decode(json, sizeof(json), &payload.len, jws.payload),
-        PJ_OK);
+        pj_b64url_decode(json, sizeof(json), &payload.len, jws.payload), PJ_OK);
     ck_assert_int_eq(
         pj_jws_sign(keys->signing, typ, payload, out.data, out.cap, &out.len),
         PJ_OK);

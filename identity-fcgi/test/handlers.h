@@ -248,13 +248,13 @@ static inline bool cookie_untouched(void)
     return strstr(headers(), "Set-Cookie") == NULL;
 }
 
-#define ck_answer(want_status, want_code, want_calls)                         \
-    do {                                                                      \
-        ck_assert_str_eq(res.code, want_code);                                \
-        ck_assert_int_eq(res.status, want_status);                            \
-        ck_assert(res.status != 401 ||                                        \
-                  strstr(headers(), "WWW-Authenticate: ") != NULL);           \
-        ck_assert_str_eq(db.calls, want_calls);                               \
+#define ck_answer(want_status, want_code, want_calls)                          \
+    do {                                                                       \
+        ck_assert_str_eq(res.code, want_code);                                 \
+        ck_assert_int_eq(res.status, want_status);                             \
+        ck_assert(res.status != 401 ||                                         \
+                  strstr(headers(), "WWW-Authenticate: ") != NULL);            \
+        ck_assert_str_eq(db.calls, want_calls);                                \
     } while (0)
 
 static inline void send_bearer(const char *token)

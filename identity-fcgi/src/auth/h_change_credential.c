@@ -168,8 +168,7 @@ void h_change_credential(struct worker *w)
     pj_claims_t claims;
 
     if (!auth_caller(w, AUTH_CALLER_ANY, &claims) || !read_body(w, &c) ||
-        !auth_caller_session(w, &claims, NULL, &view) ||
-        !read_account(w, &c)) {
+        !auth_caller_session(w, &claims, NULL, &view) || !read_account(w, &c)) {
         return;
     }
     if (auth_attempt_begin(w, pj_str(c.name), "auth.credential.limited",

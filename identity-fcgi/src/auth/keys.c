@@ -21,7 +21,7 @@
 #define ADDITIONAL "PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS"
 #define DIRECTORY "PLATFORM_JWT_KEY_DIR"
 #define LOOKS 20 /* at a directory that changes meanwhile */
-#define GOOD_PUBLIC                                                           \
+#define GOOD_PUBLIC                                                            \
     "base64 of PEM or DER, SubjectPublicKeyInfo, RSA of 2048 bits or more"
 
 typedef pj_err_t (*key_parser)(pj_key_t **out, pj_str_t pem_or_der,
@@ -47,8 +47,8 @@ static bool parse_key(pj_key_t **out, key_parser parse, const char *base64,
         OPENSSL_cleanse(der, cap);
         free(der);
     }
-    return !code || error_is(e, "%s: %s; accepted: %s", name,
-                             pj_strerror(code), accepted);
+    return !code || error_is(e, "%s: %s; accepted: %s", name, pj_strerror(code),
+                             accepted);
 }
 
 static bool load_signing(struct keys *keys, const struct config *cfg,
@@ -219,11 +219,10 @@ static bool read_directory(struct keys *keys, struct error *e)
     bool ok = keys_dir_open(&d, keys->dir, false);
 
     if (ok && (d.count == 0 || d.files[0].state != KEY_SIGNING)) {
-        ok =
-            error_is(e,
-                     DIRECTORY ": %s: no key signs; identity-fcgi keys rotate "
-                               "makes one",
-                     keys->dir);
+        ok = error_is(e,
+                      DIRECTORY ": %s: no key signs; identity-fcgi keys rotate "
+                                "makes one",
+                      keys->dir);
         keys_dir_close(&d);
         return ok;
     }

@@ -168,8 +168,7 @@ uint64_t keys_dir_stamp(const char *path)
             hash = (hash ^ (unsigned char) *p) * UINT64_C(1099511628211);
         }
         /* A file that is written in place changes too. */
-        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ==
-            0) {
+        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
             hash ^= (uint64_t) st.st_ctim.tv_sec * UINT64_C(1000000007) +
                     (uint64_t) st.st_ctim.tv_nsec;
             hash *= UINT64_C(1099511628211);

@@ -76,5 +76,4 @@ PJ_MUST_CHECK bool keys_dir_remove(struct keys_dir *d,
                                    const struct key_file *f);
 
 /* Takes the private part out of the file, which keeps its name. */
-PJ_MUST_CHECK bool keys_dir_strip(struct keys_dir *d,
-                                  const struct key_file *f);
+PJ_MUST_CHECK bool keys_dir_strip(struct keys_dir *d, const struct key_file *f);

@@ -37,21 +37,21 @@ struct setting {
 };
 
 /* Visible ASCII without the double quote and the backslash. */
-#define A_TEXT(most)                                                          \
-    "visible ASCII without quotes and backslashes, at most " #most,           \
+#define A_TEXT(most)                                                           \
+    "visible ASCII without quotes and backslashes, at most " #most,            \
         .form = PARSE_VISIBLE "+", .max = most
 #define SHARED(x) A_##x, .form = FORM_##x
 
-#define SETTING(k, n, m, p, a, ...)                                           \
-    {                                                                         \
-        .name = n, .kind = k, .member = offsetof(struct config, m),           \
-        .size = sizeof(((struct config *) 0)->m), .preset = p, .accepted = a, \
-        __VA_ARGS__                                                           \
+#define SETTING(k, n, m, p, a, ...)                                            \
+    {                                                                          \
+        .name = n, .kind = k, .member = offsetof(struct config, m),            \
+        .size = sizeof(((struct config *) 0)->m), .preset = p, .accepted = a,  \
+        __VA_ARGS__                                                            \
     }
 /* Read by nginx's templates, not by this program, but checked here too. */
-#define FOREIGN(n, p, a, ...)                                                 \
-    {                                                                         \
-        .name = n, .preset = p, .accepted = a, __VA_ARGS__                    \
+#define FOREIGN(n, p, a, ...)                                                  \
+    {                                                                          \
+        .name = n, .preset = p, .accepted = a, __VA_ARGS__                     \
     }
 #define TEXT(...) SETTING(KIND_TEXT, __VA_ARGS__)
 #define SECRET(n, m) TEXT(n, m, NULL, "at most 65536 bytes", .secret = true)
@@ -254,8 +254,7 @@ static void say_refused(const struct setting *s, const char *text,
         }
         (void) snprintf(out, 5, "%s\"", *text != '\0' ? "..." : "");
     }
-    (void) error_is(e, "%s: %s is not accepted; accepted: %s%s", s->name,
-                    shown,
+    (void) error_is(e, "%s: %s is not accepted; accepted: %s%s", s->name, shown,
                     s->kind >= KIND_SECONDS
                         ? "integer seconds or a number with s, m, h or d, "
                         : "",
@@ -311,8 +310,7 @@ static const char *broken_rule(const struct config *cfg)
     if (!cfg->is_local && !cfg->cookie_secure) {
         wrong = "PLATFORM_AUTH_COOKIE_SECURE: false is accepted only where "
                 "APP_ENV is local; accepted: true";
-    } else if (cfg->cookie_same_site == SAME_SITE_NONE &&
-               !cfg->cookie_secure) {
+    } else if (cfg->cookie_same_site == SAME_SITE_NONE && !cfg->cookie_secure) {
         wrong = "PLATFORM_AUTH_COOKIE_SAME_SITE: None needs "
                 "PLATFORM_AUTH_COOKIE_SECURE=true; accepted: Strict, Lax";
     } else if (cfg->cookie_partitioned &&

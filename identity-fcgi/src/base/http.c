@@ -80,7 +80,7 @@ static bool has_only(pj_str_t s, const char *others, bool capitals)
 
 /* -- request -------------------------------------------------------------- */
 
-#define PARAM(name, field)                                                    \
+#define PARAM(name, field)                                                     \
     name, sizeof(name) - 1, offsetof(struct http_request, field)
 
 static const struct {
@@ -201,8 +201,7 @@ static const char *title_of(int status)
     return title != NULL ? title : "Unknown";
 }
 
-void http_header(struct http_response *res, const char *name,
-                 const char *value)
+void http_header(struct http_response *res, const char *name, const char *value)
 {
     if (strpbrk(value, "\r\n") != NULL) {
         res->headers.overflow = true; /* answered as a 500 */
@@ -425,8 +424,7 @@ bool http_origin_allowed(const struct config *cfg,
         return !pj_str_caseeq(req->sec_fetch_site, PJ_STR("cross-site"));
     }
     return !pj_str_caseeq(req->origin, PJ_STR("null")) &&
-           (origin_listed(cfg, req->origin) ||
-            origin_is_own(req, req->origin));
+           (origin_listed(cfg, req->origin) || origin_is_own(req, req->origin));
 }
 
 bool http_is_json(pj_str_t content_type)

@@ -77,8 +77,7 @@ bool parse_within(const char *text, const char *range, bool duration,
     (void) snprintf(low_text, sizeof(low_text), "%.*s",
                     (int) strcspn(range, " "), range);
     return parse(text, out) && parse(low_text, &low) &&
-           parse(strrchr(range, ' ') + 1, &high) && *out >= low &&
-           *out <= high;
+           parse(strrchr(range, ' ') + 1, &high) && *out >= low && *out <= high;
 }
 
 bool parse_word(const char *text, const char *words, int64_t *place)
@@ -163,7 +162,7 @@ const char *parse_account_name(pj_str_t in, unsigned char *mem, pj_str_t *out)
 /* -- environment files ---------------------------------------------------- */
 
 #define BLANKS " \t\r"
-#define NAME_CHARS                                                            \
+#define NAME_CHARS                                                             \
     "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz0123456789"
 
 /* Takes quotes and escapes out of value, in place; what is wrong, or NULL. */

@@ -28,8 +28,8 @@ bool parse_form(const char *text, const char *form, size_t max);
 
 /* The id of a key: one that PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS and an
  * unquoted line of an environment file can hold. */
-#define PARSE_KID_ACCEPTED                                                    \
-    "visible ASCII without quotes, backslashes, commas and equals signs, at " \
+#define PARSE_KID_ACCEPTED                                                     \
+    "visible ASCII without quotes, backslashes, commas and equals signs, at "  \
     "most 255"
 bool parse_kid(const char *text);
 

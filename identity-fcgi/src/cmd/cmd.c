@@ -164,8 +164,8 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
         (void) setvbuf(stdin, NULL, _IONBF, 0); /* no other copy */
         c->secret_len = fread(c->secret, 1, cap + 1, stdin);
         if (ferror(stdin)) {
-            return cmd_fail(c, "no %s: standard input cannot be read: %s",
-                            what, strerror(errno));
+            return cmd_fail(c, "no %s: standard input cannot be read: %s", what,
+                            strerror(errno));
         }
     }
     len = c->secret_len;
@@ -187,7 +187,7 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
 
 /* -- error lines -- */
 
-#define NOT_MIGRATED                                                          \
+#define NOT_MIGRATED                                                           \
     "the database is not migrated to this release: run identity-fcgi migrate"
 
 static const struct {
@@ -475,18 +475,18 @@ void cmd_setn(struct cmd *c, const char *name, int64_t number)
 
 /* -- changes -- */
 
-#define ACCOUNT_SQL                                                           \
-    "SELECT account_id AS accountId, account_name AS account,"                \
-    "       account_type AS type, account_type AS accountType, status"        \
-    "  FROM accounts"                                                         \
+#define ACCOUNT_SQL                                                            \
+    "SELECT account_id AS accountId, account_name AS account,"                 \
+    "       account_type AS type, account_type AS accountType, status"         \
+    "  FROM accounts"                                                          \
     " WHERE account_id = :ref.id OR account_name COLLATE \"C\" = :ref.name"
 
-#define WORKSPACE_SQL                                                         \
-    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"    \
-    "       w.status, tenant_id AS tenantId, tenant_name AS tenantName"       \
-    "  FROM workspaces w JOIN tenants t USING (tenant_id)"                    \
-    " WHERE workspace_id = :ref.id"                                           \
-    "    OR workspace_name COLLATE \"C\" = :ref.name"                         \
+#define WORKSPACE_SQL                                                          \
+    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"     \
+    "       w.status, tenant_id AS tenantId, tenant_name AS tenantName"        \
+    "  FROM workspaces w JOIN tenants t USING (tenant_id)"                     \
+    " WHERE workspace_id = :ref.id"                                            \
+    "    OR workspace_name COLLATE \"C\" = :ref.name"                          \
     " ORDER BY workspace_id"
 
 /* Locked is what a command may change, the account always first, so that

@@ -33,8 +33,8 @@ static int connect_to(const char *url, char host[256], int *at)
         return -1;
     }
     for (struct addrinfo *a = all; a != NULL && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC,
-                    a->ai_protocol);
+        fd =
+            socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
         /* That of sending holds for connecting too. */
         (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
         (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CMD_ASK_URL                                                           \
+#define CMD_ASK_URL                                                            \
     "http://(\\[[0-9A-Fa-f:.]+\\]|[-._0-9A-Za-z]+)(:[0-9]{1,5})?/[!-~]*"
 
 enum cmd_asked { ASKED_HAS, ASKED_LACKS, ASKED_FAILED };

@@ -236,8 +236,7 @@ static bool take(struct cmd *c, enum step step, const struct key_file *f)
     } else {
         ok = keys_dir_remove(&dir, f);
     }
-    return ok ? took(c, step, kid, 0, true)
-              : cmd_fail(c, "%s", dir.error.text);
+    return ok ? took(c, step, kid, 0, true) : cmd_fail(c, "%s", dir.error.text);
 }
 
 /* -- the commands -- */

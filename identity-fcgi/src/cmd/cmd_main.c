@@ -247,8 +247,7 @@ static bool check_given(struct cmd *c)
         int64_t ms;
 
         if (!parse_form(value, o->form, SIZE_MAX) ||
-            (o->within != NULL &&
-             !parse_within(value, o->within, true, &ms)) ||
+            (o->within != NULL && !parse_within(value, o->within, true, &ms)) ||
             (o->valid != NULL && !o->valid(value))) {
             return cmd_misused(c, "--%s is %s", o->name, o->accepted);
         }

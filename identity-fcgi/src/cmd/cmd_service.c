@@ -42,8 +42,7 @@ static bool issue(struct cmd *c)
     struct buf out;
 
     if (!cmd_is(c, "status", "ACTIVE")) {
-        return cmd_fail(c,
-                        "the account is disabled; run account enable first");
+        return cmd_fail(c, "the account is disabled; run account enable first");
     }
     if (!cmd_sql(c, "SELECT extract(epoch FROM clock_timestamp()) AS clock,"
                     "       extract(epoch FROM sessions_valid_after)"
@@ -65,8 +64,8 @@ static bool issue(struct cmd *c)
     token.exp = now + ttl_ms / 1000;
     if (!token_issue(&c->cfg, c->keys->signing, &token, &out) ||
         token_verify(&c->cfg, c->keys, NULL, &arena,
-                     (pj_str_t){(const unsigned char *) out.data, out.len},
-                     now, TOKEN_CHECK_ALL, &claims)) {
+                     (pj_str_t){(const unsigned char *) out.data, out.len}, now,
+                     TOKEN_CHECK_ALL, &claims)) {
         return cmd_fail(c, "the token could not be signed");
     }
     buf_addc(&out, '\0');
@@ -104,8 +103,7 @@ static pj_str_t given_token(struct cmd *c)
 
 /* The object that a part of a token holds, and its text; NULL where it holds
  * none. */
-static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part,
-                               pj_str_t *json)
+static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part, pj_str_t *json)
 {
     unsigned char *text = pj_arena_alloc(arena, part.len);
     const pj_json_t *root;

@@ -71,9 +71,9 @@ struct db_value db_id_or_null(const char *text);
 /* Adds count values; db_params() takes them as they are. */
 void db_params_add(struct db_params *p, const struct db_value *values,
                    size_t count);
-#define DB_VALUES(...)                                                        \
-    (const struct db_value[]){__VA_ARGS__},                                   \
-        sizeof((const struct db_value[]){__VA_ARGS__}) /                      \
+#define DB_VALUES(...)                                                         \
+    (const struct db_value[]){__VA_ARGS__},                                    \
+        sizeof((const struct db_value[]){__VA_ARGS__}) /                       \
             sizeof(struct db_value)
 #define db_params(p, ...) db_params_add(p, DB_VALUES(__VA_ARGS__))
 

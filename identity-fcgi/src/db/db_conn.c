@@ -80,8 +80,7 @@ static enum db_outcome judge(const PGresult *res)
 
 /* The commit happens after the statement's result was sent and may still fail,
  * so only "ready for query" makes it DONE. */
-enum db_outcome db_conn_collect(PGconn *pg, int64_t deadline_ms,
-                                PGresult **out)
+enum db_outcome db_conn_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
 {
     enum db_outcome outcome = DB_DONE;
 
@@ -207,11 +206,11 @@ static PGconn *start(const struct config *cfg, size_t n)
  * today: it would read and hash whole tables, at twice the cost, and keep that
  * plan while they grow.  Nor is any of them worth compiling.
  */
-#define SETTINGS(timeout, local)                                              \
-    "set_config('enable_hashjoin', 'off', " local "),"                        \
-    "set_config('enable_mergejoin', 'off', " local "),"                       \
-    "set_config('enable_seqscan', 'off', " local "),"                         \
-    "set_config('jit', 'off', " local "),"                                    \
+#define SETTINGS(timeout, local)                                               \
+    "set_config('enable_hashjoin', 'off', " local "),"                         \
+    "set_config('enable_mergejoin', 'off', " local "),"                        \
+    "set_config('enable_seqscan', 'off', " local "),"                          \
+    "set_config('jit', 'off', " local "),"                                     \
     "set_config('statement_timeout', " timeout ", " local ")"
 
 /* Sets up the session if it is ours alone, which it is when the server process
@@ -246,8 +245,7 @@ static bool is_refusal(const PGconn *pg)
     const char *why = PQerrorMessage(pg);
 
     return PQconnectionNeedsPassword(pg) || strstr(why, ":  28") != NULL ||
-           strstr(why, ":  3D000:") != NULL ||
-           strstr(why, ":  42501:") != NULL;
+           strstr(why, ":  3D000:") != NULL || strstr(why, ":  42501:") != NULL;
 }
 
 /* Connects to one host; false with one line in err. */
@@ -309,8 +307,7 @@ bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
 
 /* -- one statement -------------------------------------------------------- */
 
-static enum db_outcome prepare(struct db_conn *c,
-                               const struct db_statement *st,
+static enum db_outcome prepare(struct db_conn *c, const struct db_statement *st,
                                const struct db_params *params,
                                int64_t deadline_ms, PGresult **res)
 {
@@ -419,9 +416,8 @@ static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
 
 enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
                             const struct db_statement *st,
-                            const struct db_params *params,
-                            int64_t deadline_ms, struct meanwhile *meanwhile,
-                            struct db_rows **rows)
+                            const struct db_params *params, int64_t deadline_ms,
+                            struct meanwhile *meanwhile, struct db_rows **rows)
 {
     int64_t most_ms = db_now_ms() + cfg->db_statement_timeout_ms + DB_GRACE_MS;
     enum db_outcome outcome = DB_DONE;

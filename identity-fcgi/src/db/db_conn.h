@@ -51,9 +51,8 @@ void db_conn_close(struct db_conn *c);
 /* Runs st once.  Unless DB_DONE or DB_REFUSED, the connection is closed. */
 enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
                             const struct db_statement *st,
-                            const struct db_params *params,
-                            int64_t deadline_ms, struct meanwhile *meanwhile,
-                            struct db_rows **rows);
+                            const struct db_params *params, int64_t deadline_ms,
+                            struct meanwhile *meanwhile, struct db_rows **rows);
 
 /* Reads results until the server is ready for the next statement; *out is the
  * last one, to be cleared. */

@@ -172,8 +172,8 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     if (ok && before > 0) {
         log_line(LOG_INFO_, "db.connected", "connected again");
     } else if (!ok && changed) {
-        log_line(LOG_ERROR_, c->refused ? "db.refused" : "db.unavailable",
-                 "%s", e.text);
+        log_line(LOG_ERROR_, c->refused ? "db.refused" : "db.unavailable", "%s",
+                 e.text);
     }
     return ok;
 }
@@ -228,8 +228,7 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
     enum db_outcome outcome = DB_RETRY;
 
     *rows = NULL;
-    for (int i = 0; i < 2 && outcome != DB_DONE && outcome != DB_REFUSED;
-         i++) {
+    for (int i = 0; i < 2 && outcome != DB_DONE && outcome != DB_REFUSED; i++) {
         /* If one was lost, others probably were too. */
         struct db_conn *c = lend(pool, i > 0, st->writes, deadline_ms);
         int64_t started_us = metrics_now_us();
@@ -237,8 +236,8 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
         if (c == NULL) {
             break;
         }
-        outcome = db_conn_try(c, pool->cfg, st, params, deadline_ms, meanwhile,
-                              rows);
+        outcome =
+            db_conn_try(c, pool->cfg, st, params, deadline_ms, meanwhile, rows);
         metrics_time(METRICS_STATEMENT, metrics_now_us() - started_us);
         if (outcome != DB_DONE) {
             metrics_count(errors[outcome]);

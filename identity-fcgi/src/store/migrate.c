@@ -31,12 +31,12 @@ static const struct migrate_file bootstrap = {
            "  applied_at timestamptz NOT NULL DEFAULT now())"};
 
 /* Who may do what we may not. */
-#define WHO_MAY                                                               \
-    "SELECT format('the database role %I may not do this: migrate as %s',"    \
-    "  current_user, coalesce("                                               \
-    "    (SELECT format('%I, which owns the tables',"                         \
-    "                   pg_get_userbyid(relowner))"                           \
-    "       FROM pg_class WHERE oid = to_regclass('schema_migrations')),"     \
+#define WHO_MAY                                                                \
+    "SELECT format('the database role %I may not do this: migrate as %s',"     \
+    "  current_user, coalesce("                                                \
+    "    (SELECT format('%I, which owns the tables',"                          \
+    "                   pg_get_userbyid(relowner))"                            \
+    "       FROM pg_class WHERE oid = to_regclass('schema_migrations')),"      \
     "    'a role that may create tables (platform_owner of db/roles.sql)'))"
 
 struct run {

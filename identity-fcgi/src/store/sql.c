@@ -197,8 +197,8 @@ void sql_sort_branches(struct branch *items, size_t count)
     qsort(items, count, sizeof(*items), compare);
 }
 
-bool sql_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
-                       bool list, struct session_view *out)
+bool sql_copy_branches(pj_arena_t *arena, const struct db_rows *rows, bool list,
+                       struct session_view *out)
 {
     size_t rows_count = db_row_count(rows) + 1, n = 0;
     struct branch *items = pj_arena_alloc(arena, rows_count * sizeof(*items));

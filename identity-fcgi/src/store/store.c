@@ -65,8 +65,7 @@ static const struct db_statement credential_rehash_sql = {
     " WHERE account_id = $1 AND credential_hash = $2",
     true};
 
-enum store_result store_account_rehash(struct store *st,
-                                       const char *account_id,
+enum store_result store_account_rehash(struct store *st, const char *account_id,
                                        const char *old_hash,
                                        const char *new_hash)
 {
@@ -76,9 +75,9 @@ enum store_result store_account_rehash(struct store *st,
 
 /* -- attempts -- */
 
-#define DB_ATTEMPT(a)                                                         \
-    DB_VALUE(OID_BYTEA,                                                       \
-             .text = {(a)->account_hmac, sizeof((a)->account_hmac)}),         \
+#define DB_ATTEMPT(a)                                                          \
+    DB_VALUE(OID_BYTEA,                                                        \
+             .text = {(a)->account_hmac, sizeof((a)->account_hmac)}),          \
         db_any((a)->address)
 
 static const struct db_statement attempt_begin_sql = {
@@ -240,13 +239,13 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
 
 /* Those of the account $1 but $2, in the order in which all do it who lock
  * several and wait. */
-#define END(from)                                                             \
-    "UPDATE auth_sessions"                                                    \
-    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"     \
-    " WHERE session_id = ANY (ARRAY("                                         \
-    "   SELECT s.session_id FROM " from "auth_sessions s"                     \
-    "    WHERE s.account_id = $1 AND s.status = 'ACTIVE'"                     \
-    "      AND s.session_id IS DISTINCT FROM $2" ALIVE                        \
+#define END(from)                                                              \
+    "UPDATE auth_sessions"                                                     \
+    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"      \
+    " WHERE session_id = ANY (ARRAY("                                          \
+    "   SELECT s.session_id FROM " from "auth_sessions s"                      \
+    "    WHERE s.account_id = $1 AND s.status = 'ACTIVE'"                      \
+    "      AND s.session_id IS DISTINCT FROM $2" ALIVE                         \
     "    ORDER BY s.created_at LIMIT $3 FOR UPDATE OF s))"
 
 static const struct db_statement sessions_end_sql = {"sessions_end", END(""),
@@ -333,8 +332,8 @@ enum store_result store_own_change(struct store *st, const char *account_id,
  * Where the OPEN ones would not fit, NEXT is one of them, and rows may be
  * given again.
  */
-#define CURSOR_FORM                                                           \
-    "[0-9a-f-]{36}\\.[0-9]{1,18}\\.([0-9]{1,18}(_[0-9]{1,18})*)?"             \
+#define CURSOR_FORM                                                            \
+    "[0-9a-f-]{36}\\.[0-9]{1,18}\\.([0-9]{1,18}(_[0-9]{1,18})*)?"              \
     "(\\.[0-9]{1,18}\\.[0-9]{1,18})?"
 
 /* A row for each revocation, or one without.  The snapshot is the one by which
@@ -413,8 +412,7 @@ static bool copy(pj_arena_t *arena, const struct db_rows *rows,
 }
 
 enum store_result store_revocations(struct store *st, pj_arena_t *arena,
-                                    const char *cursor,
-                                    struct revocations *out)
+                                    const char *cursor, struct revocations *out)
 {
     struct sql_query q = {0};
 

@@ -12,8 +12,8 @@
 #include <string.h>
 
 /* Parameters: the scope columns of a session. */
-#define SCOPE(s)                                                              \
-    db_id_or_null((s)->workspace_id), db_id_or_null((s)->member_id),          \
+#define SCOPE(s)                                                               \
+    db_id_or_null((s)->workspace_id), db_id_or_null((s)->member_id),           \
         db_id_or_null((s)->active_branch_id)
 
 /* Copies the revoked rows to done, and ends the query. */
@@ -64,9 +64,9 @@ enum store_result store_session_create(struct store *st,
                                        const char *credential_hash)
 {
     return sql_do(st, &session_create_sql, DB_ID(s->session_id),
-                  DB_ID(s->account_id), DB_ID(s->jti),
-                  DB_TIME(s->expires_at_s), SCOPE(s), DB_TEXT(credential_hash),
-                  SQL_CLIENT(st), DB_TIME_US(s->clock.valid_after_us));
+                  DB_ID(s->account_id), DB_ID(s->jti), DB_TIME(s->expires_at_s),
+                  SCOPE(s), DB_TEXT(credential_hash), SQL_CLIENT(st),
+                  DB_TIME_US(s->clock.valid_after_us));
 }
 
 /*
@@ -100,9 +100,8 @@ static const struct db_statement session_limit_sql = {
     " RETURNING session_id, account_id",
     true};
 
-enum store_result store_session_limit(struct store *st,
-                                      const struct session *s, int most,
-                                      struct session_refs *done)
+enum store_result store_session_limit(struct store *st, const struct session *s,
+                                      int most, struct session_refs *done)
 {
     struct sql_query q = {0};
 
@@ -127,12 +126,10 @@ static const struct db_statement session_select_sql = {
     "  FROM owner"
     " WHERE session_id = $1 AND status = 'ACTIVE'"
     "   AND created_at > sessions_valid_after"
-    "   AND (workspace_id IS NULL OR workspace_id = $2)" SQL_BEFORE_FENCE(
-        "$5"),
+    "   AND (workspace_id IS NULL OR workspace_id = $2)" SQL_BEFORE_FENCE("$5"),
     true};
 
-enum store_result store_session_select(struct store *st,
-                                       const char *session_id,
+enum store_result store_session_select(struct store *st, const char *session_id,
                                        const struct scope *to)
 {
     return sql_do(st, &session_select_sql, DB_ID(session_id),
@@ -248,10 +245,11 @@ static bool is_again(const struct session_view *view)
 }
 
 /* By one statement; everywhere: with the branches of other workspaces. */
-static enum store_result
-read_once(struct store *st, pj_arena_t *arena, pj_str_t session_id,
-          const pj_str_t *branch_id, bool list, bool everywhere,
-          struct meanwhile *meanwhile, struct session_view *out)
+static enum store_result read_once(struct store *st, pj_arena_t *arena,
+                                   pj_str_t session_id,
+                                   const pj_str_t *branch_id, bool list,
+                                   bool everywhere, struct meanwhile *meanwhile,
+                                   struct session_view *out)
 {
     /* Which no branch has: in place of a malformed id. */
     pj_str_t asked = PJ_STR("00000000-0000-0000-0000-000000000000");
@@ -275,8 +273,8 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      struct meanwhile *meanwhile,
                                      struct session_view *out)
 {
-    enum store_result result = read_once(st, arena, session_id, branch_id,
-                                         list, false, meanwhile, out);
+    enum store_result result = read_once(st, arena, session_id, branch_id, list,
+                                         false, meanwhile, out);
 
     return result == STORE_OK && is_again(out)
                ? read_once(st, arena, session_id, branch_id, list, true, NULL,
@@ -291,33 +289,33 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
  * service's clock and could be before created_at, which is by the database's.
  * $9 to $11 are those of SQL_CLIENT(), $12 to $14 those of RETRY().
  */
-#define ROTATE                                                                \
-    "UPDATE auth_sessions s SET jti = $3, used_at = now(),"                   \
-    " expires_at = greatest($4, created_at + interval '1 us'),"               \
-    " retry_jti = $12, retry_next = $13, retry_iat = $14,"                    \
-    " retry_elsewhere = (retry_elsewhere & 127::smallint) << 1,"              \
-    " used_address = nullif($9, ''), used_agent = nullif($10, ''),"           \
+#define ROTATE                                                                 \
+    "UPDATE auth_sessions s SET jti = $3, used_at = now(),"                    \
+    " expires_at = greatest($4, created_at + interval '1 us'),"                \
+    " retry_jti = $12, retry_next = $13, retry_iat = $14,"                     \
+    " retry_elsewhere = (retry_elsewhere & 127::smallint) << 1,"               \
+    " used_address = nullif($9, ''), used_agent = nullif($10, ''),"            \
     " access_until = greatest(access_until, $11)"
 
 /* After a CTE `rotated` of session ids: the old jti, $2, is kept for a while,
  * and older ones are dropped. */
-#define FORGET                                                                \
-    " forgotten AS (DELETE FROM rotated_tokens r USING rotated"               \
-    "    WHERE r.session_id = rotated.session_id"                             \
+#define FORGET                                                                 \
+    " forgotten AS (DELETE FROM rotated_tokens r USING rotated"                \
+    "    WHERE r.session_id = rotated.session_id"                              \
     "      AND r.rotated_at < now() - interval '2 minutes')"
-#define REMEMBER                                                              \
-    " INSERT INTO rotated_tokens (session_id, jti)"                           \
-    " SELECT session_id, $2 FROM rotated"                                     \
+#define REMEMBER                                                               \
+    " INSERT INTO rotated_tokens (session_id, jti)"                            \
+    " SELECT session_id, $2 FROM rotated"                                      \
     " ON CONFLICT (session_id, jti) DO UPDATE SET rotated_at = now()"
 
 /* $12 to $14 of ROTATE, what a retry needs: the old jti, the new one and its
  * iat; null where no retry is answered. */
-#define IF_RETRIED(to, type, ...)                                             \
+#define IF_RETRIED(to, type, ...)                                              \
     DB_VALUE(type, .null = (to)->retry_window_s <= 0, __VA_ARGS__)
-#define RETRY(to, old)                                                        \
-    IF_RETRIED(to, OID_UUID, .text = (old)),                                  \
-        IF_RETRIED(to, OID_UUID, .text = pj_str((to)->new_jti)),              \
-        IF_RETRIED(to, OID_TIMESTAMPTZ,                                       \
+#define RETRY(to, old)                                                         \
+    IF_RETRIED(to, OID_UUID, .text = (old)),                                   \
+        IF_RETRIED(to, OID_UUID, .text = pj_str((to)->new_jti)),               \
+        IF_RETRIED(to, OID_TIMESTAMPTZ,                                        \
                    .number = (to)->now_s * 1000000 - DB_EPOCH_US)
 
 /* -- reading and rotating at once -- */
@@ -330,21 +328,21 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
  * account, so that is asked of the snapshot: asked of the row, it would offer
  * the planner an index that leads to all sessions of the account.
  */
-#define ALLOWED                                                               \
-    "    WHERE s.session_id = $1 AND s.status = 'ACTIVE'"                     \
-    "      AND s.expires_at >= $6 AND s.jti = $2 AND s.created_at >= $7"      \
-    "      AND EXISTS (SELECT FROM session o"                                 \
-    "           WHERE account_enabled AND active AND o.account_id = $5"       \
-    "             AND (active_branch_id IS NULL"                              \
-    "                  OR EXISTS (SELECT FROM selectable"                     \
-    "                              WHERE roles IS NOT NULL))"                 \
-    "             AND o.workspace_id IS NOT DISTINCT FROM s.workspace_id"     \
-    "             AND o.member_id IS NOT DISTINCT FROM s.member_id"           \
-    "             AND o.active_branch_id"                                     \
+#define ALLOWED                                                                \
+    "    WHERE s.session_id = $1 AND s.status = 'ACTIVE'"                      \
+    "      AND s.expires_at >= $6 AND s.jti = $2 AND s.created_at >= $7"       \
+    "      AND EXISTS (SELECT FROM session o"                                  \
+    "           WHERE account_enabled AND active AND o.account_id = $5"        \
+    "             AND (active_branch_id IS NULL"                               \
+    "                  OR EXISTS (SELECT FROM selectable"                      \
+    "                              WHERE roles IS NOT NULL))"                  \
+    "             AND o.workspace_id IS NOT DISTINCT FROM s.workspace_id"      \
+    "             AND o.member_id IS NOT DISTINCT FROM s.member_id"            \
+    "             AND o.active_branch_id"                                      \
     "                 IS NOT DISTINCT FROM s.active_branch_id)"
-#define REFRESH                                                               \
-    SQL_SESSION SQL_SELECTABLE("s.active_branch_id",                          \
-                               "") ", rotated AS (" ROTATE ALLOWED            \
+#define REFRESH                                                                \
+    SQL_SESSION SQL_SELECTABLE("s.active_branch_id",                           \
+                               "") ", rotated AS (" ROTATE ALLOWED             \
         SQL_BEFORE_FENCE("$8") "   RETURNING session_id)"
 #define REFRESHED SQL_SESSION_ROWS(", EXISTS (SELECT FROM rotated)", ", NULL")
 
@@ -356,8 +354,7 @@ static const struct db_statement session_refresh_sql[2] = {
 enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         const struct rotation *to, bool list,
                                         struct meanwhile *meanwhile,
-                                        struct session_view *out,
-                                        bool *rotated)
+                                        struct session_view *out, bool *rotated)
 {
     const pj_claims_t *token = to->token;
     unsigned char jti[UUID_BYTES];
@@ -375,9 +372,8 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
         return store_session_read(st, arena, token->session_id, NULL, list,
                                   meanwhile, out);
     }
-    *rotated =
-        sql_run(&q, st, &session_refresh_sql[to->remember], meanwhile) &&
-        db_row_count(q.rows) > 0 && db_bool(q.rows, 0, SQL_COL_MORE);
+    *rotated = sql_run(&q, st, &session_refresh_sql[to->remember], meanwhile) &&
+               db_row_count(q.rows) > 0 && db_bool(q.rows, 0, SQL_COL_MORE);
     copy_session(&q, arena, list, out);
     (void) sql_end(&q);
     if (*rotated && q.result == STORE_UNAVAILABLE) {
@@ -395,15 +391,15 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
  * The compare-and-swap, in four forms.  The scope columns are compared too, so
  * that a concurrent selection is not lost.
  */
-#define UNCHANGED                                                             \
-    " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"               \
-    "   AND workspace_id IS NOT DISTINCT FROM $5"                             \
-    "   AND member_id IS NOT DISTINCT FROM $6"                                \
-    "   AND active_branch_id IS NOT DISTINCT FROM $7" SQL_NOT_LOCKED_OUT("s") \
+#define UNCHANGED                                                              \
+    " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"                \
+    "   AND workspace_id IS NOT DISTINCT FROM $5"                              \
+    "   AND member_id IS NOT DISTINCT FROM $6"                                 \
+    "   AND active_branch_id IS NOT DISTINCT FROM $7" SQL_NOT_LOCKED_OUT("s")  \
         SQL_BEFORE_FENCE("$8")
-#define CLEAR_SCOPE                                                           \
+#define CLEAR_SCOPE                                                            \
     ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
-#define REMEMBERING(update)                                                   \
+#define REMEMBERING(update)                                                    \
     "WITH rotated AS (" update " RETURNING session_id)," FORGET REMEMBER
 
 static const struct db_statement session_rotate_sql[2][2] = {
@@ -462,8 +458,8 @@ enum store_result store_session_retry(struct store *st,
     return sql_end(&q);
 }
 
-#define REPEAT                                                                \
-    "UPDATE auth_sessions s SET retry_elsewhere = retry_elsewhere | $3,"      \
+#define REPEAT                                                                 \
+    "UPDATE auth_sessions s SET retry_elsewhere = retry_elsewhere | $3,"       \
     " access_until = greatest(access_until, $4)"
 
 static const struct db_statement session_repeat_sql[2] = {
@@ -471,9 +467,8 @@ static const struct db_statement session_repeat_sql[2] = {
     {"session_repeat_clear", REPEAT CLEAR_SCOPE UNCHANGED, true}};
 
 enum store_result store_session_repeat(struct store *st,
-                                       const struct session *s,
-                                       const char *jti, bool elsewhere,
-                                       bool clear_scope)
+                                       const struct session *s, const char *jti,
+                                       bool elsewhere, bool clear_scope)
 {
     return sql_do(st, &session_repeat_sql[clear_scope], DB_ID(s->session_id),
                   DB_ID(jti), DB_INT(elsewhere), DB_TIME(st->access_until_s),
@@ -487,8 +482,8 @@ static const struct db_statement session_rotated_sql = {
     false};
 
 enum store_result store_session_remembered(struct store *st,
-                                           const char *session_id,
-                                           pj_str_t jti, int64_t within_s)
+                                           const char *session_id, pj_str_t jti,
+                                           int64_t within_s)
 {
     return sql_do(st, &session_rotated_sql, DB_ID(session_id), DB_UUID(jti),
                   DB_INT(within_s));

@@ -92,8 +92,7 @@ static bool sleep_ms(struct sweeper *s, int64_t ms)
 void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
                 uint64_t *count)
 {
-    uint64_t most =
-        blocks / PARTS > PART_BLOCKS ? blocks / PARTS : PART_BLOCKS;
+    uint64_t most = blocks / PARTS > PART_BLOCKS ? blocks / PARTS : PART_BLOCKS;
 
     *first = blocks > most ? cursor % blocks : 0; /* a small one goes whole */
     *count = blocks - *first < most ? blocks - *first : most;
@@ -126,21 +125,19 @@ static bool number(struct sweep *s, const char *sql, const struct db_params *p,
 {
     struct db_rows *rows;
 
-    if (!db_script_begin(s->work) ||
-        !db_script_query(s->work, sql, p, &rows)) {
+    if (!db_script_begin(s->work) || !db_script_query(s->work, sql, p, &rows)) {
         return failed(s, s->work);
     }
-    *out = db_row_count(rows) > 0
-               ? strtoll(db_text(rows, 0, 0, NULL), NULL, 10)
-               : (int64_t) db_affected(rows);
+    *out = db_row_count(rows) > 0 ? strtoll(db_text(rows, 0, 0, NULL), NULL, 10)
+                                  : (int64_t) db_affected(rows);
     db_rows_free(rows);
     return db_script_run(s->work, "COMMIT", NULL, 0) || failed(s, s->work);
 }
 
 /* $1 is how long rows are kept, $2 how many go at once, $3 and $4 bound the
  * blocks. */
-#define IN_BLOCKS                                                             \
-    " WHERE ctid >= format('(%s,0)', $3)::tid"                                \
+#define IN_BLOCKS                                                              \
+    " WHERE ctid >= format('(%s,0)', $3)::tid"                                 \
     "   AND ctid < format('(%s,0)', $4)::tid"
 
 /* Rotated tokens are written only where PLATFORM_AUTH_REFRESH_REUSE is revoke,
