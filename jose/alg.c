@@ -101,8 +101,7 @@ static pj_err_t rsa_check(const EVP_PKEY *pkey)
     if (EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_N, &n) == 1 &&
         EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_E, &e) == 1)
         err = BN_is_odd(n) && BN_is_odd(e) && !BN_is_one(e) &&
-                      BN_num_bits(e) <= PJ_RSA_MAX_EXPONENT_BITS &&
-                      !has_roca(n)
+                      BN_num_bits(e) <= PJ_RSA_MAX_EXPONENT_BITS && !has_roca(n)
                   ? PJ_OK
                   : PJ_ERR_KEY_WEAK;
     BN_free(n);

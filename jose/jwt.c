@@ -79,8 +79,7 @@ static bool is_strings(const pj_json_t *node)
 {
     if (node == NULL || node->type != PJ_JSON_ARRAY)
         return false;
-    for (const pj_json_t *item = node->child; item != NULL;
-         item = item->next) {
+    for (const pj_json_t *item = node->child; item != NULL; item = item->next) {
         if (!is_string(item))
             return false;
     }
@@ -110,8 +109,7 @@ static pj_err_t kind_read(pj_claims_t *claims)
 static bool claim_store(void *place, claim_type_t type, const pj_json_t *node)
 {
     if (type == FROM || type == UNTIL)
-        return pj_json_seconds(node,
-                               type == FROM ? PJ_ROUND_UP : PJ_ROUND_DOWN,
+        return pj_json_seconds(node, type == FROM ? PJ_ROUND_UP : PJ_ROUND_DOWN,
                                place) == PJ_OK;
     if (type == STRING ? !is_string(node) : !is_strings(node))
         return false;
@@ -149,8 +147,7 @@ static pj_err_t extras_check(pj_claims_t *claims)
     const pj_json_t *nbf = pj_json_member(claims->root, "nbf");
     const pj_json_t *aud = pj_json_member(claims->root, "aud");
 
-    if (nbf != NULL &&
-        pj_json_seconds(nbf, PJ_ROUND_UP, &claims->nbf) != PJ_OK)
+    if (nbf != NULL && pj_json_seconds(nbf, PJ_ROUND_UP, &claims->nbf) != PJ_OK)
         return claim_fault(claims, PJ_STR("nbf"));
     if (aud != NULL && !is_string(aud) && !is_strings(aud))
         return claim_fault(claims, PJ_STR("aud"));

@@ -37,7 +37,7 @@ typedef struct {
     size_t len;
 } pj_str_t;
 
-#define PJ_STR(literal)                                                       \
+#define PJ_STR(literal)                                                        \
     ((pj_str_t){(const unsigned char *) (literal), sizeof(literal) - 1})
 
 /* -- errors --------------------------------------------------------------- */
@@ -314,8 +314,8 @@ PJ_MUST_CHECK pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes,
  * x5c are never looked at (RFC 8725 section 3.10).  The issuer itself (own)
  * takes typ "refresh+jwt", too.
  */
-PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws,
-                                     bool own, pj_jws_header_t *header);
+PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws, bool own,
+                                     pj_jws_header_t *header);
 
 /* Verifies the signature, after pj_jws_header().  PJ_ERR_TOKEN_ALG unless the
  * header names the algorithm of the key (RFC 8725 section 3.1). */

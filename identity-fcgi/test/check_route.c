@@ -94,8 +94,8 @@ static const struct {
 
 START_TEST (test_table) {
     run(cases[_i].method, cases[_i].path);
-    ck_assert_msg(res.status == cases[_i].status, "%s %s: %d",
-                  cases[_i].method, cases[_i].path, res.status);
+    ck_assert_msg(res.status == cases[_i].status, "%s %s: %d", cases[_i].method,
+                  cases[_i].path, res.status);
     if (cases[_i].allow != NULL) {
         ck_assert(has_header(cases[_i].allow));
     }

@@ -110,8 +110,8 @@ static pj_err_t check_claims(const struct config *cfg,
 }
 
 pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
-                      const pj_key_t *signer, pj_arena_t *arena,
-                      pj_str_t token, int64_t now_s, enum token_check check,
+                      const pj_key_t *signer, pj_arena_t *arena, pj_str_t token,
+                      int64_t now_s, enum token_check check,
                       pj_claims_t *claims)
 {
     const pj_key_t *key = NULL;

@@ -22,8 +22,8 @@
 
 struct cmd;
 
-#define CMD_TYPE                                                              \
-    .accepted = "one of CUSTOMER, OPERATOR, SYSTEM",                          \
+#define CMD_TYPE                                                               \
+    .accepted = "one of CUSTOMER, OPERATOR, SYSTEM",                           \
     .form = "CUSTOMER|OPERATOR|SYSTEM"
 
 /* -- rows: the last of a list has no words, or no name -- */
