@@ -11,13 +11,13 @@
 #include <string.h>
 
 /* Holds in every build: a broken promise must stop the fuzzer. */
-#define FUZZ_ASSERT(cond)                                                     \
-    do {                                                                      \
-        if (!(cond)) {                                                        \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__,      \
-                    #cond);                                                   \
-            abort();                                                          \
-        }                                                                     \
+#define FUZZ_ASSERT(cond)                                                      \
+    do {                                                                       \
+        if (!(cond)) {                                                         \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__,       \
+                    #cond);                                                    \
+            abort();                                                           \
+        }                                                                      \
     } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

@@ -39,8 +39,7 @@ static void operation_end(const pj_key_t *key, EVP_PKEY_CTX *ctx)
     ERR_pop_to_mark();
 }
 
-static pj_err_t digest_verify(const pj_key_t *key, pj_str_t input,
-                              pj_str_t sig)
+static pj_err_t digest_verify(const pj_key_t *key, pj_str_t input, pj_str_t sig)
 {
     unsigned char md[EVP_MAX_MD_SIZE];
     EVP_PKEY_CTX *ctx = operation_begin(key, key->verify, input, md);
@@ -55,8 +54,8 @@ static pj_err_t digest_verify(const pj_key_t *key, pj_str_t input,
 }
 
 /* *len: the room in sig, then what is used of it. */
-static bool digest_sign(const pj_key_t *key, pj_str_t input,
-                        unsigned char *sig, size_t *len)
+static bool digest_sign(const pj_key_t *key, pj_str_t input, unsigned char *sig,
+                        size_t *len)
 {
     unsigned char md[EVP_MAX_MD_SIZE];
     EVP_PKEY_CTX *ctx = operation_begin(key, key->sign, input, md);
@@ -105,8 +104,7 @@ static pj_err_t rsa_check(EVP_PKEY *pkey)
         err = BN_num_bits(n) >= PJ_RSA_MIN_BITS &&
                       BN_num_bits(n) <= PJ_RSA_MAX_BITS && BN_is_odd(n) &&
                       BN_is_odd(e) && !BN_is_one(e) &&
-                      BN_num_bits(e) <= PJ_RSA_MAX_EXPONENT_BITS &&
-                      !has_roca(n)
+                      BN_num_bits(e) <= PJ_RSA_MAX_EXPONENT_BITS && !has_roca(n)
                   ? PJ_OK
                   : PJ_ERR_KEY_WEAK;
     BN_free(n);
@@ -167,8 +165,8 @@ static pj_err_t p256_check(EVP_PKEY *pkey)
     }
     /* A private key may lack its public half, which OpenSSL works out but
      * leaves out again: pj_key_derive() is for one encoding of a key. */
-    return EVP_PKEY_set_int_param(pkey, OSSL_PKEY_PARAM_EC_INCLUDE_PUBLIC,
-                                  1) == 1
+    return EVP_PKEY_set_int_param(pkey, OSSL_PKEY_PARAM_EC_INCLUDE_PUBLIC, 1) ==
+                   1
                ? PJ_OK
                : PJ_ERR_CRYPTO;
 }
@@ -305,10 +303,10 @@ static pj_err_t ed25519_verify(const pj_key_t *key, pj_str_t input,
     ctx = EVP_MD_CTX_new();
     if (ctx != NULL &&
         EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, key->pkey) == 1)
-        err = EVP_DigestVerify(ctx, sig.data, sig.len, input.data,
-                               input.len) == 1
-                  ? PJ_OK
-                  : PJ_ERR_TOKEN_SIGNATURE;
+        err =
+            EVP_DigestVerify(ctx, sig.data, sig.len, input.data, input.len) == 1
+                ? PJ_OK
+                : PJ_ERR_TOKEN_SIGNATURE;
     EVP_MD_CTX_free(ctx);
     ERR_pop_to_mark();
     return err;

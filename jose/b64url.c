@@ -118,8 +118,8 @@ pj_err_t pj_b64_decode(unsigned char *dst, size_t cap, size_t *out_len,
             return PJ_ERR_BASE64;
         four[have++] = c == '+' ? '-' : c == '/' ? '_' : c;
         if (have == 4) {
-            err = pj_b64url_decode(dst + len, cap - len, &n,
-                                   (pj_str_t){four, 4});
+            err =
+                pj_b64url_decode(dst + len, cap - len, &n, (pj_str_t){four, 4});
             len += n;
             have = 0;
         }

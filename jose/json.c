@@ -369,8 +369,7 @@ static pj_err_t yajl_run(parser_t *p, scratch_t *scratch)
     return status == yajl_status_ok ? PJ_OK : PJ_ERR_JSON_SYNTAX;
 }
 
-pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text,
-                       const pj_json_t **root)
+pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text, const pj_json_t **root)
 {
     parser_t p = {.arena = arena, .text = text};
     scratch_t scratch;
@@ -404,8 +403,7 @@ pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text,
     return err;
 }
 
-pj_err_t pj_json_decode(pj_arena_t *arena, pj_str_t src,
-                        const pj_json_t **root)
+pj_err_t pj_json_decode(pj_arena_t *arena, pj_str_t src, const pj_json_t **root)
 {
     size_t cap = src.len / 4 * 3 + 3;
     unsigned char *dst = arena_bytes(arena, cap);

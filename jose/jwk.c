@@ -191,8 +191,8 @@ static pj_err_t jwk_key(pj_key_t **out, const pj_alg_t *alg,
     ctx = EVP_PKEY_CTX_new_from_name(NULL, alg->type->name, NULL);
     if (ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1)
         err = PJ_ERR_CRYPTO;
-    else if (EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY,
-                               parts.params) != 1)
+    else if (EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, parts.params) !=
+             1)
         err = alg->type->point_bytes != 0 ? PJ_ERR_KEY_FORMAT : PJ_ERR_CRYPTO;
     EVP_PKEY_CTX_free(ctx);
     return err != PJ_OK ? err : pj_key_wrap(out, alg, pkey, kid, false);

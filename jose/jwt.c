@@ -79,8 +79,7 @@ static bool is_strings(const pj_json_t *node)
 {
     if (node == NULL || node->type != PJ_JSON_ARRAY)
         return false;
-    for (const pj_json_t *item = node->child; item != NULL;
-         item = item->next) {
+    for (const pj_json_t *item = node->child; item != NULL; item = item->next) {
         if (!is_string(item))
             return false;
     }
@@ -110,8 +109,7 @@ static pj_err_t kind_read(pj_claims_t *claims)
 static bool claim_store(void *place, claim_type_t type, const pj_json_t *node)
 {
     if (type == FROM || type == UNTIL)
-        return pj_json_seconds(node,
-                               type == FROM ? PJ_ROUND_UP : PJ_ROUND_DOWN,
+        return pj_json_seconds(node, type == FROM ? PJ_ROUND_UP : PJ_ROUND_DOWN,
                                place) == PJ_OK;
     if (type == STRING ? !is_string(node) : !is_strings(node))
         return false;
@@ -218,15 +216,14 @@ pj_err_t pj_claims_read_foreign(pj_claims_t *claims, const pj_names_t *names)
     claims->kind = PJ_TOKEN_FOREIGN;
     for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++) {
         const pj_json_t *node =
-            reads[i].name == NULL
-                ? NULL
-                : pj_json_member(claims->root, reads[i].name);
+            reads[i].name == NULL ? NULL
+                                  : pj_json_member(claims->root, reads[i].name);
 
         if ((node != NULL || reads[i].required) &&
             !claim_store(reads[i].place, reads[i].type, node))
-            return claim_fault(
-                claims, (pj_str_t){(const unsigned char *) reads[i].name,
-                                   strlen(reads[i].name)});
+            return claim_fault(claims,
+                               (pj_str_t){(const unsigned char *) reads[i].name,
+                                          strlen(reads[i].name)});
     }
     claims->account_id = claims->sub;
     return optional_read(claims);

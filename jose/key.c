@@ -116,8 +116,7 @@ pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key)
     ERR_set_mark();
     pkey = EVP_PKEY_dup(key->pkey);
     if (pkey != NULL)
-        err =
-            pj_key_wrap(out, key->alg, pkey, pj_key_id(key), key->is_private);
+        err = pj_key_wrap(out, key->alg, pkey, pj_key_id(key), key->is_private);
     if (err == PJ_OK)
         (*out)->digest = EVP_MD_CTX_new(); /* goes without, too */
     ERR_pop_to_mark();
@@ -248,8 +247,8 @@ static const struct {
     pj_str_t end;
     form_t form;
 } pem_kinds[] = {
-    {PJ_STR("-----BEGIN PRIVATE KEY-----"),
-     PJ_STR("-----END PRIVATE KEY-----"), FORM_PKCS8},
+    {PJ_STR("-----BEGIN PRIVATE KEY-----"), PJ_STR("-----END PRIVATE KEY-----"),
+     FORM_PKCS8},
     {PJ_STR("-----BEGIN RSA PRIVATE KEY-----"),
      PJ_STR("-----END RSA PRIVATE KEY-----"), FORM_PKCS1},
     {PJ_STR("-----BEGIN PUBLIC KEY-----"), PJ_STR("-----END PUBLIC KEY-----"),

@@ -37,7 +37,7 @@ typedef struct {
     size_t len;
 } pj_str_t;
 
-#define PJ_STR(literal)                                                       \
+#define PJ_STR(literal)                                                        \
     ((pj_str_t){(const unsigned char *) (literal), sizeof(literal) - 1})
 
 /* -- errors --------------------------------------------------------------- */
@@ -307,8 +307,8 @@ PJ_MUST_CHECK pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena,
  * keys that have no kid.  PJ_ERR_KEY_FORMAT, PJ_ERR_KEY_WEAK for such a text
  * with any other block; PJ_ERR_TOKEN_KID: two keys of one type.
  */
-PJ_MUST_CHECK pj_err_t pj_keyset_parse_file(pj_keyset_t *set,
-                                            pj_arena_t *arena, pj_str_t text);
+PJ_MUST_CHECK pj_err_t pj_keyset_parse_file(pj_keyset_t *set, pj_arena_t *arena,
+                                            pj_str_t text);
 
 /* The key whose id is exactly kid, or NULL; it goes with the set. */
 const pj_key_t *pj_keyset_find(const pj_keyset_t *set, pj_str_t kid);
@@ -353,8 +353,8 @@ PJ_MUST_CHECK pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes,
  * jku, x5u and x5c are never looked at (RFC 8725 section 3.10).  The issuer
  * itself (own) takes typ "refresh+jwt", too, and no token without kid.
  */
-PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws,
-                                     bool own, pj_jws_header_t *header);
+PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws, bool own,
+                                     pj_jws_header_t *header);
 
 /* Verifies the signature, after pj_jws_header().  PJ_ERR_TOKEN_ALG unless the
  * header names the algorithm of the key (RFC 8725 section 3.1). */

@@ -13,8 +13,7 @@ pj_str_t pj_str(const char *s)
 
 bool pj_str_eq(pj_str_t a, pj_str_t b)
 {
-    return a.len == b.len &&
-           (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
 bool pj_str_caseeq(pj_str_t s, pj_str_t b)

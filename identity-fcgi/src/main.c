@@ -43,7 +43,7 @@ static struct {
     const char *env_file;
     /* The directory as it was looked at last, and what was wrong with it. */
     uint64_t key_stamp;
-    char key_error[512];
+    struct error key_error;
     struct serve_worker *workers; /* one a thread */
     struct sweeper *sweeper;
 } self;
@@ -126,21 +126,21 @@ static void handle(size_t thread, const struct fcgi_call *call,
 
 /* -- signals -- */
 
-/* Keys or, where they are bad and the old ones stay, err. */
-static void take_keys(struct keys *keys, const char *err)
+/* Keys or, where they are bad and the old ones stay, why. */
+static void take_keys(struct keys *keys, const struct error *e)
 {
     char message[640];
     pj_str_t kid = {NULL, 0};
 
     if (keys == NULL) {
         metrics_count(METRICS_KEYS_RELOAD_FAILED);
-        snprintf(message, sizeof(message), "%s; the old keys stay", err);
+        snprintf(message, sizeof(message), "%s; the old keys stay", e->text);
         log_event(LOG_AUDIT_, "keys.reload_failed", message, NULL, 0);
         return;
     }
     /* In force by the time that it is said. */
     self.key_stamp = keys->stamp;
-    self.key_error[0] = '\0';
+    self.key_error.text[0] = '\0';
     keys_publish(keys);
     metrics_count(METRICS_KEYS_RELOADED);
     if (keys->signing != NULL) {
@@ -156,18 +156,17 @@ static void take_keys(struct keys *keys, const char *err)
 /* SIGHUP: loads new keys; bad ones leave the old keys in use. */
 static void reload_keys(void)
 {
-    char err[512] = "no --env-file to read keys from";
+    struct error e = {"no --env-file to read keys from"};
     struct keys *keys = NULL;
     struct config cfg;
 
-    if (self.env_file != NULL &&
-        config_load(&cfg, self.env_file, err, sizeof(err))) {
-        keys = keys_load(&cfg, err, sizeof(err));
+    if (self.env_file != NULL && config_load(&cfg, self.env_file, &e)) {
+        keys = keys_load(&cfg, &e);
         config_free(&cfg);
     } else if (self.env_file == NULL && self.cfg->jwt_key_dir != NULL) {
-        keys = keys_load(self.cfg, err, sizeof(err));
+        keys = keys_load(self.cfg, &e);
     }
-    take_keys(keys, err);
+    take_keys(keys, &e);
 }
 
 /* Follows the directory of the keys in use, whatever became of the settings.
@@ -176,20 +175,20 @@ static void follow_keys(void)
 {
     struct config cfg = {.worker_threads = self.cfg->worker_threads};
     struct keys *keys = keys_acquire();
-    char err[sizeof(self.key_error)];
+    struct error e;
     uint64_t stamp;
 
     cfg.jwt_key_dir = keys->dir;
     stamp = keys->dir != NULL ? keys_dir_stamp(keys->dir) : self.key_stamp;
-    if (stamp != self.key_stamp || self.key_error[0] != '\0') {
-        struct keys *found = keys_load(&cfg, err, sizeof(err));
+    if (stamp != self.key_stamp || self.key_error.text[0] != '\0') {
+        struct keys *found = keys_load(&cfg, &e);
 
         self.key_stamp = stamp;
-        if (found != NULL || strcmp(err, self.key_error) != 0) {
-            take_keys(found, err);
+        if (found != NULL || strcmp(e.text, self.key_error.text) != 0) {
+            take_keys(found, &e);
         }
         if (found == NULL) {
-            memcpy(self.key_error, err, sizeof(err));
+            self.key_error = e;
         }
     }
     keys_release(keys);
@@ -300,21 +299,21 @@ static bool command_check(struct cmd *c)
 
 static bool command_print_config(struct cmd *c)
 {
-    char err[512];
+    struct error e;
 
-    return config_print(stdout, c->env_file, err, sizeof(err)) ||
-           cmd_misused(c, "%s", err);
+    return config_print(stdout, c->env_file, &e) ||
+           cmd_misused(c, "%s", e.text);
 }
 
 static bool start(struct cmd *c, struct listener *listener)
 {
-    char err[512];
+    struct error e;
 
     if (!cmd_keys(c)) {
         return false;
     }
-    if (!listener_open(listener, c->cfg.listen, err, sizeof(err))) {
-        return cmd_fail(c, "%s", err);
+    if (!listener_open(listener, c->cfg.listen, &e)) {
+        return cmd_fail(c, "%s", e.text);
     }
     if (c->cfg.warning != NULL) {
         log_line(LOG_WARN_, "config.unknown", "%s", c->cfg.warning);

@@ -155,8 +155,8 @@ START_TEST (test_the_list_is_read_by_one) {
 
     list_is("one\n", 4);
     for (size_t i = 0; i < 8; i++) {
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, judge, &verdicts[i]), 0);
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, judge, &verdicts[i]),
+                         0);
     }
     for (size_t i = 0; i < 8; i++) {
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);

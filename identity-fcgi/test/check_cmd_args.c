@@ -7,10 +7,10 @@
 
 #include <stdio.h>
 
-#define ARGS(...)                                                             \
-    (char *const[])                                                           \
-    {                                                                         \
-        (char *) "thing", __VA_ARGS__, NULL                                   \
+#define ARGS(...)                                                              \
+    (char *const[])                                                            \
+    {                                                                          \
+        (char *) "thing", __VA_ARGS__, NULL                                    \
     }
 
 static const struct cmd_spec thing_add = {
@@ -105,8 +105,7 @@ START_TEST (test_mistakes_are_named) {
     refused(&thing_add, ARGS("n"), "needs --size");
     refused(&thing_add, ARGS("n", "--size"), "needs a value: --size");
     refused(&thing_add, ARGS("n", "--size="), "needs a value: --size");
-    refused(&thing_add, ARGS("n", "--quick=SECRET"),
-            "takes no value: --quick");
+    refused(&thing_add, ARGS("n", "--quick=SECRET"), "takes no value: --quick");
     refused(&thing_add, ARGS("n", "--size=1", "--size=SECRET"),
             "given twice: --size");
     refused(&thing_add, ARGS("n", "--quick", "--quick"),
@@ -171,8 +170,7 @@ START_TEST (test_account_names_fold) {
     pj_str_t long_name = {text, sizeof(text)}, name;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *wrong =
-            parse_account_name(str(names[i].given), mem, &name);
+        const char *wrong = parse_account_name(str(names[i].given), mem, &name);
 
         ck_assert(is(name, names[i].folded));
         ck_assert_pstr_eq(wrong, names[i].wrong);

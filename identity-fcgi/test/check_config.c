@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 static struct config cfg;
-static char err[512];
+static struct error err;
 
 /* Starts from an environment that holds nothing but APP_ENV=local. */
 static void setup(void)
@@ -16,7 +16,7 @@ static void setup(void)
     clearenv();
     setenv("APP_ENV", "local", 1);
     memset(&cfg, 0, sizeof(cfg));
-    err[0] = '\0';
+    err.text[0] = '\0';
 }
 
 static void teardown(void)
@@ -26,11 +26,11 @@ static void teardown(void)
 
 static bool load(void)
 {
-    return config_load(&cfg, NULL, err, sizeof(err));
+    return config_load(&cfg, NULL, &err);
 }
 
 START_TEST (test_local_defaults) {
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
     ck_assert(cfg.is_local);
     ck_assert_str_eq(cfg.app_name, "identity-service");
     ck_assert_ptr_null(cfg.listen);
@@ -66,7 +66,7 @@ END_TEST
 
 START_TEST (test_elsewhere_defaults_are_the_safe_ones) {
     setenv("APP_ENV", "production", 1);
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
     ck_assert(!cfg.is_local);
     ck_assert(cfg.cookie_secure);
     ck_assert(!cfg.db_migrate_on_start);
@@ -87,7 +87,7 @@ START_TEST (test_local_is_exact) {
     setenv("APP_ENV", "Local", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "false", 1);
     ck_assert(!load());
-    ck_assert_ptr_nonnull(strstr(err, "PLATFORM_AUTH_COOKIE_SECURE"));
+    ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_AUTH_COOKIE_SECURE"));
 }
 END_TEST
 
@@ -103,28 +103,29 @@ START_TEST (test_host_prefix_rules) {
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
     ck_assert(!load());
     setenv("PLATFORM_AUTH_COOKIE_PATH", "/", 1);
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
 }
 END_TEST
 
 START_TEST (test_same_site_none_needs_secure) {
     setenv("PLATFORM_AUTH_COOKIE_SAME_SITE", "None", 1);
     ck_assert(!load());
-    ck_assert_ptr_nonnull(strstr(err, "SAME_SITE"));
+    ck_assert_ptr_nonnull(strstr(err.text, "SAME_SITE"));
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
 }
 END_TEST
 
 START_TEST (test_retry_window_needs_the_client) {
     setenv("PLATFORM_AUTH_REFRESH_RETRY_WINDOW", "30s", 1);
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
     config_free(&cfg);
     setenv("PLATFORM_AUTH_SESSION_CLIENT", "false", 1);
     ck_assert(!load());
-    ck_assert_ptr_eq(strstr(err, "PLATFORM_AUTH_REFRESH_RETRY_WINDOW: "), err);
+    ck_assert_ptr_eq(strstr(err.text, "PLATFORM_AUTH_REFRESH_RETRY_WINDOW: "),
+                     err.text);
     setenv("PLATFORM_AUTH_REFRESH_RETRY_WINDOW", "0", 1);
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
 }
 END_TEST
 
@@ -146,11 +147,12 @@ START_TEST (test_partitioned_needs_same_site_none) {
     setenv("PLATFORM_AUTH_COOKIE_PARTITIONED", "true", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
     ck_assert(!load());
-    ck_assert_ptr_eq(strstr(err, "PLATFORM_AUTH_COOKIE_PARTITIONED: "), err);
+    ck_assert_ptr_eq(strstr(err.text, "PLATFORM_AUTH_COOKIE_PARTITIONED: "),
+                     err.text);
     setenv("PLATFORM_AUTH_COOKIE_SAME_SITE", "Strict", 1);
     ck_assert(!load());
     setenv("PLATFORM_AUTH_COOKIE_SAME_SITE", "None", 1);
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
     ck_assert(cfg.cookie_partitioned);
     config_free(&cfg);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "false", 1);
@@ -161,11 +163,11 @@ END_TEST
 START_TEST (test_seeding_is_local_only) {
     setenv("APP_ENV", "production", 1);
     setenv("PLATFORM_DB_MIGRATE_ON_START", "true", 1);
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
     config_free(&cfg);
     setenv("PLATFORM_DB_SEED_ON_START", "true", 1);
     ck_assert(!load());
-    ck_assert_ptr_nonnull(strstr(err, "PLATFORM_DB_SEED_ON_START"));
+    ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_DB_SEED_ON_START"));
 }
 END_TEST
 
@@ -176,7 +178,7 @@ START_TEST (test_seeding_heeds_libpq_environment) {
     setenv("PGHOSTADDR", "10.0.0.1", 1);
     ck_assert(!load());
     unsetenv("PGHOSTADDR");
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
 }
 END_TEST
 
@@ -205,14 +207,14 @@ END_TEST
 START_TEST (test_typing_error_is_named) {
     setenv("PLATFORM_JWT_ISSER", "x", 1);
     ck_assert(!load());
-    ck_assert_ptr_nonnull(strstr(err, "PLATFORM_JWT_ISSER"));
-    ck_assert_ptr_nonnull(strstr(err, "did you mean PLATFORM_JWT_ISSUER"));
+    ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_JWT_ISSER"));
+    ck_assert_ptr_nonnull(strstr(err.text, "did you mean PLATFORM_JWT_ISSUER"));
 }
 END_TEST
 
 START_TEST (test_unknown_name_is_warned_of) {
     setenv("PLATFORM_SERVICE_PORT", "tcp://10.0.0.1:80", 1);
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
     ck_assert_ptr_nonnull(cfg.warning);
     ck_assert_ptr_nonnull(strstr(cfg.warning, "PLATFORM_SERVICE_PORT"));
 }
@@ -226,8 +228,8 @@ START_TEST (test_secret_value_is_never_printed) {
     setenv("PLATFORM_DB_PASSWORD", long_value, 1);
     free(long_value);
     ck_assert(!load());
-    ck_assert_ptr_nonnull(strstr(err, "PLATFORM_DB_PASSWORD"));
-    ck_assert_ptr_null(strstr(err, "SSS"));
+    ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_DB_PASSWORD"));
+    ck_assert_ptr_null(strstr(err.text, "SSS"));
 }
 END_TEST
 
@@ -253,7 +255,7 @@ START_TEST (test_print_shows_no_secret) {
 
     setenv("PLATFORM_DB_PASSWORD", "hunter2", 1);
     setenv("PLATFORM_DB_USER", "me", 1);
-    ck_assert(config_print(out, NULL, err, sizeof(err)));
+    ck_assert(config_print(out, NULL, &err));
     fclose(out);
     ck_assert_ptr_null(strstr(text, "hunter2"));
     ck_assert_ptr_nonnull(strstr(text, "PLATFORM_DB_PASSWORD=(set)\n"));
@@ -272,7 +274,7 @@ START_TEST (test_print_is_alphabetical) {
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
 
-    ck_assert(config_print(out, NULL, err, sizeof(err)));
+    ck_assert(config_print(out, NULL, &err));
     fclose(out);
     for (line = strtok_r(text, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest)) {
@@ -351,9 +353,9 @@ static bool read_env_file(struct parse_env *file, const char *text, size_t len)
     bool ok;
 
     write_env_file(path, text, len);
-    ok = parse_env_read(file, path, err, sizeof(err));
+    ok = parse_env_read(file, path, &err);
     unlink(path);
-    ck_assert(ok || strncmp(err, path, strlen(path)) == 0);
+    ck_assert(ok || strncmp(err.text, path, strlen(path)) == 0);
     return ok;
 }
 
@@ -361,7 +363,7 @@ START_TEST (test_env_file_syntax) {
     const char *text = good_files[_i].text;
     struct parse_env file;
 
-    ck_assert_msg(read_env_file(&file, text, strlen(text)), "%s", err);
+    ck_assert_msg(read_env_file(&file, text, strlen(text)), "%s", err.text);
     ck_assert_str_eq(parse_env_get(&file, "A"), good_files[_i].value);
     ck_assert_ptr_null(parse_env_get(&file, "B"));
     parse_env_free(&file);
@@ -375,7 +377,7 @@ START_TEST (test_env_file_refusals) {
 
     snprintf(want, sizeof(want), ": line 1: %s", bad_files[_i].why);
     ck_assert_msg(!read_env_file(&file, text, strlen(text)), "%s", text);
-    ck_assert_str_eq(strchr(err, ':'), want);
+    ck_assert_str_eq(strchr(err.text, ':'), want);
     ck_assert_ptr_null(file.vars);
 }
 END_TEST
@@ -385,9 +387,10 @@ START_TEST (test_env_file_says_which_line) {
     struct parse_env file;
 
     ck_assert(!read_env_file(&file, nul, sizeof(nul) - 1));
-    ck_assert_str_eq(strchr(err, ':'), ": line 4: a NUL byte");
+    ck_assert_str_eq(strchr(err.text, ':'), ": line 4: a NUL byte");
     ck_assert(!read_env_file(&file, "A=b\n\n#\nB hunter2\n", 17));
-    ck_assert_str_eq(strchr(err, ':'), ": line 4: not of the form NAME=value");
+    ck_assert_str_eq(strchr(err.text, ':'),
+                     ": line 4: not of the form NAME=value");
 }
 END_TEST
 
@@ -398,14 +401,14 @@ START_TEST (test_env_file_is_bounded) {
 
     memset(text, '\n', sizeof(text));
     write_env_file(path, text, sizeof(text));
-    ck_assert(!parse_env_read(&file, path, err, sizeof(err)));
-    ck_assert_ptr_nonnull(strstr(err, "cannot read: File too large"));
+    ck_assert(!parse_env_read(&file, path, &err));
+    ck_assert_ptr_nonnull(strstr(err.text, "cannot read: File too large"));
     ck_assert_int_eq(truncate(path, sizeof(text) - 1), 0);
-    ck_assert_msg(parse_env_read(&file, path, err, sizeof(err)), "%s", err);
+    ck_assert_msg(parse_env_read(&file, path, &err), "%s", err.text);
     parse_env_free(&file);
     unlink(path);
-    ck_assert(!parse_env_read(&file, "/tmp", err, sizeof(err)));
-    ck_assert_str_eq(err, "/tmp: cannot read: Is a directory");
+    ck_assert(!parse_env_read(&file, "/tmp", &err));
+    ck_assert_str_eq(err.text, "/tmp: cannot read: Is a directory");
 }
 END_TEST
 
@@ -416,7 +419,7 @@ START_TEST (test_env_file_wins_over_environment) {
     write_env_file(path, text, sizeof(text) - 1);
     setenv("PLATFORM_WORKER_THREADS", "5", 1);
     setenv("PLATFORM_DB_USER", "from-environment", 1);
-    ck_assert_msg(config_load(&cfg, path, err, sizeof(err)), "%s", err);
+    ck_assert_msg(config_load(&cfg, path, &err), "%s", err.text);
     unlink(path);
     ck_assert(!cfg.is_local);
     ck_assert_int_eq(cfg.worker_threads, 3);
@@ -425,8 +428,8 @@ START_TEST (test_env_file_wins_over_environment) {
 END_TEST
 
 START_TEST (test_missing_env_file_is_named) {
-    ck_assert(!config_load(&cfg, "/nonexistent/env", err, sizeof(err)));
-    ck_assert_ptr_nonnull(strstr(err, "/nonexistent/env"));
+    ck_assert(!config_load(&cfg, "/nonexistent/env", &err));
+    ck_assert_ptr_nonnull(strstr(err.text, "/nonexistent/env"));
 }
 END_TEST
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 static struct config cfg;
-static char err[512];
+static struct error err;
 
 /* Starts from an environment that holds nothing but APP_ENV=local. */
 static void setup(void)
@@ -14,7 +14,7 @@ static void setup(void)
     clearenv();
     setenv("APP_ENV", "local", 1);
     memset(&cfg, 0, sizeof(cfg));
-    err[0] = '\0';
+    err.text[0] = '\0';
 }
 
 static void teardown(void)
@@ -24,7 +24,7 @@ static void teardown(void)
 
 static bool load(void)
 {
-    return config_load(&cfg, NULL, err, sizeof(err));
+    return config_load(&cfg, NULL, &err);
 }
 
 /* name, value, whether it is accepted where APP_ENV is local. */
@@ -213,15 +213,15 @@ START_TEST (test_value) {
     setenv(values[_i].name, values[_i].value, 1);
     if (values[_i].good) {
         ck_assert_msg(load(), "%s=%s: %s", values[_i].name, values[_i].value,
-                      err);
+                      err.text);
         return;
     }
     ck_assert_msg(!load(), "%s=%s was accepted", values[_i].name,
                   values[_i].value);
-    ck_assert_ptr_null(strchr(err, '\n'));
-    ck_assert_ptr_nonnull(strstr(err, "accepted"));
+    ck_assert_ptr_null(strchr(err.text, '\n'));
+    ck_assert_ptr_nonnull(strstr(err.text, "accepted"));
     if (strncmp(values[_i].name, "PLATFORM_DB_HOST", 16) != 0) {
-        ck_assert_ptr_eq(strstr(err, values[_i].name), err);
+        ck_assert_ptr_eq(strstr(err.text, values[_i].name), err.text);
     }
 }
 END_TEST
@@ -247,7 +247,7 @@ START_TEST (test_every_setting_has_its_values) {
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
 
-    ck_assert(config_print(out, NULL, err, sizeof(err)));
+    ck_assert(config_print(out, NULL, &err));
     fclose(out);
     for (line = strtok_r(text, "\n", &rest); line != NULL;
          line = strtok_r(NULL, "\n", &rest)) {

@@ -10,22 +10,10 @@
 /* One of each kind, which all take the same way. */
 static void add(struct db_params *p, int i)
 {
-    switch (i % 5) {
-    case 0:
-        db_param_uuid(p, PJ_STR(ID));
-        break;
-    case 1:
-        db_param_int64(p, i);
-        break;
-    case 2:
-        db_param_bool(p, true);
-        break;
-    case 3:
-        db_param_fence(p);
-        break;
-    default:
-        db_param_text(p, ID, strlen(ID));
-    }
+    const struct db_value values[] = {DB_ID(ID), DB_INT(i), DB_BOOL(true),
+                                      DB_FENCE, DB_TEXT(ID)};
+
+    db_params_add(p, &values[i % 5], 1);
 }
 
 START_TEST (test_no_more_than_there_is_room_for) {

@@ -73,8 +73,7 @@ static void count(void *arg)
     int now = atomic_fetch_add(&running, 1) + 1;
     int before = atomic_load(&most);
 
-    while (now > before &&
-           !atomic_compare_exchange_weak(&most, &before, now)) {
+    while (now > before && !atomic_compare_exchange_weak(&most, &before, now)) {
     }
     *(int *) arg += 1;
     atomic_fetch_add(&done, 1);

@@ -12,8 +12,8 @@ static struct buf head;
 static void init(char *const *params)
 {
     static char *const none[] = {NULL};
-    http_request_init(&req, params != NULL ? params : none,
-                      (pj_str_t){NULL, 0}, false);
+    http_request_init(&req, params != NULL ? params : none, (pj_str_t){NULL, 0},
+                      false);
     http_response_init(&res, headers, sizeof(headers), body, sizeof(body));
     buf_init(&head, head_mem, sizeof(head_mem) - 1);
     memset(&cfg, 0, sizeof(cfg));
@@ -383,8 +383,7 @@ START_TEST (test_etag) {
 
     ck_assert_msg(http_etag_matches(value, "\"abc\"", false) == etags[_i].weak,
                   "%s", etags[_i].header);
-    ck_assert_msg(http_etag_matches(value, "\"abc\"", true) ==
-                      etags[_i].strong,
+    ck_assert_msg(http_etag_matches(value, "\"abc\"", true) == etags[_i].strong,
                   "%s, strongly", etags[_i].header);
 }
 END_TEST

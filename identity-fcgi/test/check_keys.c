@@ -12,7 +12,7 @@
 
 static struct pair first, second;
 static struct config cfg;
-static char err[512];
+static struct error err;
 
 static void use(const struct pair *pair)
 {
@@ -35,26 +35,26 @@ static void teardown_once(void)
 static void setup(void)
 {
     use(&first);
-    err[0] = '\0';
+    err.text[0] = '\0';
 }
 
 static struct keys *load(void)
 {
-    return keys_load(&cfg, err, sizeof(err));
+    return keys_load(&cfg, &err);
 }
 
 static void expect_refused(const char *word)
 {
     ck_assert_ptr_null(load());
-    ck_assert_msg(strstr(err, word) != NULL, "%s", err);
-    ck_assert_ptr_null(strstr(err, first.private_text));
-    ck_assert_ptr_null(strchr(err, '\n'));
+    ck_assert_msg(strstr(err.text, word) != NULL, "%s", err.text);
+    ck_assert_ptr_null(strstr(err.text, first.private_text));
+    ck_assert_ptr_null(strchr(err.text, '\n'));
 }
 
 START_TEST (test_generated_pair_loads) {
     struct keys *keys = load();
 
-    ck_assert_msg(keys != NULL, "%s", err);
+    ck_assert_msg(keys != NULL, "%s", err.text);
     ck_assert_uint_eq(keys->verifying_count, 1);
     ck_assert_int_eq(EVP_PKEY_get_bits(keys->signing->pkey), 2048);
     ck_assert_ptr_nonnull(keys_find(keys, str(first.kid)));
@@ -166,7 +166,7 @@ START_TEST (test_local_may_lack_all_parts_but_not_some) {
     memset(&cfg, 0, sizeof(cfg));
     cfg.is_local = true;
     keys = load();
-    ck_assert_msg(keys != NULL, "%s", err);
+    ck_assert_msg(keys != NULL, "%s", err.text);
     ck_assert_ptr_null(keys->signing);
     ck_assert_uint_eq(keys->jwks_len, strlen("{\"keys\":[]}"));
     ck_assert_mem_eq(keys->jwks, "{\"keys\":[]}", keys->jwks_len);
@@ -181,7 +181,7 @@ START_TEST (test_additional_keys_are_published) {
     snprintf(list, sizeof(list), "old=%s,", second.public_text);
     cfg.jwt_additional_public_keys = list;
     keys = load();
-    ck_assert_msg(keys != NULL, "%s", err);
+    ck_assert_msg(keys != NULL, "%s", err.text);
     ck_assert_uint_eq(keys->verifying_count, 2);
     ck_assert_ptr_nonnull(keys_find(keys, str("old")));
     ck_assert_ptr_nonnull(memmem(keys->jwks, keys->jwks_len, "\"old\"", 5));
@@ -240,7 +240,7 @@ START_TEST (test_each_worker_signs_with_a_copy_of_its_own) {
 
     cfg.worker_threads = 2;
     keys = load();
-    ck_assert_msg(keys != NULL, "%s", err);
+    ck_assert_msg(keys != NULL, "%s", err.text);
     one = keys_signer(keys, 0);
     two = keys_signer(keys, 1);
     ck_assert_ptr_ne(one, keys->signing);
@@ -260,7 +260,7 @@ START_TEST (test_without_a_key_nobody_signs) {
     cfg.is_local = true;
     cfg.worker_threads = 2;
     keys = load();
-    ck_assert_msg(keys != NULL, "%s", err);
+    ck_assert_msg(keys != NULL, "%s", err.text);
     ck_assert_ptr_null(keys_signer(keys, 0));
     ck_assert_ptr_null(keys_signer(keys, 2));
     keys_release(keys);
@@ -386,14 +386,14 @@ START_TEST (test_a_directory_that_changes_is_read_again) {
 
     keys = load();
     ck_assert_int_eq(moves.opened, changes[_i].opened);
-    ck_assert_msg((keys != NULL) == changes[_i].loads, "%s", err);
+    ck_assert_msg((keys != NULL) == changes[_i].loads, "%s", err.text);
     if (keys != NULL) {
         ck_assert_ptr_nonnull(keys_find(keys, str("first")));
         ck_assert((keys_find(keys, str("second")) != NULL) ==
                   (changes[_i].last != 0));
         keys_release(keys);
     } else {
-        ck_assert_ptr_nonnull(strstr(err, "keeps changing"));
+        ck_assert_ptr_nonnull(strstr(err.text, "keeps changing"));
     }
 
     moves.dir = NULL;

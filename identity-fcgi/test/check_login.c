@@ -40,8 +40,7 @@ START_TEST (test_login_one_branch) {
     db.branch_count = 1;
     send_login("one@demo.test", "right");
     h_login(&w);
-    ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find choices create settle ");
+    ck_answer(200, "AUTH_LOGIN_SUCCESS", "attempt find choices create settle ");
     ck_assert(db.settled_success);
     ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
     ck_assert_str_eq(db.created.workspace_id, WORKSPACE);
@@ -80,8 +79,7 @@ END_TEST
 START_TEST (test_login_no_and_several_branches) {
     send_login("none@demo.test", "right");
     h_login(&w);
-    ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find choices create settle ");
+    ck_answer(200, "AUTH_LOGIN_SUCCESS", "attempt find choices create settle ");
     ck_assert(body_has("\"branches\":[],"));
     ck_assert_str_eq(db.created.active_branch_id, "");
 
@@ -281,8 +279,7 @@ START_TEST (test_login_bodies) {
     refused_login("{\"account\":\"a\\tb\",\"credential\":\"a\"}");
     refused_login("{\"account\":\"a\\u0085b\",\"credential\":\"a\"}");
     refused_login("{\"account\":\"a\",\"credential\":\"\"}");
-    refused_login(
-        "{\"account\":\"a\",\"account\":\"a\",\"credential\":\"b\"}");
+    refused_login("{\"account\":\"a\",\"account\":\"a\",\"credential\":\"b\"}");
 
     send_body("{\"account\":\" A\\u00c9 \\t\",\"credential\":\"right\","
               "\"more\":{}}");

@@ -47,8 +47,7 @@ START_TEST (test_right_and_wrong) {
     ck_assert_int_eq(strncmp(phc, "$argon2id$v=19$m=8,t=1,p=1$", 27), 0);
     ck_assert_int_eq(verify(phc, CREDENTIAL, 0), PASSWORD_OK);
     ck_assert_int_eq(verify(phc, PJ_STR("demo-passw0rd!"), 0), PASSWORD_WRONG);
-    ck_assert_int_eq(verify(phc, PJ_STR("Demo-passw0rd!!"), 0),
-                     PASSWORD_WRONG);
+    ck_assert_int_eq(verify(phc, PJ_STR("Demo-passw0rd!!"), 0), PASSWORD_WRONG);
 }
 END_TEST
 
@@ -84,8 +83,8 @@ END_TEST
 
 #define BCRYPT "abcdefghijklmnopqrstuutXcce4lTwggum255gOggX8NHFIbGWLW"
 #define SHA256 "obtu21JInPvPbDBx8cnhKrldxGv.t9EQccRXnZJWyj6"
-#define SHA512                                                                \
-    "Ur3jdgk5gLRP0Lw85i/ahrkiMFHqVxGe6SDFOg7hn5fPxJAPgN2HN3E3F7YjUQDKhDRcL4m" \
+#define SHA512                                                                 \
+    "Ur3jdgk5gLRP0Lw85i/ahrkiMFHqVxGe6SDFOg7hn5fPxJAPgN2HN3E3F7YjUQDKhDRcL4m"  \
     "rWOar3efvy6HB40"
 
 static const char *const unusable[] = {
@@ -114,8 +113,7 @@ static const char *const unusable[] = {
     "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH "=",
     "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH " ",
     "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH "$x",
-    "$argon2id$v=19$m=8,t=1,p=1", "$argon2id$",
-    "$2b$12$abcdefghijklmnopqrstuv",
+    "$argon2id$v=19$m=8,t=1,p=1", "$argon2id$", "$2b$12$abcdefghijklmnopqrstuv",
     /* Dearer than a login may be. */
     "$2b$15$" BCRYPT, "$2b$31$" BCRYPT, "$5$rounds=1000001$saltstring$" SHA256,
     "$6$rounds=999999999$saltstring$" SHA512,
@@ -159,9 +157,9 @@ START_TEST (test_stored_strings_that_are_none) {
                           hashes + 1);
         ck_assert_uint_eq(metric("identity_hash_work_total"), cost + 16);
     }
-    ck_assert_int_eq(verify("$argon2id$v=19$m=262144,t=1,p=1$" SALT "$" HASH,
-                            CREDENTIAL, 0),
-                     PASSWORD_WRONG);
+    ck_assert_int_eq(
+        verify("$argon2id$v=19$m=262144,t=1,p=1$" SALT "$" HASH, CREDENTIAL, 0),
+        PASSWORD_WRONG);
     ck_assert_int_eq(
         verify("$argon2id$v=19$m=8,t=10,p=1$" SALT "$" HASH, CREDENTIAL, 0),
         PASSWORD_WRONG);
@@ -198,9 +196,9 @@ START_TEST (test_no_memory_is_no_verdict) {
     memory_limit(64);
     ck_assert_int_eq(verify(phc, CREDENTIAL, 0), PASSWORD_BUSY);
     /* Of other makers, too. */
-    ck_assert_int_eq(verify("$argon2id$v=19$m=262144,t=1,p=4$" SALT "$" HASH,
-                            CREDENTIAL, 0),
-                     PASSWORD_BUSY);
+    ck_assert_int_eq(
+        verify("$argon2id$v=19$m=262144,t=1,p=4$" SALT "$" HASH, CREDENTIAL, 0),
+        PASSWORD_BUSY);
     ck_assert_int_eq(verify(phc, PJ_STR("x"), 0), PASSWORD_BUSY);
     ck_assert_int_eq(verify(NULL, CREDENTIAL, 0), PASSWORD_BUSY);
     /* What is no hash, or is one cut off, costs as much as any. */
@@ -236,8 +234,7 @@ static const struct {
     {"$2a$04$" BCRYPT, 16, NULL},
     {"$2b$04$" BCRYPT, 16, NULL},
     {"$2y$05$abcdefghijklmnopqrstuu39qbEByStaJf04invOLfp7RORHVsBwq", 32, NULL},
-    {"$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW", 32,
-     "U*U"},
+    {"$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW", 32, "U*U"},
     {"$5$saltstring$" SHA256, 5000, NULL},
     {"$5$rounds=1234$saltstring$"
      "jiBmSTz2QPhiDj9o6kZTUahog8fxZN8n8pCw5PFsw9C",
@@ -284,8 +281,7 @@ START_TEST (test_foreign_forms) {
                           cost + foreign[i].work + 32 + 32);
 
         right.len--;
-        ck_assert_msg(verify(stored, right, 0) == PASSWORD_WRONG, "%s",
-                      stored);
+        ck_assert_msg(verify(stored, right, 0) == PASSWORD_WRONG, "%s", stored);
         ck_assert_str_eq(fresh, "");
         ck_assert_uint_eq(metric("identity_hash_work_total"),
                           cost + 2 * foreign[i].work + 3 * 32);

@@ -89,8 +89,7 @@ START_TEST (test_retry_that_becomes_a_rotation) {
     db.idle_reads = true;
     tell(&db.repeat, STORE_NONE);
     refresh_body(refresh_token(JTI));
-    ck_answer(200, "AUTH_REFRESH_SUCCESS",
-              "refresh retry repeat read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh retry repeat read rotate ");
     ck_assert(text_is(answered_token().jti, db.rotated_to));
     ck_assert(!text_is(answered_token().jti, OTHER_JTI));
 }
@@ -143,8 +142,7 @@ START_TEST (test_retry_is_looked_for_by_every_attempt) {
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
     refresh_body(refresh_token(JTI));
-    ck_answer(200, "AUTH_REFRESH_SUCCESS",
-              "refresh rotate read retry repeat ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read retry repeat ");
     ck_successor();
 
     teardown();

@@ -94,8 +94,8 @@ static const struct {
 
 START_TEST (test_table) {
     run(cases[_i].method, cases[_i].path);
-    ck_assert_msg(res.status == cases[_i].status, "%s %s: %d",
-                  cases[_i].method, cases[_i].path, res.status);
+    ck_assert_msg(res.status == cases[_i].status, "%s %s: %d", cases[_i].method,
+                  cases[_i].path, res.status);
     if (cases[_i].allow != NULL) {
         ck_assert(has_header(cases[_i].allow));
     }
@@ -192,9 +192,9 @@ START_TEST (test_key_set_and_its_validators) {
 }
 END_TEST
 
-#define MEMBERS                                                               \
-    "\"response_types_supported\":[],\"grant_types_supported\":[],"           \
-    "\"subject_types_supported\":[\"public\"],"                               \
+#define MEMBERS                                                                \
+    "\"response_types_supported\":[],\"grant_types_supported\":[],"            \
+    "\"subject_types_supported\":[\"public\"],"                                \
     "\"id_token_signing_alg_values_supported\":"
 
 /* Where the keys of an issuer are, NULL: it is no URL for metadata. */

@@ -90,14 +90,14 @@ static void start(int max_connections)
 
 static void setup(void)
 {
-    char err[200];
+    struct error err;
 
     memcpy(strrchr(path, '/') - 6, "XXXXXX", 6);
     *strrchr(path, '/') = '\0';
     ck_assert_ptr_nonnull(mkdtemp(path));
     path[strlen(path)] = '/';
     server_block_signals();
-    ck_assert_msg(listener_open(&listener, path, err, sizeof(err)), "%s", err);
+    ck_assert_msg(listener_open(&listener, path, &err), "%s", err.text);
     memset(order, 0, sizeof(order));
     memset(served, 0, sizeof(served));
     gate_open = stopping = finished = false;

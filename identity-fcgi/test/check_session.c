@@ -87,9 +87,8 @@ END_TEST
 START_TEST (test_refresh_of_another_account_finds_no_session) {
     struct session_view v = usable();
 
-    ck_assert_int_eq(
-        session_decide(&v, PJ_STR("account-2"), &jti, NOW, NO_CAP),
-        SESSION_NOT_ACTIVE);
+    ck_assert_int_eq(session_decide(&v, PJ_STR("account-2"), &jti, NOW, NO_CAP),
+                     SESSION_NOT_ACTIVE);
     ck_assert_int_eq(
         session_decide(&v, PJ_STR("account-11"), &jti, NOW, NO_CAP),
         SESSION_NOT_ACTIVE);

@@ -49,7 +49,8 @@ static struct keys *make_keys(struct pair *pair, const char *kid,
 {
     struct config c = {0};
     struct keys *made;
-    char err[256], list[4096];
+    struct error err;
+    char list[4096];
 
     pair_generate(pair, kid);
     pair_use(&c, pair);
@@ -57,8 +58,8 @@ static struct keys *make_keys(struct pair *pair, const char *kid,
         snprintf(list, sizeof(list), "%s=%s", old->kid, old->public_text);
         c.jwt_additional_public_keys = list;
     }
-    made = keys_load(&c, err, sizeof(err));
-    ck_assert_msg(made != NULL, "%s", err);
+    made = keys_load(&c, &err);
+    ck_assert_msg(made != NULL, "%s", err.text);
     return made;
 }
 
@@ -161,8 +162,7 @@ static void sign_again(pj_typ_t typ)
     ck_assert_int_eq(pj_jws_split(token, TOKEN_MAX_BYTES, &jws), PJ_OK);
     payload.data = json;
     ck_assert_int_eq(
-        pj_b64url_decode(json, sizeof(json), &payload.len, jws.payload),
-        PJ_OK);
+        pj_b64url_decode(json, sizeof(json), &payload.len, jws.payload), PJ_OK);
     ck_assert_int_eq(
         pj_jws_sign(keys->signing, typ, payload, out.data, out.cap, &out.len),
         PJ_OK);
@@ -242,8 +242,7 @@ START_TEST (test_at_jwt) {
                 pj_jws_split((pj_str_t){(unsigned char *) out.data, out.len},
                              TOKEN_MAX_BYTES, &jws),
                 PJ_OK);
-            ck_assert_int_eq(pj_jws_header(&arena, &jws, true, &header),
-                             PJ_OK);
+            ck_assert_int_eq(pj_jws_header(&arena, &jws, true, &header), PJ_OK);
             ck_assert(header.at_jwt == at_jwt);
             ck_assert(header.refresh == (kind == PJ_TOKEN_REFRESH));
         }

@@ -80,8 +80,7 @@ START_TEST (test_only_what_is_written_is_read) {
                 good);
             good = good || (!dash && c != '\0' && strchr("ABCDEF", c));
             ck_assert_int_eq(
-                uuid_parse(bytes,
-                           (pj_str_t){(unsigned char *) text, UUID_LEN}),
+                uuid_parse(bytes, (pj_str_t){(unsigned char *) text, UUID_LEN}),
                 good);
         }
         text[i] = TEXT[i];

@@ -161,9 +161,8 @@ enum store_result store_session_create(struct store *st,
     return next(&db.create);
 }
 
-enum store_result store_session_limit(struct store *st,
-                                      const struct session *s, int most,
-                                      struct session_refs *done)
+enum store_result store_session_limit(struct store *st, const struct session *s,
+                                      int most, struct session_refs *done)
 {
     (void) st;
     ck_assert_str_eq(s->session_id, db.created.session_id);
@@ -233,8 +232,7 @@ static inline bool would_rotate(const struct session_view *v,
 enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         const struct rotation *to, bool list,
                                         struct meanwhile *meanwhile,
-                                        struct session_view *out,
-                                        bool *rotated)
+                                        struct session_view *out, bool *rotated)
 {
     int turn = db.read.turn;
     enum store_result result = next(&db.read);
@@ -289,9 +287,8 @@ enum store_result store_session_retry(struct store *st,
 }
 
 enum store_result store_session_repeat(struct store *st,
-                                       const struct session *s,
-                                       const char *jti, bool elsewhere,
-                                       bool clear_scope)
+                                       const struct session *s, const char *jti,
+                                       bool elsewhere, bool clear_scope)
 {
     (void) st;
     (void) s;
@@ -303,8 +300,8 @@ enum store_result store_session_repeat(struct store *st,
 }
 
 enum store_result store_session_remembered(struct store *st,
-                                           const char *session_id,
-                                           pj_str_t jti, int64_t within_s)
+                                           const char *session_id, pj_str_t jti,
+                                           int64_t within_s)
 {
     (void) st;
     (void) session_id;
@@ -314,8 +311,7 @@ enum store_result store_session_remembered(struct store *st,
     return next(&db.rotated);
 }
 
-enum store_result store_session_select(struct store *st,
-                                       const char *session_id,
+enum store_result store_session_select(struct store *st, const char *session_id,
                                        const struct scope *scope)
 {
     (void) st;
@@ -403,8 +399,7 @@ enum store_result store_own_change(struct store *st, const char *account_id,
 }
 
 enum store_result store_revocations(struct store *st, pj_arena_t *arena,
-                                    const char *cursor,
-                                    struct revocations *out)
+                                    const char *cursor, struct revocations *out)
 {
     static struct revocation items[] = {
         {SESSION, "", 0, NOW * INT64_C(1000000) + 5, NOW * INT64_C(1000000)},

@@ -81,7 +81,7 @@ static inline void view_is(struct session_view v)
 
 static inline void setup(void)
 {
-    char err[256];
+    struct error err;
 
     memset(&cfg, 0, sizeof(cfg));
     cfg.jwt_issuer = strdup("http://issuer.test");
@@ -102,8 +102,8 @@ static inline void setup(void)
     cfg.argon2_iterations = 1;
     ck_assert(password_setup(&cfg));
 
-    keys = keys_load(&cfg, err, sizeof(err));
-    ck_assert_msg(keys != NULL, "%s", err);
+    keys = keys_load(&cfg, &err);
+    ck_assert_msg(keys != NULL, "%s", err.text);
     memset(&db, 0, sizeof(db));
     for (int i = 0; i < 3; i++) {
         branch_items[i] =
@@ -248,13 +248,13 @@ static inline bool cookie_untouched(void)
     return strstr(headers(), "Set-Cookie") == NULL;
 }
 
-#define ck_answer(want_status, want_code, want_calls)                         \
-    do {                                                                      \
-        ck_assert_str_eq(res.code, want_code);                                \
-        ck_assert_int_eq(res.status, want_status);                            \
-        ck_assert(res.status != 401 ||                                        \
-                  strstr(headers(), "WWW-Authenticate: ") != NULL);           \
-        ck_assert_str_eq(db.calls, want_calls);                               \
+#define ck_answer(want_status, want_code, want_calls)                          \
+    do {                                                                       \
+        ck_assert_str_eq(res.code, want_code);                                 \
+        ck_assert_int_eq(res.status, want_status);                             \
+        ck_assert(res.status != 401 ||                                         \
+                  strstr(headers(), "WWW-Authenticate: ") != NULL);            \
+        ck_assert_str_eq(db.calls, want_calls);                                \
     } while (0)
 
 static inline void send_bearer(const char *token)

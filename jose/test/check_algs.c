@@ -17,8 +17,8 @@ static pj_key_t *keys[COUNT(names)];
 /* While it is set, OpenSSL finds every ECDSA and RSA signature good. */
 static bool all_verify;
 
-int EVP_PKEY_verify(EVP_PKEY_CTX *ctx, const unsigned char *sig,
-                    size_t sig_len, const unsigned char *md, size_t md_len)
+int EVP_PKEY_verify(EVP_PKEY_CTX *ctx, const unsigned char *sig, size_t sig_len,
+                    const unsigned char *md, size_t md_len)
 {
     int (*real)(EVP_PKEY_CTX *, const unsigned char *, size_t,
                 const unsigned char *, size_t);
@@ -88,9 +88,9 @@ static void published(pj_keyset_t *set, const pj_key_t *key, bool with_alg)
 
 /* Each header by each signature for each key. */
 START_TEST (test_every_confusion_is_refused) {
-    static const char *const headers[] = {
-        "RS256",   "RS384", "RS512",  "PS256", "ES256", "EdDSA",
-        "Ed25519", "ES384", "ES256K", "PS512", "HS256", "none"};
+    static const char *const headers[] = {"RS256",  "RS384", "RS512",   "PS256",
+                                          "ES256",  "EdDSA", "Ed25519", "ES384",
+                                          "ES256K", "PS512", "HS256",   "none"};
     size_t accepted = 0;
 
     for (size_t h = 0; h < COUNT(headers); h++) {
@@ -302,8 +302,7 @@ START_TEST (test_es256_signature_of_another_form) {
     len = i2d_ECDSA_SIG(pair, &p);
     ECDSA_SIG_free(pair);
     ck_assert_int_gt(len, 64);
-    assert_err(es256_error(bytes(other, (size_t) len)),
-               PJ_ERR_TOKEN_SIGNATURE);
+    assert_err(es256_error(bytes(other, (size_t) len)), PJ_ERR_TOKEN_SIGNATURE);
     assert_err(es256_error(bytes(sig, 63)), PJ_ERR_TOKEN_SIGNATURE);
     memset(other, 0, sizeof(other));
     memcpy(other, sig, 64);

@@ -195,8 +195,7 @@ START_TEST (test_other_curves_and_encodings_refused) {
         assert_err(der_error(EVP_EC_gen("P-384"), private), PJ_ERR_KEY_FORMAT);
         assert_err(der_error(EVP_EC_gen("secp256k1"), private),
                    PJ_ERR_KEY_FORMAT);
-        assert_ok(
-            der_error(EVP_PKEY_Q_keygen(NULL, NULL, "ED25519"), private));
+        assert_ok(der_error(EVP_PKEY_Q_keygen(NULL, NULL, "ED25519"), private));
         assert_err(der_error(EVP_PKEY_Q_keygen(NULL, NULL, "ED448"), private),
                    PJ_ERR_KEY_FORMAT);
         assert_err(der_error(EVP_PKEY_Q_keygen(NULL, NULL, "X25519"), private),

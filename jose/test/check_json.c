@@ -68,8 +68,7 @@ START_TEST (test_values_of_every_type) {
     assert_str(a->child->next->text, "two");
     ck_assert_uint_eq(a->child->next->next->count, 0);
     ck_assert_ptr_null(a->child->next->next->next);
-    ck_assert_uint_eq(pj_json_member(pj_json_member(root, "o"), "k")->count,
-                      0);
+    ck_assert_uint_eq(pj_json_member(pj_json_member(root, "o"), "k")->count, 0);
     ck_assert_uint_eq(pj_json_member(root, "")->text.len, 0);
     ck_assert_ptr_null(pj_json_member(root, "absent"));
     ck_assert_ptr_null(pj_json_member(a, "s"));

@@ -135,8 +135,7 @@ START_TEST (test_emit_and_parse_back) {
     assert_ok(jwk_emit(b, one, sizeof(one), &one_len));
     ck_assert_mem_eq(one, "{\"e\":\"AQAB\",\"kty\":\"RSA\",\"n\":\"", 29);
     ck_assert_mem_eq(one + one_len - 38,
-                     "\",\"use\":\"sig\",\"alg\":\"RS256\",\"kid\":\"b\"}",
-                     38);
+                     "\",\"use\":\"sig\",\"alg\":\"RS256\",\"kid\":\"b\"}", 38);
     pj_keyset_clear(&set);
     pj_key_free(a);
     pj_key_free(b);

@@ -119,8 +119,7 @@ END_TEST
 START_TEST (test_header_control) {
     assert_ok(with_header(GOOD_HEADER));
     assert_ok(with_header("{\"alg\":\"RS256\",\"kid\":\"k\"}"));
-    assert_ok(
-        with_header("{\"alg\":\"RS256\",\"kid\":\"k\",\"typ\":\"jwt\"}"));
+    assert_ok(with_header("{\"alg\":\"RS256\",\"kid\":\"k\",\"typ\":\"jwt\"}"));
     assert_ok(
         with_header("{\"alg\":\"RS256\",\"kid\":\"k\",\"typ\":\"AT+jwt\"}"));
     assert_ok(with_header("{ \"alg\" : \"\\u0052S256\",\n\"kid\":\"k\"}"));
@@ -209,8 +208,7 @@ START_TEST (test_attack_right_key_wrong_scheme) {
         if (scheme == 1)
             ck_assert_int_eq(
                 EVP_PKEY_CTX_set_rsa_padding(pctx, RSA_PKCS1_PSS_PADDING), 1);
-        ck_assert_int_eq(EVP_DigestSign(ctx, sig, &len,
-                                        (unsigned char *) token,
+        ck_assert_int_eq(EVP_DigestSign(ctx, sig, &len, (unsigned char *) token,
                                         strlen(token)),
                          1);
         token = token_join(token, bytes(sig, len));
@@ -279,9 +277,9 @@ START_TEST (test_attack_duplicate_members) {
         PJ_ERR_JSON_DUPLICATE);
     assert_err(with_header("{\"alg\":\"RS256\",\"kid\":\"k\",\"kid\":\"k\"}"),
                PJ_ERR_JSON_DUPLICATE);
-    assert_err(with_header(
-                   "{\"alg\":\"RS256\",\"\\u0061lg\":\"none\",\"kid\":\"k\"}"),
-               PJ_ERR_JSON_DUPLICATE);
+    assert_err(
+        with_header("{\"alg\":\"RS256\",\"\\u0061lg\":\"none\",\"kid\":\"k\"}"),
+        PJ_ERR_JSON_DUPLICATE);
     assert_ok(
         with_header("{\"alg\":\"RS256\",\"Alg\":\"none\",\"kid\":\"k\"}"));
 }
@@ -343,8 +341,7 @@ START_TEST (test_header_kid) {
 
     memset(kid, 'k', sizeof(kid));
     kid[PJ_KID_MAX_BYTES] = 0;
-    snprintf(header, sizeof(header), "{\"alg\":\"RS256\",\"kid\":\"%s\"}",
-             kid);
+    snprintf(header, sizeof(header), "{\"alg\":\"RS256\",\"kid\":\"%s\"}", kid);
     assert_ok(with_header(header));
     snprintf(header, sizeof(header), "{\"alg\":\"RS256\",\"kid\":\"%sk\"}",
              kid);
@@ -460,8 +457,7 @@ START_TEST (test_attack_signature_of_another_length) {
     assert_err(with_signature(bytes(sig + 1, key->size - 1)),
                PJ_ERR_TOKEN_SIGNATURE);
     assert_err(with_signature(bytes(sig + 1, 1)), PJ_ERR_TOKEN_SIGNATURE);
-    assert_err(with_signature(bytes(sig, sizeof(sig))),
-               PJ_ERR_TOKEN_SIGNATURE);
+    assert_err(with_signature(bytes(sig, sizeof(sig))), PJ_ERR_TOKEN_SIGNATURE);
     free(input);
 }
 END_TEST

@@ -40,8 +40,8 @@ START_TEST (test_sign_then_verify) {
     pj_jws_t jws;
     size_t len;
 
-    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
-                          &len));
+    assert_ok(
+        pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token), &len));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
     assert_ok(signature_error(&jws, key));
 
@@ -60,8 +60,8 @@ START_TEST (test_sign_respects_capacity) {
     char token[2048], *exact;
     size_t need, len;
 
-    assert_ok(pj_jws_sign(key, PJ_TYP_REFRESH, payload, token, sizeof(token),
-                          &need));
+    assert_ok(
+        pj_jws_sign(key, PJ_TYP_REFRESH, payload, token, sizeof(token), &need));
     for (size_t cap = 0; cap < need; cap++) {
         exact = xmalloc(cap);
         assert_err(pj_jws_sign(key, PJ_TYP_REFRESH, payload, exact, cap, &len),
@@ -103,8 +103,8 @@ START_TEST (test_what_the_issuer_itself_takes) {
     ck_assert(header.refresh);
     assert_str(header.kid, "k");
 
-    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
-                          &len));
+    assert_ok(
+        pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token), &len));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
     assert_ok(pj_jws_header(&arena, &jws, true, &header));
     ck_assert(!header.refresh);
@@ -129,8 +129,8 @@ START_TEST (test_kid_with_quotes_survives_signing) {
     size_t len;
 
     pj_arena_init(&arena, mem, sizeof(mem));
-    assert_ok(pj_jws_sign(odd, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
-                          &len));
+    assert_ok(
+        pj_jws_sign(odd, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token), &len));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
     assert_ok(pj_jws_header(&arena, &jws, false, &header));
     ck_assert(pj_str_eq(header.kid, pj_key_id(odd)));
@@ -149,8 +149,8 @@ START_TEST (test_signing_needs_a_private_key) {
     assert_err(pj_jws_sign(public_key, PJ_TYP_JWT, str(PAYLOAD), token,
                            sizeof(token), &len),
                PJ_ERR_ARGUMENT);
-    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
-                          &len));
+    assert_ok(
+        pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token), &len));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
     assert_ok(signature_error(&jws, public_key));
     pj_key_free(public_key);
@@ -200,8 +200,8 @@ START_TEST (test_a_copy_is_used_again_and_again) {
                    PJ_ERR_NO_SPACE);
         assert_ok(
             pj_jws_sign(key, PJ_TYP_JWT, payload, one, sizeof(one), &len_one));
-        assert_ok(pj_jws_sign(copy, PJ_TYP_JWT, payload, two, sizeof(two),
-                              &len_two));
+        assert_ok(
+            pj_jws_sign(copy, PJ_TYP_JWT, payload, two, sizeof(two), &len_two));
         ck_assert_uint_eq(len_one, len_two);
         ck_assert_mem_eq(one, two, len_one);
         assert_ok(pj_jws_split(bytes(two, len_two), len_two, &jws));
@@ -222,9 +222,9 @@ START_TEST (test_a_copy_of_a_public_key_does_not_sign) {
 
     assert_ok(pj_key_public(&public_key, pem, PJ_STR("k")));
     assert_ok(pj_key_copy(&copy, public_key));
-    assert_err(pj_jws_sign(copy, PJ_TYP_JWT, str(PAYLOAD), token,
-                           sizeof(token), &len),
-               PJ_ERR_ARGUMENT);
+    assert_err(
+        pj_jws_sign(copy, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token), &len),
+        PJ_ERR_ARGUMENT);
     assert_ok(pj_key_match(copy, key));
     pj_key_free(copy);
     pj_key_free(public_key);

@@ -5,23 +5,23 @@
 
 #define NOW 1700000000
 
-#define COMMON                                                                \
-    "\"iss\":\"http://issuer\",\"sub\":\"a-1\",\"jti\":\"j-1\","              \
-    "\"iat\":1699999900,\"exp\":1700000800,\"account_id\":\"a-1\","           \
+#define COMMON                                                                 \
+    "\"iss\":\"http://issuer\",\"sub\":\"a-1\",\"jti\":\"j-1\","               \
+    "\"iat\":1699999900,\"exp\":1700000800,\"account_id\":\"a-1\","            \
     "\"session_id\":\"s-1\""
 #define ACCESS_CLAIMS "\"account_type\":\"CUSTOMER\",\"typ\":\"access\""
-#define SCOPE_CLAIMS                                                          \
-    "\"workspace_id\":\"w-1\",\"tenant_id\":\"t-1\",\"member_id\":\"m-1\","   \
-    "\"active_branch_id\":\"b-1\",\"branch_ids\":[\"b-1\",\"b-2\"],"          \
+#define SCOPE_CLAIMS                                                           \
+    "\"workspace_id\":\"w-1\",\"tenant_id\":\"t-1\",\"member_id\":\"m-1\","    \
+    "\"active_branch_id\":\"b-1\",\"branch_ids\":[\"b-1\",\"b-2\"],"           \
     "\"roles\":[\"owner\"]"
-#define ACCOUNT                                                               \
-    "{" COMMON "," ACCESS_CLAIMS                                              \
+#define ACCOUNT                                                                \
+    "{" COMMON "," ACCESS_CLAIMS                                               \
     ",\"token_type\":\"account\",\"token_scope\":\"ACCOUNT\"}"
-#define BRANCH                                                                \
-    "{" COMMON "," ACCESS_CLAIMS "," SCOPE_CLAIMS                             \
+#define BRANCH                                                                 \
+    "{" COMMON "," ACCESS_CLAIMS "," SCOPE_CLAIMS                              \
     ",\"token_type\":\"workspace\",\"token_scope\":\"BRANCH\"}"
-#define SYSTEM                                                                \
-    "{" COMMON "," ACCESS_CLAIMS                                              \
+#define SYSTEM                                                                 \
+    "{" COMMON "," ACCESS_CLAIMS                                               \
     ",\"token_type\":\"system\",\"token_scope\":\"SYSTEM\"}"
 #define REFRESH "{" COMMON ",\"token_type\":\"refresh\"}"
 
@@ -468,8 +468,8 @@ END_TEST
 
 /* Whatever cnf holds: a token that has one is not for a bearer. */
 START_TEST (test_confirmation) {
-    static const char *const cnf[] = {
-        "{\"jkt\":\"x\"}", "{\"x5t#S256\":\"x\"}", "{}", "null", "\"x\""};
+    static const char *const cnf[] = {"{\"jkt\":\"x\"}", "{\"x5t#S256\":\"x\"}",
+                                      "{}", "null", "\"x\""};
     pj_policy_t policy = policy_at(NOW, 0);
     char payload[1024];
 

@@ -45,8 +45,8 @@ static pj_err_t public_error(pj_str_t text)
 }
 
 /* text with something before and after it. */
-static pj_err_t surrounded(const char *file, const char *before,
-                           pj_str_t after, bool is_private)
+static pj_err_t surrounded(const char *file, const char *before, pj_str_t after,
+                           bool is_private)
 {
     pj_str_t text = file_read(file);
     size_t head = strlen(before), len = head + text.len + after.len;
@@ -446,8 +446,7 @@ START_TEST (test_generated_key_is_read_back) {
 
     assert_err(pj_key_generate(&key, pj_alg_find(PJ_STR("RS256")), PJ_STR("")),
                PJ_ERR_TOKEN_KID);
-    assert_ok(
-        pj_key_generate(&key, pj_alg_find(PJ_STR("RS256")), PJ_STR("k")));
+    assert_ok(pj_key_generate(&key, pj_alg_find(PJ_STR("RS256")), PJ_STR("k")));
     assert_ok(pj_key_pem(key, true, pem, sizeof(pem), &len));
     assert_ok(pj_key_private(&again, bytes(pem, len), PJ_STR("k")));
     assert_ok(pj_key_match(key, again));

@@ -5,8 +5,8 @@
 
 #include <stdalign.h>
 
-#define PAYLOAD                                                               \
-    "{\"iss\":\"i\\u00e9\",\"sub\":\"a\",\"account_id\":\"a\",\"jti\":\"j\"," \
+#define PAYLOAD                                                                \
+    "{\"iss\":\"i\\u00e9\",\"sub\":\"a\",\"account_id\":\"a\",\"jti\":\"j\","  \
     "\"session_id\":\"\\n\",\"iat\":1,\"exp\":2,\"token_type\":\"refresh\"}"
 
 START_TEST (test_arena_alignment_and_bounds) {
@@ -221,9 +221,8 @@ START_TEST (test_every_error_has_its_texts) {
         const char *phrase = pj_strerror((pj_err_t) i);
 
         ck_assert_msg(name != NULL && phrase != NULL, "error %d", i);
-        ck_assert_uint_eq(
-            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_"),
-            strlen(name));
+        ck_assert_uint_eq(strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_"),
+                          strlen(name));
         ck_assert_uint_gt(strlen(phrase), 0);
         ck_assert_ptr_null(strpbrk(phrase, "\"\\."));
         for (int j = 0; j < i; j++)

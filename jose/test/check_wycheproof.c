@@ -188,6 +188,5 @@ int main(void)
 {
     const TTest *const tests[] = {test_es256, test_eddsa, test_jws, test_keys};
 
-    return run_case("wycheproof", tests, COUNT(tests), NULL,
-                    check_error_queue);
+    return run_case("wycheproof", tests, COUNT(tests), NULL, check_error_queue);
 }

@@ -18,20 +18,20 @@
 
 #define FILE_MAX 131072
 
-#define assert_err(expr, want)                                                \
-    do {                                                                      \
-        pj_err_t got_ = (expr), want_ = (want);                               \
-        ck_assert_msg(got_ == want_, "%s: got %s, want %s", #expr,            \
-                      pj_errname(got_), pj_errname(want_));                   \
+#define assert_err(expr, want)                                                 \
+    do {                                                                       \
+        pj_err_t got_ = (expr), want_ = (want);                                \
+        ck_assert_msg(got_ == want_, "%s: got %s, want %s", #expr,             \
+                      pj_errname(got_), pj_errname(want_));                    \
     } while (0)
 
 #define assert_ok(expr) assert_err(expr, PJ_OK)
 
-#define assert_str(got, want)                                                 \
-    do {                                                                      \
-        pj_str_t s_ = (got);                                                  \
-        ck_assert_msg(pj_str_eq(s_, str(want)), "%s: got '%.*s', want '%s'",  \
-                      #got, (int) s_.len, (const char *) s_.data, want);      \
+#define assert_str(got, want)                                                  \
+    do {                                                                       \
+        pj_str_t s_ = (got);                                                   \
+        ck_assert_msg(pj_str_eq(s_, str(want)), "%s: got '%.*s', want '%s'",   \
+                      #got, (int) s_.len, (const char *) s_.data, want);       \
     } while (0)
 
 /* Every test must leave the queue empty, what it tried may fail or not. */
@@ -117,8 +117,8 @@ static inline EVP_PKEY *pkey_from_numbers(const BIGNUM *n, const BIGNUM *e)
     EVP_PKEY *pkey = NULL;
 
     ck_assert_int_eq(EVP_PKEY_fromdata_init(ctx), 1);
-    ck_assert_int_eq(
-        EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, params), 1);
+    ck_assert_int_eq(EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, params),
+                     1);
     EVP_PKEY_CTX_free(ctx);
     free(nb);
     free(eb);

@@ -47,22 +47,10 @@ bool auth_invalid(struct worker *w, const char *format, ...)
     return auth_refuse(w, 400, "REQUEST_INVALID", detail);
 }
 
-bool auth_database_unavailable(struct worker *w)
-{
-    return auth_refuse(w, 503, "DATABASE_UNAVAILABLE",
-                       "The database does not answer; try again.");
-}
-
 bool auth_answered(struct worker *w, enum store_result result)
 {
     return result == STORE_OK || result == STORE_NONE ||
            auth_database_unavailable(w);
-}
-
-bool auth_busy(struct worker *w)
-{
-    return auth_refuse(w, 503, "AUTH_BUSY",
-                       "The service is overloaded; try again.");
 }
 
 bool auth_failed(struct worker *w, const char *what)
@@ -75,8 +63,7 @@ bool auth_failed(struct worker *w, const char *what)
 /* -- who asks: an access token, and its session -- */
 
 /* A token in Authorization would help (RFC 6750 section 3.1). */
-static bool refuse_token(struct worker *w, const char *code,
-                         const char *detail)
+static bool refuse_token(struct worker *w, const char *code, const char *detail)
 {
     http_problem(w->res, w->req, 401, code, detail);
     http_header(w->res, "WWW-Authenticate",
@@ -107,9 +94,8 @@ bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims)
 bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
                          const pj_str_t *branch_id, struct session_view *view)
 {
-    enum store_result result =
-        store_session_read(&w->store, &w->arena, claims->session_id, branch_id,
-                           false, NULL, view);
+    enum store_result result = store_session_read(
+        &w->store, &w->arena, claims->session_id, branch_id, false, NULL, view);
     enum session_verdict verdict;
 
     if (!auth_answered(w, result)) {
@@ -212,8 +198,8 @@ bool auth_attempt_identify(const struct keys *keys, pj_str_t account,
 {
     fold_address(remote_addr, out->address, sizeof(out->address));
     if (keys->signing == NULL || /* a local set-up without keys */
-        HMAC(EVP_sha256(), keys->hmac_key, sizeof(keys->hmac_key),
-             account.data, account.len, out->account_hmac, NULL) == NULL) {
+        HMAC(EVP_sha256(), keys->hmac_key, sizeof(keys->hmac_key), account.data,
+             account.len, out->account_hmac, NULL) == NULL) {
         return false;
     }
     /* Spread as evenly as the ids of accounts. */
@@ -282,8 +268,7 @@ static bool sign(struct worker *w, const struct token *token, pj_str_t *out)
 }
 
 bool auth_sign_refresh(struct worker *w, const struct session *s,
-                       const char *jti, int64_t iat, int64_t exp,
-                       pj_str_t *out)
+                       const char *jti, int64_t iat, int64_t exp, pj_str_t *out)
 {
     const struct token token = {.kind = PJ_TOKEN_REFRESH,
                                 .session = s,

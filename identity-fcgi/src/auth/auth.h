@@ -72,15 +72,18 @@ bool auth_refuse(struct worker *w, int status, const char *code,
                  const char *detail);
 bool auth_invalid(struct worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-bool auth_database_unavailable(struct worker *w);
+#define auth_database_unavailable(w)                                           \
+    auth_refuse(w, 503, "DATABASE_UNAVAILABLE",                                \
+                "The database does not answer; try again.")
 /* True where the database answered: STORE_OK or STORE_NONE. */
 bool auth_answered(struct worker *w, enum store_result result);
-bool auth_busy(struct worker *w);
+#define auth_busy(w)                                                           \
+    auth_refuse(w, 503, "AUTH_BUSY", "The service is overloaded; try again.")
 /* 500: our own failure (no randomness, no memory, no signature). */
 bool auth_failed(struct worker *w, const char *what);
 
-#define AUTH_NOT_ACTIVE                                                       \
-    "AUTH_SESSION_NOT_ACTIVE",                                                \
+#define AUTH_NOT_ACTIVE                                                        \
+    "AUTH_SESSION_NOT_ACTIVE",                                                 \
         "The session does not exist, has ended or was revoked."
 
 /* -- attempts at a credential: whose they are, and how many are allowed -- */
@@ -92,8 +95,7 @@ bool auth_failed(struct worker *w, const char *what);
  * have, and a UUID made of it; false without a signing key.
  */
 PJ_MUST_CHECK bool auth_attempt_identify(const struct keys *keys,
-                                         pj_str_t account,
-                                         pj_str_t remote_addr,
+                                         pj_str_t account, pj_str_t remote_addr,
                                          struct attempt *out);
 
 /* A login, or the like, that is being tried. */

@@ -13,6 +13,7 @@
 #define TRIES 3 /* of an account that changes under our hands */
 
 struct change {
+    const struct session *own;
     pj_str_t current, next;
     char name[ACCOUNT_NAME_MAX + 1];
     struct account account;
@@ -33,19 +34,17 @@ static bool read_body(struct worker *w, struct change *c)
 }
 
 /* The session's account; one that is gone or disabled has no sessions. */
-static bool read_account(struct worker *w, const struct session *own,
-                         struct change *c)
+static bool read_account(struct worker *w, struct change *c)
 {
     enum store_result result =
-        store_own_account(&w->store, own->account_id, c->name, &c->account);
+        store_own_account(&w->store, c->own->account_id, c->name, &c->account);
 
     return auth_answered(w, result) &&
            ((result == STORE_OK && c->account.enabled) ||
             auth_refuse(w, 401, AUTH_NOT_ACTIVE));
 }
 
-static bool check_current(struct worker *w, const struct session *own,
-                          struct change *c)
+static bool check_current(struct worker *w, struct change *c)
 {
     enum password_result verdict = password_verify(
         c->account.credential_hash, c->current, w->store.deadline_ms,
@@ -57,7 +56,8 @@ static bool check_current(struct worker *w, const struct session *own,
     if (verdict == PASSWORD_OK) {
         return true;
     }
-    auth_audit(w, "auth.credential.failed", own->account_id, own->session_id);
+    auth_audit(w, "auth.credential.failed", c->own->account_id,
+               c->own->session_id);
     return auth_refuse(w, 401, "AUTH_INVALID_CREDENTIALS",
                        "The credential is not right.");
 }
@@ -93,38 +93,34 @@ static bool check_next(struct worker *w, const struct change *c)
 }
 
 /* Whether a change whose answer was lost has happened. */
-static bool has_changed(struct worker *w, const struct session *own,
-                        struct change *c)
+static bool has_changed(struct worker *w, struct change *c)
 {
-    return store_own_account(&w->store, own->account_id, c->name,
+    return store_own_account(&w->store, c->own->account_id, c->name,
                              &c->account) == STORE_OK &&
            strcmp(c->account.credential_hash, c->fresh) == 0;
 }
 
 /* STORE_NONE: the credential is another one meanwhile, the account is disabled
  * or the session has ended. */
-static enum store_result write(struct worker *w, const struct session *own,
-                               struct change *c)
+static enum store_result write(struct worker *w, struct change *c)
 {
     enum store_result result = store_own_change(
-        &w->store, own->account_id, c->account.credential_hash, c->fresh,
-        own->session_id, &c->ended);
+        &w->store, c->own->account_id, c->account.credential_hash, c->fresh,
+        c->own->session_id, &c->ended);
 
-    return result == STORE_UNKNOWN && has_changed(w, own, c) ? STORE_OK
-                                                             : result;
+    return result == STORE_UNKNOWN && has_changed(w, c) ? STORE_OK : result;
 }
 
 /* A login with the old one may have opened a session while the change waited
  * for it, so those that are left end last. */
-static void finish(struct worker *w, const struct session *own,
-                   struct change *c)
+static void finish(struct worker *w, struct change *c)
 {
-    enum store_result result =
-        store_own_end(&w->store, own->account_id, own->session_id, &c->ended);
+    enum store_result result = store_own_end(&w->store, c->own->account_id,
+                                             c->own->session_id, &c->ended);
     struct jsonw json;
 
     metrics_add(METRICS_SESSIONS_REVOKED_CREDENTIAL, (uint64_t) c->ended);
-    auth_audit_sessions(w, "auth.credential.changed", own, c->ended);
+    auth_audit_sessions(w, "auth.credential.changed", c->own, c->ended);
     if (result != STORE_OK) {
         (void) auth_database_unavailable(w);
         return;
@@ -139,22 +135,20 @@ static void finish(struct worker *w, const struct session *own,
 static void change(struct worker *w, const pj_claims_t *claims,
                    struct session_view *view, struct change *c)
 {
-    const struct session *own = &view->session;
-
     for (int i = 0; i < TRIES; i++) {
         if (i > 0 && (!auth_caller_session(w, claims, NULL, view) ||
-                      !read_account(w, own, c))) {
+                      !read_account(w, c))) {
             return;
         }
-        if (!check_current(w, own, c) || !check_next(w, c)) {
+        if (!check_current(w, c) || !check_next(w, c)) {
             return;
         }
         if (!password_hash(c->next, w->store.deadline_ms, c->fresh)) {
             break;
         }
-        switch (write(w, own, c)) {
+        switch (write(w, c)) {
         case STORE_OK:
-            finish(w, own, c);
+            finish(w, c);
             return;
         case STORE_NONE:
             continue;
@@ -170,12 +164,11 @@ static void change(struct worker *w, const pj_claims_t *claims,
 void h_change_credential(struct worker *w)
 {
     struct session_view view;
-    struct change c = {.ended = 0};
+    struct change c = {.own = &view.session};
     pj_claims_t claims;
 
     if (!auth_caller(w, AUTH_CALLER_ANY, &claims) || !read_body(w, &c) ||
-        !auth_caller_session(w, &claims, NULL, &view) ||
-        !read_account(w, &view.session, &c)) {
+        !auth_caller_session(w, &claims, NULL, &view) || !read_account(w, &c)) {
         return;
     }
     if (auth_attempt_begin(w, pj_str(c.name), "auth.credential.limited",

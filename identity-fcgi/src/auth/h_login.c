@@ -190,8 +190,7 @@ static bool is_overtaken(struct worker *w, struct login *login)
     if (!auth_answer(w, &answer)) {
         return false;
     }
-    result =
-        store_session_create(&w->store, s, login->account.credential_hash);
+    result = store_session_create(&w->store, s, login->account.credential_hash);
     if (result != STORE_OK) {
         return result == STORE_NONE || auth_database_unavailable(w);
     }

@@ -484,9 +484,8 @@ static bool rotate_session(struct refresh *r)
 static bool verify(struct refresh *r)
 {
     struct worker *w = r->w;
-    pj_err_t err =
-        token_verify(w->cfg, w->keys, w->signer, &w->arena, r->token, w->now_s,
-                     TOKEN_CHECK_ALL, &r->claims);
+    pj_err_t err = token_verify(w->cfg, w->keys, w->signer, &w->arena, r->token,
+                                w->now_s, TOKEN_CHECK_ALL, &r->claims);
 
     if (!err && r->claims.kind == PJ_TOKEN_REFRESH) {
         return true;

@@ -39,7 +39,7 @@ void h_select_branch(struct worker *w)
     result = store_session_select(&w->store, session_id, &view.scope);
     if (result == STORE_UNKNOWN || result == STORE_NONE) {
         /* Selecting the same branch twice is harmless, and the first try may
-         * have been held back by a clock that was set (db_param_fence()). */
+         * have been held back by a clock that was set (DB_FENCE). */
         result = store_session_select(&w->store, session_id, &view.scope);
     }
     if (result == STORE_OK) {

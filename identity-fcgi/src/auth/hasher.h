@@ -14,8 +14,7 @@ enum hasher_lane { HASHER_HASH, HASHER_SIGN, HASHER_LANES };
  * more than places callers compute or wait at once.  Before serving; false
  * when they cannot be made.
  */
-PJ_MUST_CHECK bool hasher_start(enum hasher_lane lane, int threads,
-                                int places);
+PJ_MUST_CHECK bool hasher_start(enum hasher_lane lane, int threads, int places);
 
 /*
  * Has fn(arg) called by one of them and waits for its return.  Those who wait

@@ -3,11 +3,11 @@
 #include "auth/keys.h"
 
 #include "base/parse.h"
+#include "base/uuid.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,27 +22,10 @@
 #define LOOKS 20 /* at a directory that changes meanwhile */
 #define GOOD_PUBLIC "base64 of PEM or DER, SubjectPublicKeyInfo, " KEYS_GOOD
 
-struct error {
-    char *text;
-    size_t cap;
-};
-
 typedef pj_err_t (*key_parser)(pj_key_t **out, pj_str_t pem_or_der,
                                pj_str_t kid);
 
-/* One line that names the variable, what is wrong and what is accepted. */
-static bool fail(struct error *e, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static bool fail(struct error *e, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(e->text, e->cap, format, args);
-    va_end(args);
-    return false;
-}
+/* Each error names the variable, what is wrong and what is accepted. */
 
 /* Decodes base64 and parses the key in it; no copy stays in memory.  name is
  * its name in an error. */
@@ -62,8 +45,8 @@ static bool parse_key(pj_key_t **out, key_parser parse, const char *base64,
         OPENSSL_cleanse(der, cap);
         free(der);
     }
-    return !code ||
-           fail(e, "%s: %s; accepted: %s", name, pj_strerror(code), accepted);
+    return !code || error_is(e, "%s: %s; accepted: %s", name, pj_strerror(code),
+                             accepted);
 }
 
 static bool load_signing(struct keys *keys, const struct config *cfg,
@@ -82,8 +65,8 @@ static bool load_signing(struct keys *keys, const struct config *cfg,
     keys->verifying_count = 1;
     code = pj_key_match(keys->signing, keys->verifying[0]);
     return !code ||
-           fail(e, PUBLIC ": %s; accepted: the public half of " PRIVATE,
-                pj_strerror(code));
+           error_is(e, PUBLIC ": %s; accepted: the public half of " PRIVATE,
+                    pj_strerror(code));
 }
 
 /* A secret that all processes with the signing key share and that nobody else,
@@ -94,8 +77,8 @@ static bool derive_hmac_key(struct keys *keys, struct error *e)
                                   keys->hmac_key, sizeof(keys->hmac_key));
 
     return !code ||
-           fail(e, "no secret can be derived from the signing key: %s",
-                pj_strerror(code));
+           error_is(e, "no secret can be derived from the signing key: %s",
+                    pj_strerror(code));
 }
 
 /* One kid=base64 item. */
@@ -105,23 +88,25 @@ static bool load_additional_key(struct keys *keys, char *item, struct error *e)
     char name[320];
 
     if (base64 == NULL || base64 == item) {
-        return fail(e, ADDITIONAL ": an item is not of the form kid=base64; "
-                                  "accepted: kid=base64,kid=base64");
+        return error_is(e,
+                        ADDITIONAL ": an item is not of the form kid=base64; "
+                                   "accepted: kid=base64,kid=base64");
     }
     *base64++ = '\0';
     if (!parse_kid(item)) {
-        return fail(e, ADDITIONAL ": a kid is not acceptable; "
-                                  "accepted: " PARSE_KID_ACCEPTED);
+        return error_is(e, ADDITIONAL ": a kid is not acceptable; "
+                                      "accepted: " PARSE_KID_ACCEPTED);
     }
     if (keys_find(keys, pj_str(item)) != NULL) {
-        return fail(e,
-                    ADDITIONAL ": the kid %s stands twice, or is " KEY_ID
-                               "'s; accepted: a kid of its own for each key",
-                    item);
+        return error_is(e,
+                        ADDITIONAL
+                        ": the kid %s stands twice, or is " KEY_ID
+                        "'s; accepted: a kid of its own for each key",
+                        item);
     }
     if (keys->verifying_count == 1 + KEYS_MAX_ADDITIONAL) {
-        return fail(e, ADDITIONAL ": too many keys; accepted: at most %d",
-                    KEYS_MAX_ADDITIONAL);
+        return error_is(e, ADDITIONAL ": too many keys; accepted: at most %d",
+                        KEYS_MAX_ADDITIONAL);
     }
     snprintf(name, sizeof(name), ADDITIONAL ": key %s", item);
     if (!parse_key(&keys->verifying[keys->verifying_count], pj_key_public,
@@ -137,7 +122,7 @@ static bool load_additional(struct keys *keys, const struct config *cfg,
 {
     const char *all = cfg->jwt_additional_public_keys;
     char *list = strdup(all != NULL ? all : ""), *rest = list, *item;
-    bool ok = list != NULL || fail(e, "out of memory");
+    bool ok = list != NULL || error_is(e, "out of memory");
 
     while (ok && (item = strsep(&rest, ",")) != NULL) {
         ok = item[0] == '\0' || load_additional_key(keys, item, e);
@@ -153,13 +138,14 @@ static bool render(struct keys *keys, struct error *e)
 
     keys->jwks = malloc(cap);
     if (keys->jwks == NULL) {
-        return fail(e, "out of memory");
+        return error_is(e, "out of memory");
     }
     code =
         pj_jwks_emit((const pj_key_t *const *) keys->verifying,
                      keys->published_count, keys->jwks, cap, &keys->jwks_len);
     if (code) {
-        return fail(e, "the key set cannot be written: %s", pj_strerror(code));
+        return error_is(e, "the key set cannot be written: %s",
+                        pj_strerror(code));
     }
     http_etag(keys->etag, keys->jwks, keys->jwks_len);
     return true;
@@ -205,10 +191,11 @@ static bool load_variables(struct keys *keys, const struct config *cfg,
     const char *missing = missing_part(cfg, &any);
 
     if (missing != NULL && (any || !cfg->is_local)) {
-        return fail(e,
-                    "%s: missing; accepted: what identity-fcgi keys generate "
-                    "prints",
-                    missing);
+        return error_is(
+            e,
+            "%s: missing; accepted: what identity-fcgi keys generate "
+            "prints",
+            missing);
     }
     if (missing == NULL &&
         !(load_signing(keys, cfg, e) && load_additional(keys, cfg, e))) {
@@ -225,10 +212,10 @@ static bool read_directory(struct keys *keys, struct error *e)
     bool ok = keys_dir_open(&d, keys->dir, false);
 
     if (ok && (d.count == 0 || d.files[0].state != KEY_SIGNING)) {
-        ok = fail(e,
-                  DIRECTORY ": %s: no key signs; identity-fcgi keys rotate "
-                            "makes one",
-                  keys->dir);
+        ok = error_is(e,
+                      DIRECTORY ": %s: no key signs; identity-fcgi keys rotate "
+                                "makes one",
+                      keys->dir);
         keys_dir_close(&d);
         return ok;
     }
@@ -239,7 +226,7 @@ static bool read_directory(struct keys *keys, struct error *e)
         keys->published_count += d.files[i].state != KEY_REFRESH;
     }
     keys_dir_close(&d);
-    return ok || fail(e, "%s", d.error);
+    return ok || error_is(e, "%s", d.error.text);
 }
 
 /* One source is enough: of two, nobody knew which key signs. */
@@ -250,13 +237,13 @@ static bool load_directory(struct keys *keys, const struct config *cfg,
 
     (void) missing_part(cfg, &any);
     if (any || cfg->jwt_additional_public_keys != NULL) {
-        return fail(e, DIRECTORY ": is set as well as " KEY_ID ", " PRIVATE
-                                 ", " PUBLIC " or " ADDITIONAL
-                                 "; accepted: the directory, or those");
+        return error_is(e, DIRECTORY ": is set as well as " KEY_ID ", " PRIVATE
+                                     ", " PUBLIC " or " ADDITIONAL
+                                     "; accepted: the directory, or those");
     }
     keys->dir = strdup(cfg->jwt_key_dir);
     return keys->dir != NULL ? read_directory(keys, e)
-                             : fail(e, "out of memory");
+                             : error_is(e, "out of memory");
 }
 
 static struct keys *load(const struct config *cfg, struct error *e)
@@ -267,7 +254,7 @@ static struct keys *load(const struct config *cfg, struct error *e)
     bool ok;
 
     if (keys == NULL) {
-        (void) fail(e, "out of memory");
+        (void) error_is(e, "out of memory");
         return NULL;
     }
     keys->refs = 1;
@@ -282,19 +269,18 @@ static struct keys *load(const struct config *cfg, struct error *e)
     return keys;
 }
 
-struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
+struct keys *keys_load(const struct config *cfg, struct error *e)
 {
-    struct error e = {err, err_cap};
     uint64_t before, after = 0;
     struct keys *keys;
     int looks = 0;
 
     if (cfg->jwt_key_dir == NULL) {
-        return load(cfg, &e);
+        return load(cfg, e);
     }
     do {
         before = keys_dir_stamp(cfg->jwt_key_dir);
-        keys = load(cfg, &e);
+        keys = load(cfg, e);
         after = keys_dir_stamp(cfg->jwt_key_dir);
         if (keys != NULL) {
             keys->stamp = before;
@@ -303,7 +289,7 @@ struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
         if (before != after) {
             keys_release(keys);
             keys = NULL;
-            (void) fail(&e, DIRECTORY ": it keeps changing");
+            (void) error_is(e, DIRECTORY ": it keeps changing");
         }
     } while (before != after && ++looks < LOOKS);
     return keys;

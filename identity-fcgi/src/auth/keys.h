@@ -18,11 +18,10 @@ struct keys {
     pj_key_t *signing; /* private; NULL where a local set-up has none yet */
     pj_key_t *verifying[1 + KEYS_MAX_ADDITIONAL]; /* [0] pairs with signing */
     size_t verifying_count;
-    size_t
-        published_count; /* of those; the rest is for refresh tokens alone */
-    char *dir;           /* which they come from, or NULL; */
-    uint64_t stamp;      /* as it was then: see keys_dir_stamp() */
-    char *jwks;          /* the key-set document: those published */
+    size_t published_count; /* of those; the rest is for refresh tokens alone */
+    char *dir;              /* which they come from, or NULL; */
+    uint64_t stamp;         /* as it was then: see keys_dir_stamp() */
+    char *jwks;             /* the key-set document: those published */
     size_t jwks_len;
     char etag[HTTP_ETAG_MAX];
     /* Secret, and the same wherever the signing key is. */
@@ -34,13 +33,12 @@ struct keys {
 
 /*
  * Parses and checks the keys of cfg: those of its variables, or those in its
- * directory, even while that is changed.  On failure one line in err
+ * directory, even while that is changed.  On failure one line in *e
  * (naming the variable, never the value) and NULL.  Where APP_ENV is local all
  * three parts of the signing key may be missing: the set then signs and
  * verifies nothing and /readyz says so.
  */
-PJ_MUST_CHECK struct keys *keys_load(const struct config *cfg, char *err,
-                                     size_t err_cap);
+PJ_MUST_CHECK struct keys *keys_load(const struct config *cfg, struct error *e);
 
 /* The current set, with a reference that keys_release() gives back. */
 struct keys *keys_acquire(void);

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,20 +28,7 @@ const char *keys_dir_state_name(enum key_state state)
     return state_names[state];
 }
 
-static bool fail(struct keys_dir *d, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static bool fail(struct keys_dir *d, const char *format, ...)
-{
-    size_t n = sizeof(VARIABLE ": ") - 1;
-    va_list args;
-
-    memcpy(d->error, VARIABLE ": ", n);
-    va_start(args, format);
-    vsnprintf(d->error + n, sizeof(d->error) - n, format, args);
-    va_end(args);
-    return false;
-}
+#define fail(d, ...) error_is(&(d)->error, VARIABLE ": " __VA_ARGS__)
 
 /* -- names -- */
 
@@ -182,8 +168,7 @@ uint64_t keys_dir_stamp(const char *path)
             hash = (hash ^ (unsigned char) *p) * UINT64_C(1099511628211);
         }
         /* A file that is written in place changes too. */
-        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ==
-            0) {
+        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
             hash ^= (uint64_t) st.st_ctim.tv_sec * UINT64_C(1000000007) +
                     (uint64_t) st.st_ctim.tv_nsec;
             hash *= UINT64_C(1099511628211);

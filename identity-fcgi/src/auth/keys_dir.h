@@ -7,6 +7,8 @@
 
 #pragma once
 
+#include "base/error.h"
+
 #include <limits.h>
 #include <pj.h>
 #include <sys/types.h>
@@ -35,7 +37,7 @@ struct keys_dir {
     gid_t group;
     size_t count;
     struct key_file files[KEYS_DIR_MAX]; /* by state */
-    char error[512];                     /* of what returned false */
+    struct error error;                  /* of what returned false */
 };
 
 /* A number that changes with the directory's files; 0 where it cannot be
@@ -75,5 +77,4 @@ PJ_MUST_CHECK bool keys_dir_remove(struct keys_dir *d,
                                    const struct key_file *f);
 
 /* Takes the private part out of the file, which keeps its name. */
-PJ_MUST_CHECK bool keys_dir_strip(struct keys_dir *d,
-                                  const struct key_file *f);
+PJ_MUST_CHECK bool keys_dir_strip(struct keys_dir *d, const struct key_file *f);

@@ -41,8 +41,7 @@ static const struct form {
     const char *rounds; /* what stands before them; NULL: bcrypt */
     unsigned long most;
 } forms[] = {
-    {STORED_ARGON2ID, "\\$argon2id\\$" ARGON2,
-     ",t=", PASSWORD_MOST_ITERATIONS},
+    {STORED_ARGON2ID, "\\$argon2id\\$" ARGON2, ",t=", PASSWORD_MOST_ITERATIONS},
     {STORED_ARGON2I, "\\$argon2i\\$" ARGON2, ",t=", PASSWORD_MOST_ITERATIONS},
     {STORED_PBKDF2, "\\$pbkdf2-sha256\\$i=" NUMBER ",l=" NUMBER PHC "{22,43}",
      "$i=", MOST_PBKDF2},
@@ -123,8 +122,8 @@ static enum password_result compare_crypt(const struct stored *s,
 {
     struct crypt_data data = {0};
     char phrase[CRYPT_CREDENTIAL_MAX + 1] = "";
-    size_t len = credential.len < sizeof(phrase) ? credential.len
-                                                 : CRYPT_CREDENTIAL_MAX;
+    size_t len =
+        credential.len < sizeof(phrase) ? credential.len : CRYPT_CREDENTIAL_MAX;
     enum password_result result = PASSWORD_WRONG;
     const char *made;
 
@@ -199,8 +198,7 @@ static struct {
     char dummy[PASSWORD_PHC_MAX];
 } today;
 
-_Static_assert(PASSWORD_PHC_MAX >= crypto_pwhash_STRBYTES,
-               "a PHC string fits");
+_Static_assert(PASSWORD_PHC_MAX >= crypto_pwhash_STRBYTES, "a PHC string fits");
 
 /* One computation: compares with stored, makes fresh, or both. */
 struct computation {
@@ -412,8 +410,7 @@ static bool is_listed(const struct table *t, pj_str_t credential)
 static bool is_same(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
-           a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
            a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
            a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
            a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
@@ -502,9 +499,8 @@ static bool follow(const char *path)
     struct table t;
     int error;
 
-    if (list.reading ||
-        (list.table.file.st_ino != 0 && stat(path, &now) == 0 &&
-         is_same(&now, &list.table.file))) {
+    if (list.reading || (list.table.file.st_ino != 0 && stat(path, &now) == 0 &&
+                         is_same(&now, &list.table.file))) {
         errno = list.table.error;
         return list.table.slots != NULL;
     }

@@ -77,10 +77,10 @@ bool token_issue(const struct config *cfg, const pj_key_t *key,
     buf_init(&payload, mem, sizeof(mem));
     write_claims(&payload, cfg, t, t->jti != NULL ? t->jti : new_jti);
     if (payload.overflow ||
-        pj_jws_sign(
-            key, t->kind == PJ_TOKEN_REFRESH ? PJ_TYP_REFRESH : cfg->jwt_typ,
-            (pj_str_t){(const unsigned char *) mem, payload.len},
-            out->data + out->len, out->cap - out->len, &len)) {
+        pj_jws_sign(key,
+                    t->kind == PJ_TOKEN_REFRESH ? PJ_TYP_REFRESH : cfg->jwt_typ,
+                    (pj_str_t){(const unsigned char *) mem, payload.len},
+                    out->data + out->len, out->cap - out->len, &len)) {
         return false;
     }
     out->len += len;
@@ -114,8 +114,8 @@ static pj_err_t check_claims(const struct config *cfg,
 }
 
 pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
-                      const pj_key_t *signer, pj_arena_t *arena,
-                      pj_str_t token, int64_t now_s, enum token_check check,
+                      const pj_key_t *signer, pj_arena_t *arena, pj_str_t token,
+                      int64_t now_s, enum token_check check,
                       pj_claims_t *claims)
 {
     const pj_key_t *key = NULL;

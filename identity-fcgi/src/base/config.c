@@ -37,21 +37,21 @@ struct setting {
 };
 
 /* Visible ASCII without the double quote and the backslash. */
-#define A_TEXT(most)                                                          \
-    "visible ASCII without quotes and backslashes, at most " #most,           \
+#define A_TEXT(most)                                                           \
+    "visible ASCII without quotes and backslashes, at most " #most,            \
         .form = PARSE_VISIBLE "+", .max = most
 #define SHARED(x) A_##x, .form = FORM_##x
 
-#define SETTING(k, n, m, p, a, ...)                                           \
-    {                                                                         \
-        .name = n, .kind = k, .member = offsetof(struct config, m),           \
-        .size = sizeof(((struct config *) 0)->m), .preset = p, .accepted = a, \
-        __VA_ARGS__                                                           \
+#define SETTING(k, n, m, p, a, ...)                                            \
+    {                                                                          \
+        .name = n, .kind = k, .member = offsetof(struct config, m),            \
+        .size = sizeof(((struct config *) 0)->m), .preset = p, .accepted = a,  \
+        __VA_ARGS__                                                            \
     }
 /* Read by nginx's templates, not by this program, but checked here too. */
-#define FOREIGN(n, p, a, ...)                                                 \
-    {                                                                         \
-        .name = n, .preset = p, .accepted = a, __VA_ARGS__                    \
+#define FOREIGN(n, p, a, ...)                                                  \
+    {                                                                          \
+        .name = n, .preset = p, .accepted = a, __VA_ARGS__                     \
     }
 #define TEXT(...) SETTING(KIND_TEXT, __VA_ARGS__)
 #define SECRET(n, m) TEXT(n, m, NULL, "at most 65536 bytes", .secret = true)
@@ -241,8 +241,8 @@ static bool store_value(struct config *cfg, const struct setting *s,
 }
 
 /* Says what is wrong with text, shortly and without control characters. */
-static void say_refused(const struct setting *s, const char *text, char *err,
-                        size_t err_cap)
+static void say_refused(const struct setting *s, const char *text,
+                        struct error *e)
 {
     char shown[64] = "the value", *out = shown, word[512];
     const char *part = s->between != NULL ? refused_part(s, text, word) : NULL;
@@ -255,8 +255,7 @@ static void say_refused(const struct setting *s, const char *text, char *err,
         }
         (void) snprintf(out, 5, "%s\"", *text != '\0' ? "..." : "");
     }
-    (void) snprintf(err, err_cap, "%s: %s is not accepted; accepted: %s%s",
-                    s->name, shown,
+    (void) error_is(e, "%s: %s is not accepted; accepted: %s%s", s->name, shown,
                     s->kind >= KIND_SECONDS
                         ? "integer seconds or a number with s, m, h or d, "
                         : "",
@@ -312,8 +311,7 @@ static const char *broken_rule(const struct config *cfg)
     if (!cfg->is_local && !cfg->cookie_secure) {
         wrong = "PLATFORM_AUTH_COOKIE_SECURE: false is accepted only where "
                 "APP_ENV is local; accepted: true";
-    } else if (cfg->cookie_same_site == SAME_SITE_NONE &&
-               !cfg->cookie_secure) {
+    } else if (cfg->cookie_same_site == SAME_SITE_NONE && !cfg->cookie_secure) {
         wrong = "PLATFORM_AUTH_COOKIE_SAME_SITE: None needs "
                 "PLATFORM_AUTH_COOKIE_SECURE=true; accepted: Strict, Lax";
     } else if (cfg->cookie_partitioned &&
@@ -363,8 +361,7 @@ static bool is_near(const char *a, size_t len, const char *b, int edits)
  * would silently keep its default: refused.  Any other unknown PLATFORM_ name
  * may belong to somebody else (an orchestrator, a newer version): warned of.
  */
-static bool check_names(struct config *cfg, char **vars, char *err,
-                        size_t err_cap)
+static bool check_names(struct config *cfg, char **vars, struct error *e)
 {
     for (; vars != NULL && *vars != NULL; vars++) {
         const char *name = *vars, *meant = NULL;
@@ -379,10 +376,8 @@ static bool check_names(struct config *cfg, char **vars, char *err,
             }
         }
         if (!known && meant != NULL) {
-            (void) snprintf(err, err_cap,
-                            "%.*s: no such setting; did you mean %s?",
+            return error_is(e, "%.*s: no such setting; did you mean %s?",
                             (int) len, name, meant);
-            return false;
         }
         if (!known && cfg->warning == NULL &&
             asprintf(&cfg->warning, "%.*s: no such setting, ignored",
@@ -395,10 +390,10 @@ static bool check_names(struct config *cfg, char **vars, char *err,
 
 /* -- the whole ------------------------------------------------------------ */
 
-/* Reads every value.  The first bad one gives false and err; without err, bad
+/* Reads every value.  The first bad one gives false and *e; without that, bad
  * ones are skipped. */
 static bool load_values(struct config *cfg, const struct parse_env *file,
-                        char *err, size_t err_cap)
+                        struct error *e)
 {
     const char *env = lookup(file, "APP_ENV");
 
@@ -409,8 +404,8 @@ static bool load_values(struct config *cfg, const struct parse_env *file,
         if (text == NULL) {
             text = preset_of(cfg, s);
         }
-        if (text != NULL && !store_value(cfg, s, text) && err != NULL) {
-            say_refused(s, text, err, err_cap);
+        if (text != NULL && !store_value(cfg, s, text) && e != NULL) {
+            say_refused(s, text, e);
             return false;
         }
     }
@@ -418,23 +413,20 @@ static bool load_values(struct config *cfg, const struct parse_env *file,
     return true;
 }
 
-bool config_load(struct config *cfg, const char *env_file, char *err,
-                 size_t err_cap)
+bool config_load(struct config *cfg, const char *env_file, struct error *e)
 {
     struct parse_env file = {0};
     const char *broken;
     bool ok;
 
     memset(cfg, 0, sizeof(*cfg));
-    if (env_file != NULL && !parse_env_read(&file, env_file, err, err_cap)) {
+    if (env_file != NULL && !parse_env_read(&file, env_file, e)) {
         return false;
     }
-    ok = check_names(cfg, file.vars, err, err_cap) &&
-         check_names(cfg, environ, err, err_cap) &&
-         load_values(cfg, &file, err, err_cap);
+    ok = check_names(cfg, file.vars, e) && check_names(cfg, environ, e) &&
+         load_values(cfg, &file, e);
     if (ok && (broken = broken_rule(cfg)) != NULL) {
-        (void) snprintf(err, err_cap, "%s", broken);
-        ok = false;
+        ok = error_is(e, "%s", broken);
     }
     parse_env_free(&file);
     if (!ok) {
@@ -443,15 +435,15 @@ bool config_load(struct config *cfg, const char *env_file, char *err,
     return ok;
 }
 
-bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
+bool config_print(FILE *out, const char *env_file, struct error *e)
 {
     struct parse_env file = {0};
     struct config cfg = {0};
 
-    if (env_file != NULL && !parse_env_read(&file, env_file, err, err_cap)) {
+    if (env_file != NULL && !parse_env_read(&file, env_file, e)) {
         return false;
     }
-    (void) load_values(&cfg, &file, NULL, 0);
+    (void) load_values(&cfg, &file, NULL);
     for (const struct setting *s = settings; s->name != NULL; s++) {
         const char *value = lookup(&file, s->name);
         const char *mark = value == NULL ? " (default)" : "";

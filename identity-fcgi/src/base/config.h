@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include "base/error.h"
+
 #include <pj.h>
 #include <stdio.h>
 
@@ -75,10 +77,10 @@ struct config {
 
 /* Reads the environment (env_file, if not NULL, wins over it) into *cfg and
  * checks every rule but those of the keys (keys_load()).  On failure *cfg is
- * empty and err has one line that names the variable, what is wrong and what
+ * empty and *e has one line that names the variable, what is wrong and what
  * is accepted, never a secret's value. */
 PJ_MUST_CHECK bool config_load(struct config *cfg, const char *env_file,
-                               char *err, size_t err_cap);
+                               struct error *e);
 
 /* Why local data may not be put into the database that cfg names; NULL where
  * APP_ENV is local and every host is this machine. */
@@ -87,8 +89,8 @@ PJ_MUST_CHECK const char *config_refuse_seed(const struct config *cfg);
 /* Prints NAME=value for every setting, in the order of the table; a default
  * is marked, a secret shown as set or unset.  False with err when env_file
  * cannot be read. */
-PJ_MUST_CHECK bool config_print(FILE *out, const char *env_file, char *err,
-                                size_t err_cap);
+PJ_MUST_CHECK bool config_print(FILE *out, const char *env_file,
+                                struct error *e);
 
 /* Wipes the private key's text; the rest of *cfg stays. */
 void config_wipe_private_key(struct config *cfg);

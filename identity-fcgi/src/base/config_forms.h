@@ -16,8 +16,8 @@
 #define PATH_CHARS "[-A-Za-z0-9_./+@%=~"
 #define SOCKET "(unix:)?/" PATH_CHARS "]+"
 
-#define FORM_PORT                                                             \
-    "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|"           \
+#define FORM_PORT                                                              \
+    "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|"            \
     "655[0-2][0-9]|6553[0-5]"
 #define A_PORT "a number from 1 to 65535"
 #define PORT "(" FORM_PORT ")"
@@ -29,7 +29,7 @@
 #define A_ADDRESS "host:port, [IPv6 address]:port or unix:/path/to.sock"
 
 #define FORM_LOCAL_ADDRESS SOCKET "|(127(\\." OCTET "){3}|\\[::1\\]):" PORT
-#define A_LOCAL_ADDRESS                                                       \
+#define A_LOCAL_ADDRESS                                                        \
     "127.0.0.1:port, [::1]:port or unix:/path/to.sock, of this host alone"
 
 #define FORM_URL "https?://" SERVER "(:" PORT ")?(/[A-Za-z0-9_.~/%-]*)?"
@@ -40,11 +40,11 @@
 
 /* As a browser sends it.  The host may begin with a "*." before two labels or
  * more, since *.com would match anybody's host. */
-#define FORM_ORIGIN                                                           \
-    "https?://(\\*\\." LABEL "\\." NAME "|" IPV4 "|\\[" IPV6 "\\]|" NAME      \
+#define FORM_ORIGIN                                                            \
+    "https?://(\\*\\." LABEL "\\." NAME "|" IPV4 "|\\[" IPV6 "\\]|" NAME       \
     ")(:" PORT ")?"
-#define A_ORIGIN                                                              \
-    "origins as a browser sends them, separated by spaces; "                  \
+#define A_ORIGIN                                                               \
+    "origins as a browser sends them, separated by spaces; "                   \
     "https://*.example.com for all subdomains; never *"
 
 #define FORM_URI "[]A-Za-z0-9:/?#[@!&()*+,=._~%-]{1,512}"
@@ -53,11 +53,11 @@
 #define FORM_HEADER "[A-Za-z0-9_-]+"
 #define A_HEADER "header names, separated by spaces or commas"
 
-#define FORM_NETWORK                                                          \
-    IPV4 "(/([1-9]|[12][0-9]|3[0-2]))?|" IPV6                                 \
+#define FORM_NETWORK                                                           \
+    IPV4 "(/([1-9]|[12][0-9]|3[0-2]))?|" IPV6                                  \
          "(/([1-9][0-9]?|1[01][0-9]|12[0-8]))?"
-#define A_NETWORK                                                             \
-    "addresses and CIDRs, separated by spaces or commas; a prefix length of " \
+#define A_NETWORK                                                              \
+    "addresses and CIDRs, separated by spaces or commas; a prefix length of "  \
     "0 is refused"
 
 #define FORM_RATE "[Oo][Ff][Ff]|[1-9][0-9]{0,5}r/[sm]( burst[ =][0-9]{1,6})?"

@@ -3,6 +3,7 @@
 #include "base/http.h"
 
 #include "base/jsonw.h"
+#include "base/uuid.h"
 
 #include <inttypes.h>
 #include <openssl/crypto.h>
@@ -80,31 +81,29 @@ static bool has_only(pj_str_t s, const char *others, bool capitals)
 
 /* -- request -------------------------------------------------------------- */
 
-#define PARAM(name, field)                                                    \
-    {                                                                         \
-        name, sizeof(name) - 1, offsetof(struct http_request, field)          \
-    }
+#define PARAM(name, field)                                                     \
+    name, sizeof(name) - 1, offsetof(struct http_request, field)
 
 static const struct {
     const char *name;
     size_t len, field;
 } request_params[] = {
-    PARAM("REQUEST_METHOD", method),
-    PARAM("DOCUMENT_URI", path),
-    PARAM("QUERY_STRING", query),
-    PARAM("CONTENT_TYPE", content_type),
-    PARAM("HTTP_AUTHORIZATION", authorization),
-    PARAM("HTTP_COOKIE", cookie),
-    PARAM("HTTP_ORIGIN", origin),
-    PARAM("HTTP_HOST", host),
-    PARAM("REQUEST_SCHEME", scheme),
-    PARAM("HTTP_SEC_FETCH_SITE", sec_fetch_site),
-    PARAM("HTTP_IF_MATCH", if_match),
-    PARAM("HTTP_IF_NONE_MATCH", if_none_match),
-    PARAM("REMOTE_ADDR", remote_addr),
-    PARAM("HTTP_USER_AGENT", user_agent),
-    PARAM("HTTP_X_REQUEST_ID", request_id),
-    PARAM("HTTP_X_CORRELATION_ID", correlation_id),
+    {PARAM("REQUEST_METHOD", method)},
+    {PARAM("DOCUMENT_URI", path)},
+    {PARAM("QUERY_STRING", query)},
+    {PARAM("CONTENT_TYPE", content_type)},
+    {PARAM("HTTP_AUTHORIZATION", authorization)},
+    {PARAM("HTTP_COOKIE", cookie)},
+    {PARAM("HTTP_ORIGIN", origin)},
+    {PARAM("HTTP_HOST", host)},
+    {PARAM("REQUEST_SCHEME", scheme)},
+    {PARAM("HTTP_SEC_FETCH_SITE", sec_fetch_site)},
+    {PARAM("HTTP_IF_MATCH", if_match)},
+    {PARAM("HTTP_IF_NONE_MATCH", if_none_match)},
+    {PARAM("REMOTE_ADDR", remote_addr)},
+    {PARAM("HTTP_USER_AGENT", user_agent)},
+    {PARAM("HTTP_X_REQUEST_ID", request_id)},
+    {PARAM("HTTP_X_CORRELATION_ID", correlation_id)},
 };
 
 static bool id_is_valid(pj_str_t id)
@@ -115,7 +114,7 @@ static bool id_is_valid(pj_str_t id)
 void http_request_init(struct http_request *req, char *const *params,
                        pj_str_t body, bool body_too_large)
 {
-    uint64_t raw[2] = {0};
+    unsigned char raw[16] = {0};
 
     *req =
         (struct http_request){.body = body, .body_too_large = body_too_large};
@@ -138,9 +137,8 @@ void http_request_init(struct http_request *req, char *const *params,
     }
     /* A peer other than our nginx may send any ids, or none. */
     if (!id_is_valid(req->request_id)) {
-        (void) RAND_bytes((unsigned char *) raw, sizeof(raw));
-        (void) snprintf(req->made_id, sizeof(req->made_id),
-                        "%016" PRIx64 "%016" PRIx64, raw[0], raw[1]);
+        (void) RAND_bytes(raw, sizeof(raw));
+        (void) uuid_hex(req->made_id, raw, sizeof(raw));
         req->request_id = pj_str(req->made_id);
     }
     if (!id_is_valid(req->correlation_id)) {
@@ -204,8 +202,7 @@ static const char *title_of(int status)
     return title != NULL ? title : "Unknown";
 }
 
-void http_header(struct http_response *res, const char *name,
-                 const char *value)
+void http_header(struct http_response *res, const char *name, const char *value)
 {
     if (strpbrk(value, "\r\n") != NULL) {
         res->headers.overflow = true; /* answered as a 500 */
@@ -428,8 +425,7 @@ bool http_origin_allowed(const struct config *cfg,
         return !pj_str_caseeq(req->sec_fetch_site, PJ_STR("cross-site"));
     }
     return !pj_str_caseeq(req->origin, PJ_STR("null")) &&
-           (origin_listed(cfg, req->origin) ||
-            origin_is_own(req, req->origin));
+           (origin_listed(cfg, req->origin) || origin_is_own(req, req->origin));
 }
 
 bool http_is_json(pj_str_t content_type)

@@ -79,7 +79,7 @@ bool http_cookie_next(pj_str_t *rest, const char *name, pj_str_t *value);
 /* Appends Set-Cookie for the refresh token, or its clearing (Max-Age=0). */
 void http_cookie_set(struct http_response *res, const struct config *cfg,
                      pj_str_t token, int64_t max_age_s);
-#define http_cookie_clear(res, cfg)                                           \
+#define http_cookie_clear(res, cfg)                                            \
     http_cookie_set(res, cfg, (pj_str_t){NULL, 0}, 0)
 
 /* The token of "Authorization: Bearer x" (RFC 6750 2.1), else empty; without

@@ -70,8 +70,7 @@ void jsonw_int(struct jsonw *w, const char *name, int64_t v)
     buf_addi(w->out, v);
 }
 
-void jsonw_json(struct jsonw *w, const char *name, const char *json,
-                size_t len)
+void jsonw_json(struct jsonw *w, const char *name, const char *json, size_t len)
 {
     before_value(w, name);
     buf_add(w->out, json, len);

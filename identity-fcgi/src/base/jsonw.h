@@ -27,13 +27,12 @@ void jsonw_close(struct jsonw *w, char bracket);
 
 /* Invalid UTF-8 is written as U+FFFD, so that the output is always valid
  * JSON. */
-void jsonw_string(struct jsonw *w, const char *name, const void *s,
-                  size_t len);
+void jsonw_string(struct jsonw *w, const char *name, const void *s, size_t len);
 void jsonw_cstr(struct jsonw *w, const char *name, const char *s);
 void jsonw_int(struct jsonw *w, const char *name, int64_t v);
 /* A value that is JSON already, which the caller guarantees. */
 void jsonw_json(struct jsonw *w, const char *name, const char *json,
                 size_t len);
 #define jsonw_null(w, name) jsonw_json(w, name, "null", 4)
-#define jsonw_bool(w, name, v)                                                \
+#define jsonw_bool(w, name, v)                                                 \
     jsonw_json(w, name, (v) ? "true" : "false", (v) ? 4 : 5)

@@ -100,11 +100,6 @@ static void add(struct line *l, struct log_field f)
     }
 }
 
-static void add_z(struct line *l, const char *name, const char *text)
-{
-    add(l, log_text(name, text));
-}
-
 static void add_time(struct line *l)
 {
     static _Thread_local char when[] = "yyyy-mm-ddThh:mm:ss.mmmZ";
@@ -121,7 +116,7 @@ static void add_time(struct line *l)
     for (long i = 22, ms = ts.tv_nsec / 1000000; i > 19; i--, ms /= 10) {
         when[i] = (char) ('0' + ms % 10);
     }
-    add_z(l, "time", when);
+    add(l, log_text("time", when));
 }
 
 void log_event(enum log_level level, const char *event, const char *message,
@@ -141,16 +136,16 @@ void log_event(enum log_level level, const char *event, const char *message,
     jsonw_init(&l.json, &l.text);
     jsonw_object(&l.json, NULL);
     add_time(&l);
-    add_z(&l, "level", levels[level]);
-    add_z(&l, "service", settings.app_name);
-    add_z(&l, "env", settings.app_env);
-    add_z(&l, "event", event);
+    add(&l, log_text("level", levels[level]));
+    add(&l, log_text("service", settings.app_name));
+    add(&l, log_text("env", settings.app_env));
+    add(&l, log_text("event", event));
     if (audit) {
         jsonw_bool(&l.json, "audit", true);
     }
     add(&l, bound[0]);
     add(&l, bound[1]);
-    add_z(&l, "message", message);
+    add(&l, log_text("message", message));
     for (size_t i = 0; i < count; i++) {
         if (fields[i].is_number) {
             jsonw_int(&l.json, fields[i].name, fields[i].number);

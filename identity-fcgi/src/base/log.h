@@ -15,13 +15,12 @@ struct log_field {
 
 /* A text that ends in a NUL, or NULL. */
 struct log_field log_text(const char *name, const void *text);
-#define LOG_NUMBER(n, v)                                                      \
+#define LOG_NUMBER(n, v)                                                       \
     ((struct log_field){.name = (n), .is_number = true, .number = (v)})
 
 /* Sets what every line carries; call once before threads start.  The strings
  * are kept, not copied. */
-void log_setup(const char *app_name, const char *app_env,
-               enum log_level least);
+void log_setup(const char *app_name, const char *app_env, enum log_level least);
 
 /* Every line of this thread carries these two ids from now on, until they are
  * unbound; the strings are kept, not copied. */
@@ -43,9 +42,9 @@ PJ_MUST_CHECK bool log_audit_to(const char *where);
 /* Whether the last line that this thread wrote was lost. */
 bool log_lost(void);
 
-#define LOG_FIELDS(...)                                                       \
-    (const struct log_field[]){__VA_ARGS__},                                  \
-        sizeof((const struct log_field[]){__VA_ARGS__}) /                     \
+#define LOG_FIELDS(...)                                                        \
+    (const struct log_field[]){__VA_ARGS__},                                   \
+        sizeof((const struct log_field[]){__VA_ARGS__}) /                      \
             sizeof(struct log_field)
 
 /* A line without fields, message formatted. */

@@ -175,13 +175,12 @@ void metrics_time(enum metrics_timer timer, int64_t microseconds)
 void metrics_request(size_t endpoint, int status, const char *code,
                      int64_t microseconds)
 {
-    size_t e = endpoint < METRICS_MAX_ENDPOINTS ? endpoint
-                                                : METRICS_MAX_ENDPOINTS - 1;
+    size_t e =
+        endpoint < METRICS_MAX_ENDPOINTS ? endpoint : METRICS_MAX_ENDPOINTS - 1;
     size_t o = COUNT(outcomes) - 1;
 
-    while (o > 0 &&
-           (outcomes[o].status != status ||
-            strcmp(outcomes[o].code, code != NULL ? code : "") != 0)) {
+    while (o > 0 && (outcomes[o].status != status ||
+                     strcmp(outcomes[o].code, code != NULL ? code : "") != 0)) {
         o--;
     }
     counted.requests[e][o]++;

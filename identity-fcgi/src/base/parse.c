@@ -77,8 +77,7 @@ bool parse_within(const char *text, const char *range, bool duration,
     (void) snprintf(low_text, sizeof(low_text), "%.*s",
                     (int) strcspn(range, " "), range);
     return parse(text, out) && parse(low_text, &low) &&
-           parse(strrchr(range, ' ') + 1, &high) && *out >= low &&
-           *out <= high;
+           parse(strrchr(range, ' ') + 1, &high) && *out >= low && *out <= high;
 }
 
 bool parse_word(const char *text, const char *words, int64_t *place)
@@ -163,7 +162,7 @@ const char *parse_account_name(pj_str_t in, unsigned char *mem, pj_str_t *out)
 /* -- environment files ---------------------------------------------------- */
 
 #define BLANKS " \t\r"
-#define NAME_CHARS                                                            \
+#define NAME_CHARS                                                             \
     "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz0123456789"
 
 /* Takes quotes and escapes out of value, in place; what is wrong, or NULL. */
@@ -216,8 +215,7 @@ static const char *read_line(struct parse_env *file, char *line)
     return unquote(name + len);
 }
 
-bool parse_env_read(struct parse_env *file, const char *path, char *err,
-                    size_t err_cap)
+bool parse_env_read(struct parse_env *file, const char *path, struct error *e)
 {
     FILE *in = fopen(path, "re");
     const char *problem = NULL;
@@ -226,8 +224,7 @@ bool parse_env_read(struct parse_env *file, const char *path, char *err,
 
     memset(file, 0, sizeof(*file));
     if (in == NULL) {
-        snprintf(err, err_cap, "%s: cannot open: %s", path, strerror(errno));
-        return false;
+        return error_is(e, "%s: cannot open: %s", path, strerror(errno));
     }
     setvbuf(in, NULL, _IONBF, 0); /* no copy of it stays behind */
     rest = file->text = calloc(1, PARSE_ENV_MAX_BYTES + 1);
@@ -240,7 +237,7 @@ bool parse_env_read(struct parse_env *file, const char *path, char *err,
     }
     if (file->text == NULL || file->vars == NULL || ferror(in) ||
         len == PARSE_ENV_MAX_BYTES) {
-        snprintf(err, err_cap, "%s: cannot read: %s", path, strerror(errno));
+        (void) error_is(e, "%s: cannot read: %s", path, strerror(errno));
         fclose(in);
         parse_env_free(file);
         return false;
@@ -253,7 +250,7 @@ bool parse_env_read(struct parse_env *file, const char *path, char *err,
                       : read_line(file, this);
     }
     if (problem != NULL) {
-        snprintf(err, err_cap, "%s: line %zu: %s", path, line, problem);
+        (void) error_is(e, "%s: line %zu: %s", path, line, problem);
         parse_env_free(file);
     }
     return problem == NULL;

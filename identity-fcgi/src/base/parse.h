@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include "base/error.h"
+
 #include <pj.h>
 
 /* -- values: each tells whether text is of its form, and then fills *out -- */
@@ -26,8 +28,8 @@ bool parse_form(const char *text, const char *form, size_t max);
 
 /* The id of a key: one that PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS and an
  * unquoted line of an environment file can hold. */
-#define PARSE_KID_ACCEPTED                                                    \
-    "visible ASCII without quotes, backslashes, commas and equals signs, at " \
+#define PARSE_KID_ACCEPTED                                                     \
+    "visible ASCII without quotes, backslashes, commas and equals signs, at "  \
     "most 255"
 bool parse_kid(const char *text);
 
@@ -64,10 +66,10 @@ struct parse_env {
  * whole between double quotes, where \ before one of "\`$ stands for that
  * character, or between single quotes.  A later line wins over an earlier one
  * of that name.  What systemd would read in another way (a value of several
- * lines, a bare backslash) or only warn of is refused: one line in err,
+ * lines, a bare backslash) or only warn of is refused: one line in *e,
  * without any value, and *file is empty. */
 PJ_MUST_CHECK bool parse_env_read(struct parse_env *file, const char *path,
-                                  char *err, size_t err_cap);
+                                  struct error *e);
 
 /* The value of name, or NULL. */
 const char *parse_env_get(const struct parse_env *file, const char *name);

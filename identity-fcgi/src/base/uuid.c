@@ -1,4 +1,4 @@
-/* UUIDs (RFC 9562): random ones, their text and their bytes. */
+/* UUIDs (RFC 9562): random ones, their text and their bytes; hexadecimal. */
 
 #include "base/uuid.h"
 
@@ -9,18 +9,26 @@
 /* Whether a dash precedes this byte. */
 #define DASH_BEFORE(i) ((i) == 4 || (i) == 6 || (i) == 8 || (i) == 10)
 
-void uuid_write(char out[UUID_LEN + 1], const unsigned char bytes[UUID_BYTES])
+char *uuid_hex(char *out, const unsigned char *bytes, size_t n)
 {
     static const char hex[] = "0123456789abcdef";
 
-    for (size_t i = 0; i < UUID_BYTES; i++) {
-        if (DASH_BEFORE(i)) {
-            *out++ = '-';
-        }
+    for (size_t i = 0; i < n; i++) {
         *out++ = hex[bytes[i] >> 4];
         *out++ = hex[bytes[i] & 15];
     }
     *out = '\0';
+    return out;
+}
+
+void uuid_write(char out[UUID_LEN + 1], const unsigned char bytes[UUID_BYTES])
+{
+    for (size_t i = 0; i < UUID_BYTES; i++) {
+        if (DASH_BEFORE(i)) {
+            *out++ = '-';
+        }
+        out = uuid_hex(out, &bytes[i], 1);
+    }
 }
 
 bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)

@@ -1,4 +1,4 @@
-/* UUIDs (RFC 9562): random ones, their text and their bytes. */
+/* UUIDs (RFC 9562): random ones, their text and their bytes; hexadecimal. */
 
 #pragma once
 
@@ -9,6 +9,9 @@
 
 /* A random (version 4) UUID, NUL-terminated; false when no randomness. */
 PJ_MUST_CHECK bool uuid_generate(char out[UUID_LEN + 1]);
+
+/* Writes n bytes as small hexadecimal digits, and a NUL: returns where. */
+char *uuid_hex(char *out, const unsigned char *bytes, size_t n);
 
 /* The text of bytes, and a NUL. */
 void uuid_write(char out[UUID_LEN + 1], const unsigned char bytes[UUID_BYTES]);

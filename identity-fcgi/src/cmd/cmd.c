@@ -23,8 +23,6 @@
 #define SQL_MAX 4096
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-."
 
-#define ERR_MAX 512
-
 bool cmd_ends(struct cmd *c, int status, const char *format, ...)
 {
     char line[sizeof(c->line)];
@@ -77,13 +75,13 @@ bool cmd_name_is_free(struct cmd *c)
 
 bool cmd_load(struct cmd *c)
 {
-    char err[ERR_MAX];
+    struct error e;
 
     if (c->loaded) {
         return true;
     }
-    if (!config_load(&c->cfg, c->env_file, err, sizeof(err))) {
-        return cmd_misused(c, "%s", err);
+    if (!config_load(&c->cfg, c->env_file, &e)) {
+        return cmd_misused(c, "%s", e.text);
     }
     c->loaded = true;
     config_scrub_environment();
@@ -99,15 +97,15 @@ bool cmd_load(struct cmd *c)
 
 bool cmd_keys(struct cmd *c)
 {
-    char err[ERR_MAX];
+    struct error e;
 
     if (!cmd_load(c)) {
         return false;
     }
-    c->keys = keys_load(&c->cfg, err, sizeof(err));
+    c->keys = keys_load(&c->cfg, &e);
     config_wipe_private_key(&c->cfg);
     if (c->keys == NULL) {
-        return cmd_misused(c, "%s", err);
+        return cmd_misused(c, "%s", e.text);
     }
     return c->spec == NULL || c->keys->signing != NULL || c->spec->keyless ||
            cmd_misused(c, "no signing key: PLATFORM_JWT_KEY_ID, "
@@ -166,8 +164,8 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
         (void) setvbuf(stdin, NULL, _IONBF, 0); /* no other copy */
         c->secret_len = fread(c->secret, 1, cap + 1, stdin);
         if (ferror(stdin)) {
-            return cmd_fail(c, "no %s: standard input cannot be read: %s",
-                            what, strerror(errno));
+            return cmd_fail(c, "no %s: standard input cannot be read: %s", what,
+                            strerror(errno));
         }
     }
     len = c->secret_len;
@@ -189,7 +187,7 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
 
 /* -- error lines -- */
 
-#define NOT_MIGRATED                                                          \
+#define NOT_MIGRATED                                                           \
     "the database is not migrated to this release: run identity-fcgi migrate"
 
 static const struct {
@@ -265,14 +263,14 @@ static bool explain(struct cmd *c, bool committing)
 
 bool cmd_connect(struct cmd *c)
 {
-    char why[256];
+    struct error why;
 
     if (!cmd_load(c)) {
         return false;
     }
-    c->db = db_script_open(&c->cfg, c->cfg.db_statement_timeout_ms, why,
-                           sizeof(why));
-    return c->db != NULL || cmd_fail(c, "cannot reach the database: %s", why);
+    c->db = db_script_open(&c->cfg, c->cfg.db_statement_timeout_ms, &why);
+    return c->db != NULL ||
+           cmd_fail(c, "cannot reach the database: %s", why.text);
 }
 
 void cmd_keep(struct cmd *c, size_t results)
@@ -339,7 +337,7 @@ static void bind(const struct cmd *c, const char *sql, struct buf *out,
             buf_addz(out, "::");
             sql++;
         } else if (len > 0 && params->count < DB_MAX_PARAMS) {
-            db_param_any(params, parameter(c, sql + 1, len));
+            db_params(params, db_any(parameter(c, sql + 1, len)));
             buf_addf(out, "$%zu", params->count);
             sql += len;
         } else {
@@ -477,18 +475,18 @@ void cmd_setn(struct cmd *c, const char *name, int64_t number)
 
 /* -- changes -- */
 
-#define ACCOUNT_SQL                                                           \
-    "SELECT account_id AS accountId, account_name AS account,"                \
-    "       account_type AS type, account_type AS accountType, status"        \
-    "  FROM accounts"                                                         \
+#define ACCOUNT_SQL                                                            \
+    "SELECT account_id AS accountId, account_name AS account,"                 \
+    "       account_type AS type, account_type AS accountType, status"         \
+    "  FROM accounts"                                                          \
     " WHERE account_id = :ref.id OR account_name COLLATE \"C\" = :ref.name"
 
-#define WORKSPACE_SQL                                                         \
-    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"    \
-    "       w.status, tenant_id AS tenantId, tenant_name AS tenantName"       \
-    "  FROM workspaces w JOIN tenants t USING (tenant_id)"                    \
-    " WHERE workspace_id = :ref.id"                                           \
-    "    OR workspace_name COLLATE \"C\" = :ref.name"                         \
+#define WORKSPACE_SQL                                                          \
+    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"     \
+    "       w.status, tenant_id AS tenantId, tenant_name AS tenantName"        \
+    "  FROM workspaces w JOIN tenants t USING (tenant_id)"                     \
+    " WHERE workspace_id = :ref.id"                                            \
+    "    OR workspace_name COLLATE \"C\" = :ref.name"                          \
     " ORDER BY workspace_id"
 
 /* Locked is what a command may change, the account always first, so that

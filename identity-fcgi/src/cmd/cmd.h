@@ -22,10 +22,10 @@
 
 struct cmd;
 
-#define CMD_TYPE                                                              \
-    .accepted = "one of CUSTOMER, OPERATOR, SYSTEM",                          \
+#define CMD_TYPE                                                               \
+    .accepted = "one of CUSTOMER, OPERATOR, SYSTEM",                           \
     .form = "CUSTOMER|OPERATOR|SYSTEM"
-#define CMD_ALGORITHM                                                         \
+#define CMD_ALGORITHM                                                          \
     .accepted = "one of RS256, ES256, EdDSA", .form = "RS256|ES256|EdDSA"
 
 /* -- rows: the last of a list has no words, or no name -- */

@@ -113,8 +113,8 @@ static bool fold_new_name(struct cmd *c)
 /* -- locking out -- */
 
 /* The accounts :from to :to, or the one that is locked. */
-#define IN_RANGE                                                              \
-    "a.account_id BETWEEN coalesce(:from::uuid, :accountId)"                  \
+#define IN_RANGE                                                               \
+    "a.account_id BETWEEN coalesce(:from::uuid, :accountId)"                   \
     " AND coalesce(:to::uuid, :accountId)"
 
 /*
@@ -148,15 +148,15 @@ static bool lock_out(struct cmd *c)
 
 /* Of those accounts, at most :most rows.  The limit within and the order keep
  * the join from becoming one that reads the whole table. */
-#define MARK(held)                                                            \
-    "UPDATE auth_sessions"                                                    \
-    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"     \
-    " WHERE session_id = ANY (ARRAY("                                         \
-    "   SELECT s.session_id FROM accounts a CROSS JOIN LATERAL ("             \
-    "     SELECT session_id FROM auth_sessions"                               \
-    "      WHERE account_id = a.account_id AND status = 'ACTIVE'"             \
-    "        AND created_at <= a.sessions_valid_after"                        \
-    "      LIMIT :most FOR UPDATE " held ") AS s"                             \
+#define MARK(held)                                                             \
+    "UPDATE auth_sessions"                                                     \
+    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"      \
+    " WHERE session_id = ANY (ARRAY("                                          \
+    "   SELECT s.session_id FROM accounts a CROSS JOIN LATERAL ("              \
+    "     SELECT session_id FROM auth_sessions"                                \
+    "      WHERE account_id = a.account_id AND status = 'ACTIVE'"              \
+    "        AND created_at <= a.sessions_valid_after"                         \
+    "      LIMIT :most FOR UPDATE " held ") AS s"                              \
     "    WHERE " IN_RANGE " ORDER BY a.account_id LIMIT :most))"
 
 static bool mark_rows(struct cmd *c)

@@ -33,8 +33,8 @@ static int connect_to(const char *url, char host[256], int *at)
         return -1;
     }
     for (struct addrinfo *a = all; a != NULL && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC,
-                    a->ai_protocol);
+        fd =
+            socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
         /* That of sending holds for connecting too. */
         (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
         (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -86,7 +86,7 @@ static double metric(const char *answer, const char *name)
 }
 
 enum cmd_asked cmd_ask(const char *url, const char *kid, int64_t since,
-                       size_t keys, char *why, size_t why_cap)
+                       size_t keys, struct error *why)
 {
     const char *answer = get(url);
     double age = metric(answer, METRIC "age_seconds");
@@ -103,10 +103,9 @@ enum cmd_asked cmd_ask(const char *url, const char *kid, int64_t since,
               : metric(answer, METRIC "keys") >= (double) keys &&
                     (double) now.tv_sec + (double) now.tv_nsec / 1e9 - age >=
                         (double) since;
-    snprintf(why, why_cap,
-             status == 0     ? "%s: does not answer"
-             : status != 200 ? "%s: answers with a status other than 200"
-                             : "%s: does not have the new key yet",
-             url);
+    (void) error_is(why, "%s: %s", url,
+                    status == 0     ? "does not answer"
+                    : status != 200 ? "answers with a status other than 200"
+                                    : "does not have the new key yet");
     return status != 200 ? ASKED_FAILED : has ? ASKED_HAS : ASKED_LACKS;
 }

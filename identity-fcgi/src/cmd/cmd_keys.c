@@ -35,8 +35,8 @@ static const struct {
 };
 
 static struct keys_dir dir;
-static char why_not[300]; /* what was asked does not have the key yet */
-static bool early;        /* nor does it have to */
+static struct error why_not; /* what was asked does not have the key yet */
+static bool early;           /* nor does it have to */
 
 /* -- the directory -- */
 
@@ -51,14 +51,14 @@ static bool open_bad(struct cmd *c)
                               "the directory of the keys");
     }
     return keys_dir_open(&dir, c->cfg.jwt_key_dir, true) ||
-           cmd_misused(c, "%s", dir.error);
+           cmd_misused(c, "%s", dir.error.text);
 }
 
 /* No process would follow what is done with a file in it that is not good. */
 static bool open_dir(struct cmd *c)
 {
     return open_bad(c) &&
-           (keys_dir_is_good(&dir) || cmd_misused(c, "%s", dir.error));
+           (keys_dir_is_good(&dir) || cmd_misused(c, "%s", dir.error.text));
 }
 
 static bool signs(void)
@@ -145,8 +145,8 @@ static bool all_have(const struct cmd *c, const struct key_file *f)
     size_t n = signs() ? cmd_given(c, "ask", urls, CMD_MAX_GIVEN) : 0;
 
     for (size_t i = 0; i < n; i++) {
-        enum cmd_asked said = cmd_ask(urls[i], f->kid, f->since + FOLLOW_S,
-                                      keys, why_not, sizeof(why_not));
+        enum cmd_asked said =
+            cmd_ask(urls[i], f->kid, f->since + FOLLOW_S, keys, &why_not);
 
         if (said != ASKED_HAS) {
             early =
@@ -155,7 +155,7 @@ static bool all_have(const struct cmd *c, const struct key_file *f)
         }
     }
     early = false;
-    why_not[0] = '\0';
+    why_not.text[0] = '\0';
     return true;
 }
 
@@ -204,7 +204,7 @@ static const char *make(struct cmd *c, enum key_state state, int64_t after)
         (void) cmd_fail(c, "the key could not be made");
     } else if (!keys_dir_put(&dir, made.kid, state, after,
                              (pj_str_t){text, len})) {
-        ok = cmd_fail(c, "%s", dir.error);
+        ok = cmd_fail(c, "%s", dir.error.text);
     }
     OPENSSL_cleanse(text, sizeof(text));
     OPENSSL_cleanse(made.private_text, sizeof(made.private_text));
@@ -252,7 +252,7 @@ static bool take(struct cmd *c, enum step step, const struct key_file *f)
     } else {
         ok = keys_dir_remove(&dir, f);
     }
-    return ok ? took(c, step, kid, 0, true) : cmd_fail(c, "%s", dir.error);
+    return ok ? took(c, step, kid, 0, true) : cmd_fail(c, "%s", dir.error.text);
 }
 
 /* -- the commands -- */
@@ -309,7 +309,7 @@ static bool change(struct cmd *c)
                             : "refresh tokens of this key may still be valid");
     }
     if (!force && step == ACTIVATE && !all_have(c, f)) {
-        return cmd_fail(c, "%s; wait, or --force", why_not);
+        return cmd_fail(c, "%s; wait, or --force", why_not.text);
     }
     return take(c, step, f);
 }
@@ -364,7 +364,7 @@ static bool end_key(struct cmd *c)
     cmd_set(c, "kid", revoked); /* its file is forgotten with the others */
     keys_dir_close(&dir);
     return cmd_get(c, "dry-run") != NULL || open_dir(c) ||
-           cmd_fail(c, "revoked, but no process follows: %s", dir.error);
+           cmd_fail(c, "revoked, but no process follows: %s", dir.error.text);
 }
 
 /* Whether a rotation is to begin; else when, or 0 while one is under way. */
@@ -441,7 +441,7 @@ static bool rotate(struct cmd *c)
     if (at > 0) {
         (void) took(c, ADD, NULL, at, false);
     }
-    return why_not[0] == '\0' || early || cmd_fail(c, "%s", why_not);
+    return why_not.text[0] == '\0' || early || cmd_fail(c, "%s", why_not.text);
 }
 
 static bool list(struct cmd *c)

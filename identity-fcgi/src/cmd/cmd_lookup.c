@@ -8,6 +8,7 @@
 #include "cmd/cmd_lookup.h"
 
 #include "auth/auth.h"
+#include "base/uuid.h"
 #include "cmd/cmd_out.h"
 
 #include <stdio.h>
@@ -177,20 +178,15 @@ bool cmd_lookup_attempts(struct cmd *c)
 {
     const char *name = cmd_get(c, "account");
     const char *address = cmd_get(c, "address");
-    const pj_str_t who = pj_str(name);
-    pj_str_t where = {NULL, 0};
     struct attempt attempt;
     char hmac[2 * sizeof(attempt.account_hmac) + 1];
 
-    if (address != NULL) {
-        where = pj_str(address);
-    }
-    if (!auth_attempt_identify(c->keys, who, where, &attempt)) {
+    if (!auth_attempt_identify(c->keys, pj_str(name),
+                               pj_str(address != NULL ? address : ""),
+                               &attempt)) {
         return cmd_fail(c, "the account's HMAC failed");
     }
-    for (size_t i = 0; i < sizeof(attempt.account_hmac); i++) {
-        snprintf(hmac + 2 * i, 3, "%02x", attempt.account_hmac[i]);
-    }
+    (void) uuid_hex(hmac, attempt.account_hmac, sizeof(attempt.account_hmac));
     cmd_setf(c, "hmac", "%s", hmac);
     cmd_setf(c, "prefix", "%s", attempt.address);
     return true;

@@ -247,8 +247,7 @@ static bool check_given(struct cmd *c)
         int64_t ms;
 
         if (!parse_form(value, o->form, SIZE_MAX) ||
-            (o->within != NULL &&
-             !parse_within(value, o->within, true, &ms)) ||
+            (o->within != NULL && !parse_within(value, o->within, true, &ms)) ||
             (o->valid != NULL && !o->valid(value))) {
             return cmd_misused(c, "--%s is %s", o->name, o->accepted);
         }
@@ -323,7 +322,9 @@ bool cmd_main(struct cmd *c, int argc, char *const *argv)
 {
     const char *group = argv[0], *word = argc > 1 ? argv[1] : "";
 
-    (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
+    /* Who went away, and a limit that is reached, shall be noticed. */
+    (void) signal(SIGPIPE, SIG_IGN);
+    (void) signal(SIGXFSZ, SIG_IGN);
     c->spec = find(group, NULL);
     if (after(c->spec, group)[0] != '\0') {
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||

@@ -103,10 +103,9 @@ void cmd_out_audit(struct cmd *c, const char *event, const char *only)
                                             : known[i].audited)) {
             continue;
         }
-        fields[n++] =
-            known[i].type == TEXT || known[i].type == LIST
-                ? log_text(known[i].name, value)
-                : LOG_NUMBER(known[i].name, strtoll(value, NULL, 10));
+        fields[n++] = known[i].type == TEXT || known[i].type == LIST
+                          ? log_text(known[i].name, value)
+                          : LOG_NUMBER(known[i].name, strtoll(value, NULL, 10));
     }
     fields[n++] = log_text("operator", user != NULL ? user->pw_name : NULL);
     fields[n++] = log_text("sudoUser", getenv("SUDO_USER"));
@@ -248,8 +247,7 @@ void cmd_out_time(const char *epoch_s, char out[], size_t cap)
 }
 
 /* "" is null, and "-" for people. */
-static void print(struct cmd *c, const struct column *column,
-                  const char *value)
+static void print(struct cmd *c, const struct column *column, const char *value)
 {
     char time[sizeof("2026-11-21T10:15:00Z")];
 

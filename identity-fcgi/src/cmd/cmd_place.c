@@ -7,17 +7,17 @@
 
 #include <string.h>
 
-#define WORKSPACE_COLUMNS                                                     \
-    "workspaceName", "workspaceId=id", "status", "tenantName", "tenantId",    \
+#define WORKSPACE_COLUMNS                                                      \
+    "workspaceName", "workspaceId=id", "status", "tenantName", "tenantId",     \
         "changed="
-#define BRANCH_COLUMNS                                                        \
-    "branchName", "branchId=id", "status", "workspaceName", "workspaceId",    \
+#define BRANCH_COLUMNS                                                         \
+    "branchName", "branchId=id", "status", "workspaceName", "workspaceId",     \
         "changed="
-#define MEMBER_COLUMNS                                                        \
-    "account", "accountId", "workspaceName", "workspaceId", "memberId",       \
+#define MEMBER_COLUMNS                                                         \
+    "account", "accountId", "workspaceName", "workspaceId", "memberId",        \
         "status", "revokedBranches", "changed="
-#define GRANT_COLUMNS                                                         \
-    "accountId=", "memberId=", "workspaceId=", "workspaceName", "branchId",   \
+#define GRANT_COLUMNS                                                          \
+    "accountId=", "memberId=", "workspaceId=", "workspaceName", "branchId",    \
         "branchName", "granted", "roles", "changed="
 
 #define MAX_ROLES 32
@@ -169,11 +169,10 @@ static bool give(struct cmd *c)
         return false;
     }
     given = c->touched;
-    if (!cmd_sql(c,
-                 "INSERT INTO member_roles (member_id, branch_id, role_code)"
-                 " SELECT :memberId::uuid, :branchId::uuid,"
-                 "        unnest(string_to_array(:codes, ','))"
-                 " ON CONFLICT DO NOTHING")) {
+    if (!cmd_sql(c, "INSERT INTO member_roles (member_id, branch_id, role_code)"
+                    " SELECT :memberId::uuid, :branchId::uuid,"
+                    "        unnest(string_to_array(:codes, ','))"
+                    " ON CONFLICT DO NOTHING")) {
         return false;
     }
     c->touched += given;
@@ -240,9 +239,9 @@ static bool check_grant(struct cmd *c)
     struct buf codes; /* they have no comma: one parameter holds them all */
 
     if (cmd_given(c, "branch", NULL, 0) > CMD_MAX_BRANCHES) {
-        return cmd_misused(
-            c, "a member may be granted at most %d active branches",
-            CMD_MAX_BRANCHES);
+        return cmd_misused(c,
+                           "a member may be granted at most %d active branches",
+                           CMD_MAX_BRANCHES);
     }
     if (count > MAX_ROLES) {
         return cmd_misused(c, "a member may hold at most %d roles in a branch",

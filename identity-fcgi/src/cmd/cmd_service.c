@@ -42,8 +42,7 @@ static bool issue(struct cmd *c)
     struct buf out;
 
     if (!cmd_is(c, "status", "ACTIVE")) {
-        return cmd_fail(c,
-                        "the account is disabled; run account enable first");
+        return cmd_fail(c, "the account is disabled; run account enable first");
     }
     if (!cmd_sql(c, "SELECT extract(epoch FROM clock_timestamp()) AS clock,"
                     "       extract(epoch FROM sessions_valid_after)"
@@ -65,8 +64,8 @@ static bool issue(struct cmd *c)
     token.exp = now + ttl_ms / 1000;
     if (!token_issue(&c->cfg, c->keys->signing, &token, &out) ||
         token_verify(&c->cfg, c->keys, NULL, &arena,
-                     (pj_str_t){(const unsigned char *) out.data, out.len},
-                     now, TOKEN_CHECK_ALL, &claims)) {
+                     (pj_str_t){(const unsigned char *) out.data, out.len}, now,
+                     TOKEN_CHECK_ALL, &claims)) {
         return cmd_fail(c, "the token could not be signed");
     }
     buf_addc(&out, '\0');
@@ -104,8 +103,7 @@ static pj_str_t given_token(struct cmd *c)
 
 /* The object that a part of a token holds, and its text; NULL where it holds
  * none. */
-static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part,
-                               pj_str_t *json)
+static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part, pj_str_t *json)
 {
     unsigned char *text = pj_arena_alloc(arena, part.len);
     const pj_json_t *root;
@@ -245,7 +243,7 @@ static bool generate(struct cmd *c)
 bool cmd_service_migrate(struct cmd *c, bool seed)
 {
     const char *refused;
-    char err[512];
+    struct error e;
 
     if (!cmd_load(c)) {
         return false;
@@ -254,8 +252,8 @@ bool cmd_service_migrate(struct cmd *c, bool seed)
     if (refused != NULL) {
         return cmd_misused(c, "%s", refused);
     }
-    if (!migrate_run(&c->cfg, seed, err, sizeof(err))) {
-        return cmd_fail(c, "%s", err);
+    if (!migrate_run(&c->cfg, seed, &e)) {
+        return cmd_fail(c, "%s", e.text);
     }
     cmd_setn(c, "schemaVersion", migrate_version());
     return true;
@@ -271,28 +269,26 @@ static bool migrate(struct cmd *c)
 static bool sweep(struct cmd *c)
 {
     const char *keep = cmd_get(c, "older-than");
-    int64_t keep_s = SWEEP_KEEP_S;
-    struct sweep_counts n;
+    int64_t keep_s = SWEEP_KEEP_S, counts[SWEEP_KINDS], any = 0;
     enum sweep_result result;
-    char err[320];
+    struct error e;
 
     if (keep != NULL && parse_duration(keep, &keep_s)) {
         keep_s /= 1000;
     }
-    result = sweep_run(&c->cfg, keep_s, &n, err, sizeof(err));
+    result = sweep_run(&c->cfg, keep_s, counts, &e);
     if (result == SWEEP_BUSY) {
         cmd_out_line(c, "another process is sweeping: nothing was done");
-    } else {
-        cmd_setn(c, "sessions", n.sessions);
-        cmd_setn(c, "rotatedTokens", n.rotated_tokens);
-        cmd_setn(c, "attempts", n.attempts);
-        cmd_setn(c, "revocations", n.revocations);
+    }
+    for (int i = 0; i < SWEEP_KINDS && result != SWEEP_BUSY; i++) {
+        cmd_setn(c, sweep_names[i], counts[i]);
+        any += counts[i];
     }
     cmd_set(c, "busy", result == SWEEP_BUSY ? "t" : "f");
-    if (n.sessions + n.rotated_tokens + n.attempts + n.revocations > 0) {
+    if (any > 0) {
         cmd_out_audit(c, c->spec->event, NULL);
     }
-    return result != SWEEP_FAILED || cmd_fail(c, "%s", err);
+    return result != SWEEP_FAILED || cmd_fail(c, "%s", e.text);
 }
 
 /* -- the table -- */

@@ -10,10 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OID_ANY 0
-#define OID_BOOL 16
-#define OID_UUID 2950
-
 int64_t db_now_ms(void)
 {
     return metrics_now_us() / 1000;
@@ -28,65 +24,64 @@ void db_write_int64(unsigned char out[8], int64_t v)
 
 /* -- parameters ----------------------------------------------------------- */
 
-static void add(struct db_params *p, unsigned type, const void *value,
-                size_t len)
+struct db_value db_any(const char *text)
 {
-    p->types[p->count] = type;
-    p->values[p->count] = value;
-    p->lengths[p->count] = (int) len;
-    p->formats[p->count] = type != OID_ANY;
-    p->count += p->count < DB_MAX_PARAMS;
+    return (struct db_value){.null = text == NULL,
+                             .text = pj_str(text != NULL ? text : "")};
 }
 
-void db_param_uuid(struct db_params *p, pj_str_t text)
+struct db_value db_id_or_null(const char *text)
 {
-    unsigned char *bytes = p->scratch[p->count];
+    struct db_value v = db_any(text);
 
-    if (!uuid_parse(bytes, text)) {
-        p->bad_uuid = true;
-        memset(bytes, 0, UUID_BYTES);
+    v.type = OID_UUID;
+    v.null = v.text.len == 0;
+    return v;
+}
+
+/* Its bytes, in scratch where they are not in text. */
+static pj_str_t bytes_of(struct db_params *p, const struct db_value *v,
+                         unsigned char *scratch)
+{
+    switch (v->type) {
+    case OID_UUID:
+        if (!uuid_parse(scratch, v->text)) {
+            p->bad_uuid = true;
+            memset(scratch, 0, UUID_BYTES);
+        }
+        return (pj_str_t){scratch, UUID_BYTES};
+    case OID_BOOL:
+        scratch[0] = v->number != 0;
+        return (pj_str_t){scratch, 1};
+    case OID_INT8:
+    case OID_TIMESTAMPTZ:
+        db_write_int64(scratch, v->number);
+        return (pj_str_t){scratch, 8};
+    default: /* a null pointer would be SQL's null, not the empty string */
+        return v->text.data != NULL ? v->text : pj_str("");
     }
-    add(p, OID_UUID, bytes, UUID_BYTES);
 }
 
-void db_param_uuid_or_null(struct db_params *p, const char *text)
+void db_params_add(struct db_params *p, const struct db_value *values,
+                   size_t count)
 {
-    if (text == NULL || text[0] == '\0') {
-        add(p, OID_UUID, NULL, 0);
-    } else {
-        db_param_uuid(p, pj_str(text));
+    for (const struct db_value *v = values; v < values + count; v++) {
+        size_t n = p->count;
+        pj_str_t bytes = {NULL, 0};
+
+        if (!v->null) {
+            bytes = bytes_of(p, v, p->scratch[n]);
+        }
+        if (v->fence) {
+            p->has_fence = true; /* known once there is a connection */
+            p->fence = n;
+        }
+        p->types[n] = v->type;
+        p->values[n] = (const char *) bytes.data;
+        p->lengths[n] = (int) bytes.len;
+        p->formats[n] = v->type != OID_ANY;
+        p->count += n < DB_MAX_PARAMS;
     }
-}
-
-/* A null pointer would be SQL's null, not the empty string. */
-void db_param_data(struct db_params *p, unsigned type, const void *data,
-                   size_t len)
-{
-    add(p, type, data != NULL ? data : "", len);
-}
-
-void db_param_number(struct db_params *p, unsigned type, int64_t value)
-{
-    db_write_int64(p->scratch[p->count], value);
-    add(p, type, p->scratch[p->count], 8);
-}
-
-void db_param_fence(struct db_params *p)
-{
-    p->has_fence = true; /* its value is known once there is a connection */
-    p->fence = p->count;
-    db_param_number(p, DB_TIMESTAMPTZ, 0);
-}
-
-void db_param_bool(struct db_params *p, bool value)
-{
-    p->scratch[p->count][0] = value;
-    add(p, OID_BOOL, p->scratch[p->count], 1);
-}
-
-void db_param_any(struct db_params *p, const char *text)
-{
-    add(p, OID_ANY, text, text != NULL ? strlen(text) : 0);
 }
 
 /* -- rows ----------------------------------------------------------------- */

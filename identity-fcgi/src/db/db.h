@@ -18,14 +18,10 @@ struct db_statement {
     bool writes; /* not to be sent again when its answer is lost */
 };
 
-/* OIDs of parameters' types. */
-enum { DB_BYTEA = 17, DB_INT8 = 20, DB_TEXT = 25, DB_TIMESTAMPTZ = 1184 };
-
 #define DB_PARAM_PLACES (DB_MAX_PARAMS + 1)
 
-/* Parameters in order; every db_param_*() adds the next one.  Those that are
- * too many share the last place and do not count: the server refuses a
- * statement with too few. */
+/* Parameters in order, zeroed at first.  Those that are too many share the
+ * last place and do not count: the server refuses a statement with too few. */
 struct db_params {
     size_t count;
     unsigned types[DB_PARAM_PLACES];
@@ -38,27 +34,48 @@ struct db_params {
     size_t fence;
 };
 
-void db_param_uuid(struct db_params *p, pj_str_t text);
-/* NULL or "" gives SQL's null. */
-void db_param_uuid_or_null(struct db_params *p, const char *text);
-void db_param_data(struct db_params *p, unsigned type, const void *data,
-                   size_t len);
-#define db_param_text(p, text, len) db_param_data(p, DB_TEXT, text, len)
-#define db_param_bytes(p, data, len) db_param_data(p, DB_BYTEA, data, len)
-void db_param_number(struct db_params *p, unsigned type, int64_t value);
-#define db_param_int64(p, value) db_param_number(p, DB_INT8, value)
-/* A timestamptz, given in microseconds since 1970. */
-#define db_param_time_us(p, us)                                               \
-    db_param_number(p, DB_TIMESTAMPTZ, (us) -DB_EPOCH_US)
+/* The value of a parameter. */
+struct db_value {
+    enum {
+        OID_ANY = 0, /* what the server infers, from text */
+        OID_BOOL = 16,
+        OID_BYTEA = 17,
+        OID_INT8 = 20,
+        OID_TEXT = 25,
+        OID_TIMESTAMPTZ = 1184,
+        OID_UUID = 2950
+    } type;
+    bool null, fence;
+    pj_str_t text; /* or, of some types, */
+    int64_t number;
+};
+
+#define DB_VALUE(...) ((struct db_value){__VA_ARGS__})
+#define DB_UUID(str) DB_VALUE(OID_UUID, .text = (str))
+#define DB_ID(z) DB_UUID(pj_str(z))
+#define DB_TEXT(z) DB_VALUE(OID_TEXT, .text = pj_str(z))
+#define DB_INT(n) DB_VALUE(OID_INT8, .number = (n))
+#define DB_BOOL(b) DB_VALUE(OID_BOOL, .number = (b))
+#define DB_TIME_US(us) DB_VALUE(OID_TIMESTAMPTZ, .number = (us) -DB_EPOCH_US)
+#define DB_TIME(s) DB_TIME_US((s) *1000000)
 /* The time by the database's clock, a timestamptz, at which the sender gives
  * the statement up.  A server that hung for a while could otherwise do a write
  * long after the client was told that nothing happened, so the write compares
  * this first.  (It does so before it waits for a locked row; that wait is
  * bounded by the statement timeout.) */
-void db_param_fence(struct db_params *p);
-void db_param_bool(struct db_params *p, bool value);
-/* Text of the type that the server infers; NULL gives SQL's null. */
-void db_param_any(struct db_params *p, const char *text);
+#define DB_FENCE DB_VALUE(OID_TIMESTAMPTZ, .fence = true)
+/* NULL gives SQL's null; of an id "" too. */
+struct db_value db_any(const char *text);
+struct db_value db_id_or_null(const char *text);
+
+/* Adds count values; db_params() takes them as they are. */
+void db_params_add(struct db_params *p, const struct db_value *values,
+                   size_t count);
+#define DB_VALUES(...)                                                         \
+    (const struct db_value[]){__VA_ARGS__},                                    \
+        sizeof((const struct db_value[]){__VA_ARGS__}) /                       \
+            sizeof(struct db_value)
+#define db_params(p, ...) db_params_add(p, DB_VALUES(__VA_ARGS__))
 
 /* What the server said of a failure. */
 struct db_error {

@@ -78,12 +78,9 @@ static enum db_outcome judge(const PGresult *res)
     return DB_REFUSED;
 }
 
-/* Reads results until the server is ready for the next statement, and leaves
- * pipeline mode.  The commit happens after the statement's result was sent and
- * may still fail, so only "ready for query" makes it DONE.  *out is the last
- * result, to be cleared. */
-enum db_outcome db_conn_collect(PGconn *pg, int64_t deadline_ms,
-                                PGresult **out)
+/* The commit happens after the statement's result was sent and may still fail,
+ * so only "ready for query" makes it DONE. */
+enum db_outcome db_conn_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
 {
     enum db_outcome outcome = DB_DONE;
 
@@ -209,11 +206,11 @@ static PGconn *start(const struct config *cfg, size_t n)
  * today: it would read and hash whole tables, at twice the cost, and keep that
  * plan while they grow.  Nor is any of them worth compiling.
  */
-#define SETTINGS(timeout, local)                                              \
-    "set_config('enable_hashjoin', 'off', " local "),"                        \
-    "set_config('enable_mergejoin', 'off', " local "),"                       \
-    "set_config('enable_seqscan', 'off', " local "),"                         \
-    "set_config('jit', 'off', " local "),"                                    \
+#define SETTINGS(timeout, local)                                               \
+    "set_config('enable_hashjoin', 'off', " local "),"                         \
+    "set_config('enable_mergejoin', 'off', " local "),"                        \
+    "set_config('enable_seqscan', 'off', " local "),"                          \
+    "set_config('jit', 'off', " local "),"                                     \
     "set_config('statement_timeout', " timeout ", " local ")"
 
 /* Sets up the session if it is ours alone, which it is when the server process
@@ -248,14 +245,12 @@ static bool is_refusal(const PGconn *pg)
     const char *why = PQerrorMessage(pg);
 
     return PQconnectionNeedsPassword(pg) || strstr(why, ":  28") != NULL ||
-           strstr(why, ":  3D000:") != NULL ||
-           strstr(why, ":  42501:") != NULL;
+           strstr(why, ":  3D000:") != NULL || strstr(why, ":  42501:") != NULL;
 }
 
 /* Connects to one host; false with one line in err. */
 static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
-                        bool autocommit, int64_t deadline_ms, char *err,
-                        size_t err_cap)
+                        bool autocommit, int64_t deadline_ms, struct error *e)
 {
     PGconn *pg = start(cfg, n);
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
@@ -280,7 +275,7 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
         why = "no answer from the database in time";
     }
     if (!c->refused) { /* what a host said is worth more than silence */
-        (void) snprintf(err, err_cap, "%.*s", (int) strcspn(why, "\n"), why);
+        (void) error_is(e, "%.*s", (int) strcspn(why, "\n"), why);
     }
     c->refused = c->refused || is_refusal(pg);
     PQfinish(pg);
@@ -288,8 +283,7 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
 }
 
 bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
-                  bool autocommit, int64_t deadline_ms, char *err,
-                  size_t err_cap)
+                  bool autocommit, int64_t deadline_ms, struct error *e)
 {
     char item[2];
     size_t hosts = list_item(cfg->db_host, 0, item, sizeof(item));
@@ -297,14 +291,13 @@ bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
     hosts = hosts == 0 ? 1 : hosts < MAX_HOSTS ? hosts : MAX_HOSTS;
     db_conn_close(c);
     c->refused = false;
-    (void) snprintf(err, err_cap, "no time left to connect");
+    (void) error_is(e, "no time left to connect");
     for (size_t i = 0; i < hosts; i++) {
         size_t n = (*host + i) % hosts;
         int64_t now = db_now_ms();
         int64_t part = (deadline_ms - now) / (int64_t) (hosts - i);
 
-        if (part > 0 &&
-            connect_one(c, cfg, n, autocommit, now + part, err, err_cap)) {
+        if (part > 0 && connect_one(c, cfg, n, autocommit, now + part, e)) {
             *host = n;
             return true;
         }
@@ -314,8 +307,7 @@ bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
 
 /* -- one statement -------------------------------------------------------- */
 
-static enum db_outcome prepare(struct db_conn *c,
-                               const struct db_statement *st,
+static enum db_outcome prepare(struct db_conn *c, const struct db_statement *st,
                                const struct db_params *params,
                                int64_t deadline_ms, PGresult **res)
 {
@@ -424,9 +416,8 @@ static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
 
 enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
                             const struct db_statement *st,
-                            const struct db_params *params,
-                            int64_t deadline_ms, struct meanwhile *meanwhile,
-                            struct db_rows **rows)
+                            const struct db_params *params, int64_t deadline_ms,
+                            struct meanwhile *meanwhile, struct db_rows **rows)
 {
     int64_t most_ms = db_now_ms() + cfg->db_statement_timeout_ms + DB_GRACE_MS;
     enum db_outcome outcome = DB_DONE;

@@ -43,18 +43,16 @@ enum db_outcome {
  * remaining time each, and sets *host to the one that answered.  Statements
  * outside of explicit transactions are READ COMMITTED and have the statement
  * timeout of cfg, whatever the role's defaults; explicit transactions set
- * their own.  On failure one line in err. */
+ * their own.  On failure one line in *e. */
 bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
-                  bool autocommit, int64_t deadline_ms, char *err,
-                  size_t err_cap);
+                  bool autocommit, int64_t deadline_ms, struct error *e);
 void db_conn_close(struct db_conn *c);
 
 /* Runs st once.  Unless DB_DONE or DB_REFUSED, the connection is closed. */
 enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
                             const struct db_statement *st,
-                            const struct db_params *params,
-                            int64_t deadline_ms, struct meanwhile *meanwhile,
-                            struct db_rows **rows);
+                            const struct db_params *params, int64_t deadline_ms,
+                            struct meanwhile *meanwhile, struct db_rows **rows);
 
 /* Reads results until the server is ready for the next statement; *out is the
  * last one, to be cleared. */

@@ -139,7 +139,7 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
                            int64_t deadline_ms)
 {
     int64_t most_ms = db_now_ms() + pool->cfg->db_connect_timeout_ms;
-    char err[256];
+    struct error e;
     unsigned before;
     size_t host;
     bool ok, changed;
@@ -148,7 +148,7 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     host = pool->host;
     pthread_mutex_unlock(&pool->lock);
     ok = db_conn_open(c, pool->cfg, &host, true, earlier(deadline_ms, most_ms),
-                      err, sizeof(err));
+                      &e);
 
     pthread_mutex_lock(&pool->lock);
     before = pool->failures;
@@ -172,8 +172,8 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     if (ok && before > 0) {
         log_line(LOG_INFO_, "db.connected", "connected again");
     } else if (!ok && changed) {
-        log_line(LOG_ERROR_, c->refused ? "db.refused" : "db.unavailable",
-                 "%s", err);
+        log_line(LOG_ERROR_, c->refused ? "db.refused" : "db.unavailable", "%s",
+                 e.text);
     }
     return ok;
 }
@@ -228,8 +228,7 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
     enum db_outcome outcome = DB_RETRY;
 
     *rows = NULL;
-    for (int i = 0; i < 2 && outcome != DB_DONE && outcome != DB_REFUSED;
-         i++) {
+    for (int i = 0; i < 2 && outcome != DB_DONE && outcome != DB_REFUSED; i++) {
         /* If one was lost, others probably were too. */
         struct db_conn *c = lend(pool, i > 0, st->writes, deadline_ms);
         int64_t started_us = metrics_now_us();
@@ -237,8 +236,8 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
         if (c == NULL) {
             break;
         }
-        outcome = db_conn_try(c, pool->cfg, st, params, deadline_ms, meanwhile,
-                              rows);
+        outcome =
+            db_conn_try(c, pool->cfg, st, params, deadline_ms, meanwhile, rows);
         metrics_time(METRICS_STATEMENT, metrics_now_us() - started_us);
         if (outcome != DB_DONE) {
             metrics_count(errors[outcome]);

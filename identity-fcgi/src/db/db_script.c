@@ -17,15 +17,15 @@ struct db_script {
 };
 
 struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
-                                 char *err, size_t err_cap)
+                                 struct error *e)
 {
     struct db_script *s = calloc(1, sizeof(*s));
     size_t host = 0;
 
-    (void) snprintf(err, err_cap, "out of memory");
-    if (s == NULL || !db_conn_open(&s->conn, cfg, &host, false,
-                                   db_now_ms() + cfg->db_connect_timeout_ms,
-                                   err, err_cap)) {
+    (void) error_is(e, "out of memory");
+    if (s == NULL ||
+        !db_conn_open(&s->conn, cfg, &host, false,
+                      db_now_ms() + cfg->db_connect_timeout_ms, e)) {
         free(s);
         return NULL;
     }

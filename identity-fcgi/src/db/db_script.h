@@ -7,9 +7,9 @@
 
 /* A session for migrations, sweeps and operators: a connection of its own, for
  * transactions of several statements, each of which may take limit_ms.  NULL
- * with one line in err. */
+ * with one line in *e. */
 struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
-                                 char *err, size_t err_cap);
+                                 struct error *e);
 
 /* The first statement that failed since the transaction began.  Without an
  * answer a COMMIT may or may not have happened, and whatever is run after it

@@ -66,8 +66,7 @@ struct fcgi_exchange *fcgi_exchange_new(size_t body_max)
     if (ex->file < 0) { /* Linux before 6.3 */
         ex->file = memfd_create("fcgi", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     }
-    ex->raw =
-        mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, ex->file, 0);
+    ex->raw = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, ex->file, 0);
     if (FCGX_Init() != 0 || ex->raw == MAP_FAILED ||
         ftruncate(ex->file, ROOM) != 0 ||
         fcntl(ex->file, F_ADD_SEALS, F_SEAL_GROW) != 0) {

@@ -133,8 +133,7 @@ static int open_tcp(const char *address, const char **problem)
     return fd;
 }
 
-bool listener_open(struct listener *l, const char *address, char *err,
-                   size_t err_cap)
+bool listener_open(struct listener *l, const char *address, struct error *e)
 {
     const char *problem = NULL;
     int on = 1;
@@ -155,13 +154,13 @@ bool listener_open(struct listener *l, const char *address, char *err,
         l->fd = open_tcp(address, &problem);
     }
     if (l->fd < 0) {
-        snprintf(err, err_cap, "cannot listen on %s: %s", l->name,
-                 problem != NULL ? problem : strerror(errno));
+        return error_is(e, "cannot listen on %s: %s", l->name,
+                        problem != NULL ? problem : strerror(errno));
     }
     /* Inherited by what is accepted over TCP: an answer does not wait for the
      * peer's acknowledgement. */
     (void) setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    return l->fd >= 0;
+    return true;
 }
 
 void listener_unlink(struct listener *l)

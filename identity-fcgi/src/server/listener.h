@@ -2,7 +2,9 @@
 
 #pragma once
 
+#include "base/error.h"
 #include <pj.h>
+
 #include <sys/types.h>
 
 struct listener {
@@ -18,10 +20,10 @@ struct listener {
  * Opens address, which parse_listen() accepted.  NULL takes
  * descriptor 0 where that is a listening socket, else the default path.  A
  * Unix socket gets mode 0660; one left behind by a process that is gone is
- * replaced, one that somebody listens on is not.  On failure one line in err.
+ * replaced, one that somebody listens on is not.  On failure one line in *e.
  */
 PJ_MUST_CHECK bool listener_open(struct listener *l, const char *address,
-                                 char *err, size_t err_cap);
+                                 struct error *e);
 
 /* Removes the path, if it is still ours, so that no new client comes. */
 void listener_unlink(struct listener *l);

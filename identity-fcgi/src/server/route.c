@@ -11,6 +11,7 @@
 #include "store/sweep.h"
 
 #include <pj_version.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Alive if it answers.  The database does not matter here. */
@@ -27,35 +28,34 @@ static void h_healthz(struct worker *w)
 /* Ready: what every login needs is there.  Says which check failed. */
 static void h_readyz(struct worker *w)
 {
-    const char *code = "SERVICE_NOT_READY";
+    const char *code = "SERVICE_NOT_READY", *why = NULL;
     enum store_result result;
+    char detail[128];
     int version = 0;
     bool refused;
 
     if (w->keys->signing == NULL) {
-        auth_refuse(w, 503, code,
-                    "Check failed: signing key (none is loaded).");
+        why = "signing key (none is loaded)";
+    } else if ((result = store_ping(&w->store, &version)) != STORE_OK &&
+               result != STORE_NONE) {
+        store_use(&w->store, &(int){0}, &(int){0}, &refused);
+        code = "DATABASE_UNAVAILABLE";
+        why = refused
+                  ? "database (it answers, but refuses the role, its password "
+                    "or the database's name)"
+                  : "database (no answer)";
+    } else if (version < migrate_version()) {
+        why = "migrations (the database's schema is older than this program)";
+    } else if (result == STORE_NONE) {
+        why = "rights (the database role lacks some; run roles.sql after a "
+              "migration)";
+    }
+    if (why == NULL) {
+        h_healthz(w);
         return;
     }
-    result = store_ping(&w->store, &version);
-    if (result != STORE_OK && result != STORE_NONE) {
-        store_use(&w->store, &(int){0}, &(int){0}, &refused);
-        auth_refuse(w, 503, "DATABASE_UNAVAILABLE",
-                    refused
-                        ? "Check failed: database (it answers, but refuses "
-                          "the role, its password or the database's name)."
-                        : "Check failed: database (no answer).");
-    } else if (version < migrate_version()) {
-        auth_refuse(w, 503, code,
-                    "Check failed: migrations (the database's schema is older "
-                    "than this program).");
-    } else if (result == STORE_NONE) {
-        auth_refuse(w, 503, code,
-                    "Check failed: rights (the database role lacks some; run "
-                    "roles.sql after a migration).");
-    } else {
-        h_healthz(w);
-    }
+    snprintf(detail, sizeof(detail), "Check failed: %s.", why);
+    (void) auth_refuse(w, 503, code, detail);
 }
 
 static void h_info(struct worker *w)

@@ -3,6 +3,7 @@
 #include "store/migrate.h"
 
 #include "base/log.h"
+#include "base/uuid.h"
 #include "db/db_script.h"
 
 #include <openssl/sha.h>
@@ -30,19 +31,18 @@ static const struct migrate_file bootstrap = {
            "  applied_at timestamptz NOT NULL DEFAULT now())"};
 
 /* Who may do what we may not. */
-#define WHO_MAY                                                               \
-    "SELECT format('the database role %I may not do this: migrate as %s',"    \
-    "  current_user, coalesce("                                               \
-    "    (SELECT format('%I, which owns the tables',"                         \
-    "                   pg_get_userbyid(relowner))"                           \
-    "       FROM pg_class WHERE oid = to_regclass('schema_migrations')),"     \
+#define WHO_MAY                                                                \
+    "SELECT format('the database role %I may not do this: migrate as %s',"     \
+    "  current_user, coalesce("                                                \
+    "    (SELECT format('%I, which owns the tables',"                          \
+    "                   pg_get_userbyid(relowner))"                            \
+    "       FROM pg_class WHERE oid = to_regclass('schema_migrations')),"      \
     "    'a role that may create tables (platform_owner of db/roles.sql)'))"
 
 struct run {
     struct db_script *db;
     bool forbidden; /* a statement was refused to this role */
-    char *err;
-    size_t err_cap;
+    struct error *e;
 };
 
 int migrate_version(void)
@@ -55,8 +55,7 @@ static bool failed(struct run *r)
     const struct db_error *error = db_script_error(r->db);
 
     r->forbidden = strcmp(error->state, "42501") == 0;
-    snprintf(r->err, r->err_cap, "%s", error->message);
-    return false;
+    return error_is(r->e, "%s", error->message);
 }
 
 static bool exec(struct run *r, const char *sql, char *value, size_t cap)
@@ -69,9 +68,7 @@ static void checksum(const struct migrate_file *file, char out[CHECKSUM_HEX])
     unsigned char digest[SHA256_DIGEST_LENGTH];
 
     SHA256((const unsigned char *) file->sql, file->len, digest);
-    for (size_t i = 0; i < sizeof(digest); i++) {
-        snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    }
+    (void) uuid_hex(out, digest, sizeof(digest));
 }
 
 /* -- transactions, under the lock -- */
@@ -91,11 +88,11 @@ static bool apply(struct run *r, const struct migrate_file *file)
         if (strcmp(applied, sum) == 0) {
             return true;
         }
-        snprintf(r->err, r->err_cap,
-                 "%s was applied to this database with another content: use "
-                 "the release that it was migrated with, or a newer one",
-                 file->name);
-        return false;
+        return error_is(
+            r->e,
+            "%s was applied to this database with another content: use "
+            "the release that it was migrated with, or a newer one",
+            file->name);
     }
     /* Name and checksum are our own constants, without characters to escape.
      */
@@ -122,13 +119,13 @@ static bool ensure_table(struct run *r, const struct migrate_file *table)
 
 static bool plant(struct run *r, const struct migrate_file *seed)
 {
-    if (!db_script_is_local(r->db)) {
-        snprintf(r->err, r->err_cap,
-                 "the demonstration data is loaded only into a database on "
-                 "this machine (a Unix socket or a loopback address)");
-        return false;
-    }
-    return exec(r, seed->sql, NULL, 0);
+    return db_script_is_local(r->db)
+               ? exec(r, seed->sql, NULL, 0)
+               : error_is(
+                     r->e,
+                     "the demonstration data is loaded only into a database "
+                     "on "
+                     "this machine (a Unix socket or a loopback address)");
 }
 
 static bool in_transaction(struct run *r,
@@ -141,17 +138,14 @@ static bool in_transaction(struct run *r,
         return true;
     }
     if (db_script_run(r->db, "ROLLBACK", NULL, 0) && r->forbidden) {
-        (void) exec(r, WHO_MAY, r->err, r->err_cap);
+        (void) exec(r, WHO_MAY, r->e->text, sizeof(r->e->text));
     }
     return false;
 }
 
-bool migrate_run(const struct config *cfg, bool seed, char *err,
-                 size_t err_cap)
+bool migrate_run(const struct config *cfg, bool seed, struct error *e)
 {
-    struct run r = {.db = db_script_open(cfg, LIMIT_MS, err, err_cap),
-                    .err = err,
-                    .err_cap = err_cap};
+    struct run r = {.db = db_script_open(cfg, LIMIT_MS, e), .e = e};
     bool ok = r.db != NULL && in_transaction(&r, ensure_table, &bootstrap);
 
     for (size_t i = 0; ok && i < migrate_count; i++) {

@@ -9,11 +9,11 @@ int migrate_version(void);
 
 /*
  * Applies pending migrations, one transaction each under an advisory lock, and
- * the local seed if asked (a local database only).  On failure one line in err
+ * the local seed if asked (a local database only).  On failure one line in *e
  * and false.
  */
-PJ_MUST_CHECK bool migrate_run(const struct config *cfg, bool seed, char *err,
-                               size_t err_cap);
+PJ_MUST_CHECK bool migrate_run(const struct config *cfg, bool seed,
+                               struct error *e);
 
 /* The SQL of db/ inside the binary; db/embed.sh writes the definitions. */
 struct migrate_file {

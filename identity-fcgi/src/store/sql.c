@@ -11,16 +11,15 @@
 bool sql_run(struct sql_query *q, const struct store *st,
              const struct db_statement *sql, struct meanwhile *meanwhile)
 {
-    static const enum store_result results[] = {
-        [DB_OK] = STORE_OK,
-        [DB_UNAVAILABLE] = STORE_UNAVAILABLE,
-        [DB_UNKNOWN] = STORE_UNKNOWN,
-    };
+    enum db_result result;
 
     q->result = STORE_NONE; /* what is no UUID names no row */
     if (!q->p.bad_uuid) {
-        q->result = results[db_pool_run(st->pool, sql, &q->p, st->deadline_ms,
-                                        meanwhile, &q->rows)];
+        result = db_pool_run(st->pool, sql, &q->p, st->deadline_ms, meanwhile,
+                             &q->rows);
+        q->result = result == DB_OK        ? STORE_OK
+                    : result == DB_UNKNOWN ? STORE_UNKNOWN
+                                           : STORE_UNAVAILABLE;
     }
     return q->result == STORE_OK;
 }
@@ -48,11 +47,15 @@ enum store_result sql_end(struct sql_query *q)
     return q->result;
 }
 
-void sql_param_client(struct db_params *p, const struct store *st)
+enum store_result sql_end_one(const struct store *st,
+                              const struct db_statement *sql,
+                              const struct db_value *values, size_t count)
 {
-    db_param_text(p, st->client_address, strlen(st->client_address));
-    db_param_text(p, st->client_agent, strlen(st->client_agent));
-    db_param_time_us(p, st->access_until_s * 1000000);
+    struct sql_query q = {0};
+
+    db_params_add(&q.p, values, count);
+    (void) sql_run_one(&q, st, sql);
+    return sql_end(&q);
 }
 
 void sql_copy_text(const struct db_rows *rows, size_t row, int col, char *out,
@@ -194,8 +197,8 @@ void sql_sort_branches(struct branch *items, size_t count)
     qsort(items, count, sizeof(*items), compare);
 }
 
-bool sql_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
-                       bool list, struct session_view *out)
+bool sql_copy_branches(pj_arena_t *arena, const struct db_rows *rows, bool list,
+                       struct session_view *out)
 {
     size_t rows_count = db_row_count(rows) + 1, n = 0;
     struct branch *items = pj_arena_alloc(arena, rows_count * sizeof(*items));

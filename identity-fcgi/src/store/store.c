@@ -49,8 +49,7 @@ enum store_result store_account_find(struct store *st, pj_str_t name,
 {
     struct sql_query q = {0};
 
-    db_param_text(&q.p, name.data, name.len);
-    db_param_uuid(&q.p, pj_str(stand_in));
+    db_params(&q.p, DB_VALUE(OID_TEXT, .text = name), DB_ID(stand_in));
     if (sql_run(&q, st, &account_find_sql, NULL)) {
         bool known = !db_is_null(q.rows, 0, 0);
 
@@ -66,21 +65,20 @@ static const struct db_statement credential_rehash_sql = {
     " WHERE account_id = $1 AND credential_hash = $2",
     true};
 
-enum store_result store_account_rehash(struct store *st,
-                                       const char *account_id,
+enum store_result store_account_rehash(struct store *st, const char *account_id,
                                        const char *old_hash,
                                        const char *new_hash)
 {
-    struct sql_query q = {0};
-
-    db_param_uuid(&q.p, pj_str(account_id));
-    db_param_text(&q.p, old_hash, strlen(old_hash));
-    db_param_text(&q.p, new_hash, strlen(new_hash));
-    (void) sql_run_one(&q, st, &credential_rehash_sql);
-    return sql_end(&q);
+    return sql_do(st, &credential_rehash_sql, DB_ID(account_id),
+                  DB_TEXT(old_hash), DB_TEXT(new_hash));
 }
 
 /* -- attempts -- */
+
+#define DB_ATTEMPT(a)                                                          \
+    DB_VALUE(OID_BYTEA,                                                        \
+             .text = {(a)->account_hmac, sizeof((a)->account_hmac)}),          \
+        db_any((a)->address)
 
 static const struct db_statement attempt_begin_sql = {
     "attempt_begin", "SELECT login_attempt_begin($1, $2, $3::integer, $4)",
@@ -93,10 +91,8 @@ enum store_result store_attempt_begin(struct store *st,
 {
     struct sql_query q = {0};
 
-    db_param_bytes(&q.p, attempt->account_hmac, sizeof(attempt->account_hmac));
-    db_param_any(&q.p, attempt->address);
-    db_param_int64(&q.p, max_failures);
-    db_param_int64(&q.p, window_s);
+    db_params(&q.p, DB_ATTEMPT(attempt), DB_INT(max_failures),
+              DB_INT(window_s));
     if (sql_run(&q, st, &attempt_begin_sql, NULL)) {
         *retry_after_s = db_int64(q.rows, 0, 0);
         q.result = *retry_after_s > 0 ? STORE_NONE : STORE_OK;
@@ -111,13 +107,8 @@ enum store_result store_attempt_settle(struct store *st,
                                        const struct attempt *attempt,
                                        bool success)
 {
-    struct sql_query q = {0};
-
-    db_param_bytes(&q.p, attempt->account_hmac, sizeof(attempt->account_hmac));
-    db_param_any(&q.p, attempt->address);
-    db_param_bool(&q.p, success);
-    (void) sql_run_one(&q, st, &attempt_settle_sql);
-    return sql_end(&q);
+    return sql_do(st, &attempt_settle_sql, DB_ATTEMPT(attempt),
+                  DB_BOOL(success));
 }
 
 /* -- health -- */
@@ -232,12 +223,9 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
     struct sql_query q = {0};
 
     memset(out, 0, sizeof(*out));
-    db_param_uuid(&q.p, pj_str(current->account_id));
-    db_param_uuid(&q.p, pj_str(current->session_id));
-    db_param_time_us(&q.p, now_s * 1000000);
-    db_param_time_us(&q.p, opened_at_s * 1000000);
-    db_param_int64(&q.p, STORE_MAX_OWN + 1);
-    db_param_time_us(&q.p, expires_at_s * 1000000);
+    db_params(&q.p, DB_ID(current->account_id), DB_ID(current->session_id),
+              DB_TIME(now_s), DB_TIME(opened_at_s), DB_INT(STORE_MAX_OWN + 1),
+              DB_TIME(expires_at_s));
     if (sql_run(&q, st, &sessions_own_sql, NULL) &&
         !copy_own(arena, q.rows, out)) {
         q.result = STORE_UNAVAILABLE;
@@ -251,13 +239,13 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
 
 /* Those of the account $1 but $2, in the order in which all do it who lock
  * several and wait. */
-#define END(from)                                                             \
-    "UPDATE auth_sessions"                                                    \
-    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"     \
-    " WHERE session_id = ANY (ARRAY("                                         \
-    "   SELECT s.session_id FROM " from "auth_sessions s"                     \
-    "    WHERE s.account_id = $1 AND s.status = 'ACTIVE'"                     \
-    "      AND s.session_id IS DISTINCT FROM $2" ALIVE                        \
+#define END(from)                                                              \
+    "UPDATE auth_sessions"                                                     \
+    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"      \
+    " WHERE session_id = ANY (ARRAY("                                          \
+    "   SELECT s.session_id FROM " from "auth_sessions s"                      \
+    "    WHERE s.account_id = $1 AND s.status = 'ACTIVE'"                      \
+    "      AND s.session_id IS DISTINCT FROM $2" ALIVE                         \
     "    ORDER BY s.created_at LIMIT $3 FOR UPDATE OF s))"
 
 static const struct db_statement sessions_end_sql = {"sessions_end", END(""),
@@ -272,9 +260,8 @@ enum store_result store_own_end(struct store *st, const char *account_id,
     do {
         struct sql_query q = {0};
 
-        db_param_uuid(&q.p, pj_str(account_id));
-        db_param_uuid_or_null(&q.p, except);
-        db_param_int64(&q.p, BATCH);
+        db_params(&q.p, DB_ID(account_id), db_id_or_null(except),
+                  DB_INT(BATCH));
         n = sql_run_safe(&q, st, &sessions_end_sql) ? db_affected(q.rows) : 0;
         *ended += (int64_t) n;
         result = sql_end(&q);
@@ -296,7 +283,7 @@ enum store_result store_own_account(struct store *st, const char *account_id,
 {
     struct sql_query q = {0};
 
-    db_param_uuid(&q.p, pj_str(account_id));
+    db_params(&q.p, DB_ID(account_id));
     if (sql_run_one(&q, st, &account_read_sql)) {
         sql_copy_account(q.rows, 3, 5, out);
         sql_copy_text(q.rows, 0, 4, name, ACCOUNT_NAME_MAX + 1);
@@ -325,12 +312,8 @@ enum store_result store_own_change(struct store *st, const char *account_id,
 {
     struct sql_query q = {0};
 
-    db_param_uuid(&q.p, pj_str(account_id));
-    db_param_uuid(&q.p, pj_str(except));
-    db_param_int64(&q.p, BATCH);
-    db_param_text(&q.p, old_hash, strlen(old_hash));
-    db_param_text(&q.p, new_hash, strlen(new_hash));
-    db_param_fence(&q.p);
+    db_params(&q.p, DB_ID(account_id), DB_ID(except), DB_INT(BATCH),
+              DB_TEXT(old_hash), DB_TEXT(new_hash), DB_FENCE);
     if (sql_run_one(&q, st, &credential_change_sql)) {
         *ended += db_int64(q.rows, 0, 0);
     }
@@ -349,8 +332,8 @@ enum store_result store_own_change(struct store *st, const char *account_id,
  * Where the OPEN ones would not fit, NEXT is one of them, and rows may be
  * given again.
  */
-#define CURSOR_FORM                                                           \
-    "[0-9a-f-]{36}\\.[0-9]{1,18}\\.([0-9]{1,18}(_[0-9]{1,18})*)?"             \
+#define CURSOR_FORM                                                            \
+    "[0-9a-f-]{36}\\.[0-9]{1,18}\\.([0-9]{1,18}(_[0-9]{1,18})*)?"              \
     "(\\.[0-9]{1,18}\\.[0-9]{1,18})?"
 
 /* A row for each revocation, or one without.  The snapshot is the one by which
@@ -429,8 +412,7 @@ static bool copy(pj_arena_t *arena, const struct db_rows *rows,
 }
 
 enum store_result store_revocations(struct store *st, pj_arena_t *arena,
-                                    const char *cursor,
-                                    struct revocations *out)
+                                    const char *cursor, struct revocations *out)
 {
     struct sql_query q = {0};
 
@@ -439,8 +421,7 @@ enum store_result store_revocations(struct store *st, pj_arena_t *arena,
         !parse_form(cursor, CURSOR_FORM, STORE_CURSOR - 1)) {
         return STORE_NONE;
     }
-    db_param_text(&q.p, cursor, strlen(cursor));
-    db_param_int64(&q.p, STORE_MAX_LIST + 1);
+    db_params(&q.p, DB_TEXT(cursor), DB_INT(STORE_MAX_LIST + 1));
     if (sql_run(&q, st, &revocations_sql, NULL)) {
         q.result = !db_bool(q.rows, 0, KNOWN)  ? STORE_NONE
                    : !copy(arena, q.rows, out) ? STORE_UNAVAILABLE

@@ -28,11 +28,9 @@ void store_use(const struct store *st, int *size, int *used, bool *refused);
  * verifying reveals nothing.
  */
 enum store_result store_account_find(struct store *st, pj_str_t name,
-                                     const char *stand_in,
-                                     struct account *out);
+                                     const char *stand_in, struct account *out);
 /* Replaces the credential hash where it is still old_hash. */
-enum store_result store_account_rehash(struct store *st,
-                                       const char *account_id,
+enum store_result store_account_rehash(struct store *st, const char *account_id,
                                        const char *old_hash,
                                        const char *new_hash);
 

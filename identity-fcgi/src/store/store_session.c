@@ -11,6 +11,11 @@
 
 #include <string.h>
 
+/* Parameters: the scope columns of a session. */
+#define SCOPE(s)                                                               \
+    db_id_or_null((s)->workspace_id), db_id_or_null((s)->member_id),           \
+        db_id_or_null((s)->active_branch_id)
+
 /* Copies the revoked rows to done, and ends the query. */
 static enum store_result copy_revoked(struct sql_query *q,
                                       struct session_refs *done)
@@ -58,20 +63,10 @@ enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash)
 {
-    struct sql_query q = {0};
-
-    db_param_uuid(&q.p, pj_str(s->session_id));
-    db_param_uuid(&q.p, pj_str(s->account_id));
-    db_param_uuid(&q.p, pj_str(s->jti));
-    db_param_time_us(&q.p, s->expires_at_s * 1000000);
-    db_param_uuid_or_null(&q.p, s->workspace_id);
-    db_param_uuid_or_null(&q.p, s->member_id);
-    db_param_uuid_or_null(&q.p, s->active_branch_id);
-    db_param_text(&q.p, credential_hash, strlen(credential_hash));
-    sql_param_client(&q.p, st);
-    db_param_time_us(&q.p, s->clock.valid_after_us);
-    (void) sql_run_one(&q, st, &session_create_sql);
-    return sql_end(&q);
+    return sql_do(st, &session_create_sql, DB_ID(s->session_id),
+                  DB_ID(s->account_id), DB_ID(s->jti), DB_TIME(s->expires_at_s),
+                  SCOPE(s), DB_TEXT(credential_hash), SQL_CLIENT(st),
+                  DB_TIME_US(s->clock.valid_after_us));
 }
 
 /*
@@ -105,16 +100,13 @@ static const struct db_statement session_limit_sql = {
     " RETURNING session_id, account_id",
     true};
 
-enum store_result store_session_limit(struct store *st,
-                                      const struct session *s, int most,
-                                      struct session_refs *done)
+enum store_result store_session_limit(struct store *st, const struct session *s,
+                                      int most, struct session_refs *done)
 {
     struct sql_query q = {0};
 
-    db_param_uuid(&q.p, pj_str(s->account_id));
-    db_param_int64(&q.p, most);
-    db_param_int64(&q.p, SPARE);
-    db_param_uuid(&q.p, pj_str(s->session_id));
+    db_params(&q.p, DB_ID(s->account_id), DB_INT(most), DB_INT(SPARE),
+              DB_ID(s->session_id));
     (void) sql_run(&q, st, &session_limit_sql, NULL);
     return copy_revoked(&q, done);
 }
@@ -134,24 +126,16 @@ static const struct db_statement session_select_sql = {
     "  FROM owner"
     " WHERE session_id = $1 AND status = 'ACTIVE'"
     "   AND created_at > sessions_valid_after"
-    "   AND (workspace_id IS NULL OR workspace_id = $2)" SQL_BEFORE_FENCE(
-        "$5"),
+    "   AND (workspace_id IS NULL OR workspace_id = $2)" SQL_BEFORE_FENCE("$5"),
     true};
 
-enum store_result store_session_select(struct store *st,
-                                       const char *session_id,
+enum store_result store_session_select(struct store *st, const char *session_id,
                                        const struct scope *to)
 {
-    struct sql_query q = {0};
-
-    db_param_uuid(&q.p, pj_str(session_id));
-    db_param_uuid(&q.p, pj_str(to->workspace_id));
-    db_param_uuid(&q.p, pj_str(to->member_id));
-    db_param_uuid(&q.p, pj_str(to->active_branch_id));
-    db_param_fence(&q.p);
-    db_param_time_us(&q.p, st->access_until_s * 1000000);
-    (void) sql_run_one(&q, st, &session_select_sql);
-    return sql_end(&q);
+    return sql_do(st, &session_select_sql, DB_ID(session_id),
+                  DB_ID(to->workspace_id), DB_ID(to->member_id),
+                  DB_ID(to->active_branch_id), DB_FENCE,
+                  DB_TIME(st->access_until_s));
 }
 
 /* revoked_at never precedes created_at, which another host's clock wrote. */
@@ -181,7 +165,8 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
         }
     }
     if (list.len > 0) {
-        db_param_text(&q.p, list.data, list.len);
+        buf_addc(&list, '\0');
+        db_params(&q.p, DB_TEXT(list.data));
         (void) sql_run_safe(&q, st, &session_revoke_sql);
     }
     return copy_revoked(&q, done);
@@ -203,7 +188,7 @@ enum store_result store_session_choices(struct store *st, pj_arena_t *arena,
     struct sql_query q = {0};
 
     memset(out, 0, sizeof(*out));
-    db_param_uuid(&q.p, pj_str(account_id));
+    db_params(&q.p, DB_ID(account_id));
     if (sql_run(&q, st, &choices_sql, NULL) &&
         !sql_copy_branches(arena, q.rows, false, out)) {
         q.result = STORE_UNAVAILABLE;
@@ -260,23 +245,23 @@ static bool is_again(const struct session_view *view)
 }
 
 /* By one statement; everywhere: with the branches of other workspaces. */
-static enum store_result
-read_once(struct store *st, pj_arena_t *arena, pj_str_t session_id,
-          const pj_str_t *branch_id, bool list, bool everywhere,
-          struct meanwhile *meanwhile, struct session_view *out)
+static enum store_result read_once(struct store *st, pj_arena_t *arena,
+                                   pj_str_t session_id,
+                                   const pj_str_t *branch_id, bool list,
+                                   bool everywhere, struct meanwhile *meanwhile,
+                                   struct session_view *out)
 {
     /* Which no branch has: in place of a malformed id. */
-    const pj_str_t nil = PJ_STR("00000000-0000-0000-0000-000000000000");
+    pj_str_t asked = PJ_STR("00000000-0000-0000-0000-000000000000");
     unsigned char bytes[UUID_BYTES];
     struct sql_query q = {0};
 
-    db_param_uuid(&q.p, session_id);
-    if (branch_id == NULL) {
-        db_param_uuid_or_null(&q.p, NULL);
-    } else {
-        db_param_uuid(&q.p, uuid_parse(bytes, *branch_id) ? *branch_id : nil);
+    if (branch_id != NULL && uuid_parse(bytes, *branch_id)) {
+        asked = *branch_id;
     }
-    db_param_bool(&q.p, everywhere);
+    db_params(&q.p, DB_UUID(session_id),
+              DB_VALUE(OID_UUID, .null = branch_id == NULL, .text = asked),
+              DB_BOOL(everywhere));
     (void) sql_run(&q, st, &session_read_sql, meanwhile);
     copy_session(&q, arena, list, out);
     return sql_end(&q);
@@ -288,8 +273,8 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      struct meanwhile *meanwhile,
                                      struct session_view *out)
 {
-    enum store_result result = read_once(st, arena, session_id, branch_id,
-                                         list, false, meanwhile, out);
+    enum store_result result = read_once(st, arena, session_id, branch_id, list,
+                                         false, meanwhile, out);
 
     return result == STORE_OK && is_again(out)
                ? read_once(st, arena, session_id, branch_id, list, true, NULL,
@@ -302,43 +287,36 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
 /*
  * Replaces the jti of the row s by $3, with the expiry $4.  That is by the
  * service's clock and could be before created_at, which is by the database's.
- * $9 to $11 are those of sql_param_client(), $12 to $14 those of
- * param_retry().
+ * $9 to $11 are those of SQL_CLIENT(), $12 to $14 those of RETRY().
  */
-#define ROTATE                                                                \
-    "UPDATE auth_sessions s SET jti = $3, used_at = now(),"                   \
-    " expires_at = greatest($4, created_at + interval '1 us'),"               \
-    " retry_jti = $12, retry_next = $13, retry_iat = $14,"                    \
-    " retry_elsewhere = (retry_elsewhere & 127::smallint) << 1,"              \
-    " used_address = nullif($9, ''), used_agent = nullif($10, ''),"           \
+#define ROTATE                                                                 \
+    "UPDATE auth_sessions s SET jti = $3, used_at = now(),"                    \
+    " expires_at = greatest($4, created_at + interval '1 us'),"                \
+    " retry_jti = $12, retry_next = $13, retry_iat = $14,"                     \
+    " retry_elsewhere = (retry_elsewhere & 127::smallint) << 1,"               \
+    " used_address = nullif($9, ''), used_agent = nullif($10, ''),"            \
     " access_until = greatest(access_until, $11)"
 
 /* After a CTE `rotated` of session ids: the old jti, $2, is kept for a while,
  * and older ones are dropped. */
-#define FORGET                                                                \
-    " forgotten AS (DELETE FROM rotated_tokens r USING rotated"               \
-    "    WHERE r.session_id = rotated.session_id"                             \
+#define FORGET                                                                 \
+    " forgotten AS (DELETE FROM rotated_tokens r USING rotated"                \
+    "    WHERE r.session_id = rotated.session_id"                              \
     "      AND r.rotated_at < now() - interval '2 minutes')"
-#define REMEMBER                                                              \
-    " INSERT INTO rotated_tokens (session_id, jti)"                           \
-    " SELECT session_id, $2 FROM rotated"                                     \
+#define REMEMBER                                                               \
+    " INSERT INTO rotated_tokens (session_id, jti)"                            \
+    " SELECT session_id, $2 FROM rotated"                                      \
     " ON CONFLICT (session_id, jti) DO UPDATE SET rotated_at = now()"
 
-/* Adds $12 to $14 of ROTATE, what a retry needs: the old jti, the new one and
- * its iat; null where no retry is answered. */
-static void param_retry(struct db_params *p, pj_str_t old_jti,
-                        const struct rotation *to)
-{
-    if (to->retry_window_s > 0) {
-        db_param_uuid(p, old_jti);
-        db_param_uuid(p, pj_str(to->new_jti));
-        db_param_time_us(p, to->now_s * 1000000);
-        return;
-    }
-    db_param_uuid_or_null(p, NULL);
-    db_param_uuid_or_null(p, NULL);
-    db_param_any(p, NULL);
-}
+/* $12 to $14 of ROTATE, what a retry needs: the old jti, the new one and its
+ * iat; null where no retry is answered. */
+#define IF_RETRIED(to, type, ...)                                              \
+    DB_VALUE(type, .null = (to)->retry_window_s <= 0, __VA_ARGS__)
+#define RETRY(to, old)                                                         \
+    IF_RETRIED(to, OID_UUID, .text = (old)),                                   \
+        IF_RETRIED(to, OID_UUID, .text = pj_str((to)->new_jti)),               \
+        IF_RETRIED(to, OID_TIMESTAMPTZ,                                        \
+                   .number = (to)->now_s * 1000000 - DB_EPOCH_US)
 
 /* -- reading and rotating at once -- */
 
@@ -350,21 +328,21 @@ static void param_retry(struct db_params *p, pj_str_t old_jti,
  * account, so that is asked of the snapshot: asked of the row, it would offer
  * the planner an index that leads to all sessions of the account.
  */
-#define ALLOWED                                                               \
-    "    WHERE s.session_id = $1 AND s.status = 'ACTIVE'"                     \
-    "      AND s.expires_at >= $6 AND s.jti = $2 AND s.created_at >= $7"      \
-    "      AND EXISTS (SELECT FROM session o"                                 \
-    "           WHERE account_enabled AND active AND o.account_id = $5"       \
-    "             AND (active_branch_id IS NULL"                              \
-    "                  OR EXISTS (SELECT FROM selectable"                     \
-    "                              WHERE roles IS NOT NULL))"                 \
-    "             AND o.workspace_id IS NOT DISTINCT FROM s.workspace_id"     \
-    "             AND o.member_id IS NOT DISTINCT FROM s.member_id"           \
-    "             AND o.active_branch_id"                                     \
+#define ALLOWED                                                                \
+    "    WHERE s.session_id = $1 AND s.status = 'ACTIVE'"                      \
+    "      AND s.expires_at >= $6 AND s.jti = $2 AND s.created_at >= $7"       \
+    "      AND EXISTS (SELECT FROM session o"                                  \
+    "           WHERE account_enabled AND active AND o.account_id = $5"        \
+    "             AND (active_branch_id IS NULL"                               \
+    "                  OR EXISTS (SELECT FROM selectable"                      \
+    "                              WHERE roles IS NOT NULL))"                  \
+    "             AND o.workspace_id IS NOT DISTINCT FROM s.workspace_id"      \
+    "             AND o.member_id IS NOT DISTINCT FROM s.member_id"            \
+    "             AND o.active_branch_id"                                      \
     "                 IS NOT DISTINCT FROM s.active_branch_id)"
-#define REFRESH                                                               \
-    SQL_SESSION SQL_SELECTABLE("s.active_branch_id",                          \
-                               "") ", rotated AS (" ROTATE ALLOWED            \
+#define REFRESH                                                                \
+    SQL_SESSION SQL_SELECTABLE("s.active_branch_id",                           \
+                               "") ", rotated AS (" ROTATE ALLOWED             \
         SQL_BEFORE_FENCE("$8") "   RETURNING session_id)"
 #define REFRESHED SQL_SESSION_ROWS(", EXISTS (SELECT FROM rotated)", ", NULL")
 
@@ -376,33 +354,26 @@ static const struct db_statement session_refresh_sql[2] = {
 enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         const struct rotation *to, bool list,
                                         struct meanwhile *meanwhile,
-                                        struct session_view *out,
-                                        bool *rotated)
+                                        struct session_view *out, bool *rotated)
 {
     const pj_claims_t *token = to->token;
     unsigned char jti[UUID_BYTES];
     struct sql_query q = {0};
 
     *rotated = false;
-    db_param_uuid(&q.p, token->session_id);
-    db_param_uuid(&q.p, token->jti);
-    db_param_uuid(&q.p, pj_str(to->new_jti));
-    db_param_time_us(&q.p, to->expires_at_s * 1000000);
-    db_param_uuid(&q.p, token->account_id);
-    db_param_time_us(&q.p, (to->now_s + 1) * 1000000);
-    db_param_time_us(&q.p, to->opened_at_s * 1000000);
-    db_param_fence(&q.p);
-    sql_param_client(&q.p, st);
-    param_retry(&q.p, token->jti, to);
+    db_params(&q.p, DB_UUID(token->session_id), DB_UUID(token->jti),
+              DB_ID(to->new_jti), DB_TIME(to->expires_at_s),
+              DB_UUID(token->account_id), DB_TIME(to->now_s + 1),
+              DB_TIME(to->opened_at_s), DB_FENCE, SQL_CLIENT(st),
+              RETRY(to, token->jti));
     if (q.p.bad_uuid || !uuid_read(jti, token->jti)) {
         /* An id is malformed, or the jti is not written as we write it and so
          * is not the session's: there is nothing to rotate. */
         return store_session_read(st, arena, token->session_id, NULL, list,
                                   meanwhile, out);
     }
-    *rotated =
-        sql_run(&q, st, &session_refresh_sql[to->remember], meanwhile) &&
-        db_row_count(q.rows) > 0 && db_bool(q.rows, 0, SQL_COL_MORE);
+    *rotated = sql_run(&q, st, &session_refresh_sql[to->remember], meanwhile) &&
+               db_row_count(q.rows) > 0 && db_bool(q.rows, 0, SQL_COL_MORE);
     copy_session(&q, arena, list, out);
     (void) sql_end(&q);
     if (*rotated && q.result == STORE_UNAVAILABLE) {
@@ -420,15 +391,15 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
  * The compare-and-swap, in four forms.  The scope columns are compared too, so
  * that a concurrent selection is not lost.
  */
-#define UNCHANGED                                                             \
-    " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"               \
-    "   AND workspace_id IS NOT DISTINCT FROM $5"                             \
-    "   AND member_id IS NOT DISTINCT FROM $6"                                \
-    "   AND active_branch_id IS NOT DISTINCT FROM $7" SQL_NOT_LOCKED_OUT("s") \
+#define UNCHANGED                                                              \
+    " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"                \
+    "   AND workspace_id IS NOT DISTINCT FROM $5"                              \
+    "   AND member_id IS NOT DISTINCT FROM $6"                                 \
+    "   AND active_branch_id IS NOT DISTINCT FROM $7" SQL_NOT_LOCKED_OUT("s")  \
         SQL_BEFORE_FENCE("$8")
-#define CLEAR_SCOPE                                                           \
+#define CLEAR_SCOPE                                                            \
     ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
-#define REMEMBERING(update)                                                   \
+#define REMEMBERING(update)                                                    \
     "WITH rotated AS (" update " RETURNING session_id)," FORGET REMEMBER
 
 static const struct db_statement session_rotate_sql[2][2] = {
@@ -438,31 +409,15 @@ static const struct db_statement session_rotate_sql[2][2] = {
      {"session_rotate_clear_remember",
       REMEMBERING(ROTATE CLEAR_SCOPE UNCHANGED), true}}};
 
-/* Adds $5 to $8 of UNCHANGED. */
-static void param_scope(struct db_params *p, const struct session *old)
-{
-    db_param_uuid_or_null(p, old->workspace_id);
-    db_param_uuid_or_null(p, old->member_id);
-    db_param_uuid_or_null(p, old->active_branch_id);
-    db_param_fence(p);
-}
-
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
                                        const struct rotation *to,
                                        bool clear_scope)
 {
-    struct sql_query q = {0};
-
-    db_param_uuid(&q.p, pj_str(old->session_id));
-    db_param_uuid(&q.p, pj_str(old->jti));
-    db_param_uuid(&q.p, pj_str(to->new_jti));
-    db_param_time_us(&q.p, to->expires_at_s * 1000000);
-    param_scope(&q.p, old);
-    sql_param_client(&q.p, st);
-    param_retry(&q.p, pj_str(old->jti), to);
-    (void) sql_run_one(&q, st, &session_rotate_sql[clear_scope][to->remember]);
-    return sql_end(&q);
+    return sql_do(st, &session_rotate_sql[clear_scope][to->remember],
+                  DB_ID(old->session_id), DB_ID(old->jti), DB_ID(to->new_jti),
+                  DB_TIME(to->expires_at_s), SCOPE(old), DB_FENCE,
+                  SQL_CLIENT(st), RETRY(to, pj_str(old->jti)));
 }
 
 /*
@@ -489,9 +444,8 @@ enum store_result store_session_retry(struct store *st,
     if (!uuid_read(jti, token->jti)) {
         return STORE_NONE; /* not written as we write it: not the session's */
     }
-    db_param_uuid(&q.p, token->session_id);
-    db_param_uuid(&q.p, token->jti);
-    db_param_int64(&q.p, window_s);
+    db_params(&q.p, DB_UUID(token->session_id), DB_UUID(token->jti),
+              DB_INT(window_s));
     if (sql_run_one(&q, st, &session_retry_sql)) {
         db_uuid(q.rows, 0, 0, out->jti);
         out->iat_s = db_time_us(q.rows, 0, 1) / 1000000;
@@ -504,8 +458,8 @@ enum store_result store_session_retry(struct store *st,
     return sql_end(&q);
 }
 
-#define REPEAT                                                                \
-    "UPDATE auth_sessions s SET retry_elsewhere = retry_elsewhere | $3,"      \
+#define REPEAT                                                                 \
+    "UPDATE auth_sessions s SET retry_elsewhere = retry_elsewhere | $3,"       \
     " access_until = greatest(access_until, $4)"
 
 static const struct db_statement session_repeat_sql[2] = {
@@ -513,19 +467,12 @@ static const struct db_statement session_repeat_sql[2] = {
     {"session_repeat_clear", REPEAT CLEAR_SCOPE UNCHANGED, true}};
 
 enum store_result store_session_repeat(struct store *st,
-                                       const struct session *s,
-                                       const char *jti, bool elsewhere,
-                                       bool clear_scope)
+                                       const struct session *s, const char *jti,
+                                       bool elsewhere, bool clear_scope)
 {
-    struct sql_query q = {0};
-
-    db_param_uuid(&q.p, pj_str(s->session_id));
-    db_param_uuid(&q.p, pj_str(jti));
-    db_param_int64(&q.p, elsewhere);
-    db_param_time_us(&q.p, st->access_until_s * 1000000);
-    param_scope(&q.p, s);
-    (void) sql_run_one(&q, st, &session_repeat_sql[clear_scope]);
-    return sql_end(&q);
+    return sql_do(st, &session_repeat_sql[clear_scope], DB_ID(s->session_id),
+                  DB_ID(jti), DB_INT(elsewhere), DB_TIME(st->access_until_s),
+                  SCOPE(s), DB_FENCE);
 }
 
 static const struct db_statement session_rotated_sql = {
@@ -535,14 +482,9 @@ static const struct db_statement session_rotated_sql = {
     false};
 
 enum store_result store_session_remembered(struct store *st,
-                                           const char *session_id,
-                                           pj_str_t jti, int64_t within_s)
+                                           const char *session_id, pj_str_t jti,
+                                           int64_t within_s)
 {
-    struct sql_query q = {0};
-
-    db_param_uuid(&q.p, pj_str(session_id));
-    db_param_uuid(&q.p, jti);
-    db_param_int64(&q.p, within_s);
-    (void) sql_run_one(&q, st, &session_rotated_sql);
-    return sql_end(&q);
+    return sql_do(st, &session_rotated_sql, DB_ID(session_id), DB_UUID(jti),
+                  DB_INT(within_s));
 }

@@ -23,9 +23,8 @@ enum store_result store_session_create(struct store *st,
  * and then the oldest of the others, some at a time, and puts them into
  * done; STORE_NONE if there are none.
  */
-enum store_result store_session_limit(struct store *st,
-                                      const struct session *s, int most,
-                                      struct session_refs *done);
+enum store_result store_session_limit(struct store *st, const struct session *s,
+                                      int most, struct session_refs *done);
 /*
  * Reads a session, and about branch_id (NULL: its own active branch) whether
  * it is selectable in the session, all in one statement.  The list is filled
@@ -38,16 +37,14 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      struct meanwhile *meanwhile,
                                      struct session_view *out);
 /* Sets the scope of an ACTIVE session whose workspace is null or the same. */
-enum store_result store_session_select(struct store *st,
-                                       const char *session_id,
+enum store_result store_session_select(struct store *st, const char *session_id,
                                        const struct scope *scope);
 /*
  * ACTIVE -> REVOKED for ids[0..count), count <= STORE_MAX_REVOKE.  done
  * gets those that were ACTIVE.  Repeating it is safe.
  */
 enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
-                                       size_t count,
-                                       struct session_refs *done);
+                                       size_t count, struct session_refs *done);
 
 /* -- what a refresh asks, and has written -- */
 
@@ -55,9 +52,9 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
 struct rotation {
     const pj_claims_t *token; /* in hand */
     const char *new_jti;
-    int64_t expires_at_s; /* of the new token, and of the session with it */
-    int64_t now_s;        /* its iat; the session is not over then */
-    int64_t opened_at_s;  /* an older session may not live until expires_at */
+    int64_t expires_at_s;   /* of the new token, and of the session with it */
+    int64_t now_s;          /* its iat; the session is not over then */
+    int64_t opened_at_s;    /* an older session may not live until expires_at */
     int64_t retry_window_s; /* how long another refresh with the old token
                                gets this one again; 0: it does not */
     bool remember;          /* the old jti, for store_session_remembered() */
@@ -110,11 +107,10 @@ enum store_result store_session_retry(struct store *st,
  * scope of s.  Repeating it is safe.
  */
 enum store_result store_session_repeat(struct store *st,
-                                       const struct session *s,
-                                       const char *jti, bool elsewhere,
-                                       bool clear_scope);
+                                       const struct session *s, const char *jti,
+                                       bool elsewhere, bool clear_scope);
 /* STORE_OK when jti was rotated out of the session at most within_s ago and
  * remembered, else STORE_NONE. */
 enum store_result store_session_remembered(struct store *st,
-                                           const char *session_id,
-                                           pj_str_t jti, int64_t within_s);
+                                           const char *session_id, pj_str_t jti,
+                                           int64_t within_s);

@@ -57,8 +57,7 @@ struct sweep {
     struct sweeper *by; /* NULL: the whole at once, without pauses */
     struct db_script *lock, *work;
     enum sweep_result result;
-    char *err;
-    size_t err_cap;
+    struct error *e;
 };
 
 static _Atomic int64_t revocations_left = -1;
@@ -93,8 +92,7 @@ static bool sleep_ms(struct sweeper *s, int64_t ms)
 void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
                 uint64_t *count)
 {
-    uint64_t most =
-        blocks / PARTS > PART_BLOCKS ? blocks / PARTS : PART_BLOCKS;
+    uint64_t most = blocks / PARTS > PART_BLOCKS ? blocks / PARTS : PART_BLOCKS;
 
     *first = blocks > most ? cursor % blocks : 0; /* a small one goes whole */
     *count = blocks - *first < most ? blocks - *first : most;
@@ -113,11 +111,10 @@ static bool failed(struct sweep *s, const struct db_script *db)
     const struct db_error *error = db_script_error(db);
 
     if (strcmp(error->state, "42P01") == 0) {
-        snprintf(s->err, s->err_cap,
-                 "the database is not migrated: run identity-fcgi migrate");
+        (void) error_is(
+            s->e, "the database is not migrated: run identity-fcgi migrate");
     } else {
-        snprintf(s->err, s->err_cap, "the database failed: %s",
-                 error->message);
+        (void) error_is(s->e, "the database failed: %s", error->message);
     }
     return end(s, SWEEP_FAILED);
 }
@@ -128,49 +125,55 @@ static bool number(struct sweep *s, const char *sql, const struct db_params *p,
 {
     struct db_rows *rows;
 
-    if (!db_script_begin(s->work) ||
-        !db_script_query(s->work, sql, p, &rows)) {
+    if (!db_script_begin(s->work) || !db_script_query(s->work, sql, p, &rows)) {
         return failed(s, s->work);
     }
-    *out = db_row_count(rows) > 0
-               ? strtoll(db_text(rows, 0, 0, NULL), NULL, 10)
-               : (int64_t) db_affected(rows);
+    *out = db_row_count(rows) > 0 ? strtoll(db_text(rows, 0, 0, NULL), NULL, 10)
+                                  : (int64_t) db_affected(rows);
     db_rows_free(rows);
     return db_script_run(s->work, "COMMIT", NULL, 0) || failed(s, s->work);
 }
 
-/* $1 and $2 bound the blocks, $3 is how long rows are kept, $4 how many go at
- * once. */
-#define IN_BLOCKS                                                             \
-    " WHERE ctid >= format('(%s,0)', $1)::tid"                                \
-    "   AND ctid < format('(%s,0)', $2)::tid"
+/* $1 is how long rows are kept, $2 how many go at once, $3 and $4 bound the
+ * blocks. */
+#define IN_BLOCKS                                                              \
+    " WHERE ctid >= format('(%s,0)', $3)::tid"                                 \
+    "   AND ctid < format('(%s,0)', $4)::tid"
 
-static const char sessions_sql[] =
-    "DELETE FROM auth_sessions WHERE session_id = ANY (ARRAY("
-    "  SELECT session_id FROM auth_sessions" IN_BLOCKS
-    "     AND (expires_at < now() - make_interval(secs => $3)"
-    "          OR revoked_at < now() - make_interval(secs => $3))"
-    "   LIMIT $4 FOR UPDATE SKIP LOCKED))";
+/* Rotated tokens are written only where PLATFORM_AUTH_REFRESH_REUSE is revoke,
+ * and each refresh drops its session's older ones: a small table. */
+static const struct kind {
+    const char *sql;
+    int64_t keep_s;
+    const char *table; /* NULL: it has an index by time */
+} kinds[SWEEP_KINDS] = {
+    {"DELETE FROM auth_sessions WHERE session_id = ANY (ARRAY("
+     "  SELECT session_id FROM auth_sessions" IN_BLOCKS
+     "     AND (expires_at < now() - make_interval(secs => $1)"
+     "          OR revoked_at < now() - make_interval(secs => $1))"
+     "   LIMIT $2 FOR UPDATE SKIP LOCKED))",
+     SWEEP_KEEP_S, "auth_sessions"},
+    /* Rows of this table are never updated, so a ctid stays valid. */
+    {"DELETE FROM rotated_tokens WHERE ctid = ANY (ARRAY("
+     "  SELECT ctid FROM rotated_tokens" IN_BLOCKS
+     "     AND rotated_at < now() - make_interval(secs => $1)"
+     "   LIMIT $2 FOR UPDATE SKIP LOCKED))",
+     ROTATED_KEEP_S, "rotated_tokens"},
+    {"DELETE FROM login_attempts WHERE ctid = ANY (ARRAY("
+     "  SELECT ctid FROM login_attempts"
+     "   WHERE window_ends_at < now() - make_interval(secs => $1)"
+     "   ORDER BY window_ends_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
+     ATTEMPTS_KEEP_S, NULL},
+    /* Nor are those of this one. */
+    {"DELETE FROM session_revocations WHERE ctid = ANY (ARRAY("
+     "  SELECT ctid FROM session_revocations"
+     "   WHERE dies_at < now() - make_interval(secs => $1)"
+     "   ORDER BY dies_at LIMIT $2))",
+     REVOCATIONS_KEEP_S, NULL},
+};
 
-/* Rows of this table are never updated, so a ctid stays valid. */
-static const char rotated_sql[] =
-    "DELETE FROM rotated_tokens WHERE ctid = ANY (ARRAY("
-    "  SELECT ctid FROM rotated_tokens" IN_BLOCKS
-    "     AND rotated_at < now() - make_interval(secs => $3)"
-    "   LIMIT $4 FOR UPDATE SKIP LOCKED))";
-
-static const char attempts_sql[] =
-    "DELETE FROM login_attempts WHERE ctid = ANY (ARRAY("
-    "  SELECT ctid FROM login_attempts"
-    "   WHERE window_ends_at < now() - make_interval(secs => $1)"
-    "   ORDER BY window_ends_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
-
-/* Nor are those of this one. */
-static const char revocations_sql[] =
-    "DELETE FROM session_revocations WHERE ctid = ANY (ARRAY("
-    "  SELECT ctid FROM session_revocations"
-    "   WHERE dies_at < now() - make_interval(secs => $1)"
-    "   ORDER BY dies_at LIMIT $2))";
+const char *const sweep_names[SWEEP_KINDS] = {"sessions", "rotatedTokens",
+                                              "attempts", "revocations"};
 
 /* Repeats a deletion until it finds nothing. */
 static bool drain(struct sweep *s, const char *sql, const struct db_params *p,
@@ -191,15 +194,16 @@ static bool drain(struct sweep *s, const char *sql, const struct db_params *p,
 }
 
 /* Deletes from a table, or from the part of it at *cursor, which moves on. */
-static bool sweep_blocks(struct sweep *s, const char *table, const char *sql,
-                         int64_t keep_s, uint64_t *cursor, int64_t *total)
+static bool sweep_kind(struct sweep *s, const struct kind *k, int64_t keep_s,
+                       uint64_t *cursor, int64_t *total)
 {
     struct db_params of_table = {0};
     uint64_t first = 0, count;
-    int64_t all;
+    int64_t all = 1;
 
-    db_param_text(&of_table, table, strlen(table));
-    if (!number(s,
+    db_params(&of_table, db_any(k->table));
+    if (k->table != NULL &&
+        !number(s,
                 "SELECT pg_relation_size($1::regclass)"
                 "       / current_setting('block_size')::bigint",
                 &of_table, &all)) {
@@ -213,11 +217,10 @@ static bool sweep_blocks(struct sweep *s, const char *table, const char *sql,
         uint64_t step = count - n < BATCH_BLOCKS ? count - n : BATCH_BLOCKS;
         struct db_params p = {0};
 
-        db_param_int64(&p, (int64_t) (first + n));
-        db_param_int64(&p, (int64_t) (first + n + step));
-        db_param_int64(&p, keep_s);
-        db_param_int64(&p, BATCH_ROWS);
-        if (!drain(s, sql, &p, total)) {
+        db_params(&p, DB_INT(keep_s), DB_INT(BATCH_ROWS),
+                  DB_INT((int64_t) (first + n)),
+                  DB_INT((int64_t) (first + n + step)));
+        if (!drain(s, k->sql, &p, total)) {
             return false;
         }
     }
@@ -227,30 +230,16 @@ static bool sweep_blocks(struct sweep *s, const char *table, const char *sql,
     return true;
 }
 
-/* Deletes from a table that has an index by time. */
-static bool sweep_old(struct sweep *s, const char *sql, int64_t keep_s,
-                      int64_t *total)
-{
-    struct db_params p = {0};
-
-    db_param_int64(&p, keep_s);
-    db_param_int64(&p, BATCH_ROWS);
-    return drain(s, sql, &p, total);
-}
-
 /* -- a sweep -- */
 
 static bool open_script(struct sweep *s, struct db_script **db)
 {
-    char why[256];
+    struct error why;
 
-    *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, why,
-                         sizeof(why));
-    if (*db == NULL) {
-        snprintf(s->err, s->err_cap, "cannot reach the database: %s", why);
-        return end(s, SWEEP_FAILED);
-    }
-    return true;
+    *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, &why);
+    return *db != NULL ||
+           error_is(s->e, "cannot reach the database: %s", why.text) ||
+           end(s, SWEEP_FAILED);
 }
 
 static bool take_lock(struct sweep *s)
@@ -277,34 +266,29 @@ static bool count_revocations(struct sweep *s)
     return true;
 }
 
-/* Rotated tokens are written only where PLATFORM_AUTH_REFRESH_REUSE is revoke,
- * and each refresh drops its session's older ones: a small table. */
 static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
-                               struct sweep_counts *counts)
+                               int64_t counts[SWEEP_KINDS])
 {
-    memset(counts, 0, sizeof(*counts));
-    s->err[0] = '\0';
-    if (open_script(s, &s->work) && count_revocations(s) && take_lock(s) &&
-        sweep_blocks(s, "auth_sessions", sessions_sql, keep_s,
-                     s->by != NULL ? &s->by->cursor : NULL,
-                     &counts->sessions) &&
-        sweep_blocks(s, "rotated_tokens", rotated_sql, ROTATED_KEEP_S, NULL,
-                     &counts->rotated_tokens) &&
-        sweep_old(s, attempts_sql, ATTEMPTS_KEEP_S, &counts->attempts) &&
-        sweep_old(s, revocations_sql, REVOCATIONS_KEEP_S,
-                  &counts->revocations)) {
-        s->result = SWEEP_DONE;
+    bool ok;
+
+    memset(counts, 0, SWEEP_KINDS * sizeof(*counts));
+    s->e->text[0] = '\0';
+    ok = open_script(s, &s->work) && count_revocations(s) && take_lock(s);
+    for (int i = 0; ok && i < SWEEP_KINDS; i++) {
+        ok = i == 0
+                 ? sweep_kind(s, kinds, keep_s,
+                              s->by != NULL ? &s->by->cursor : NULL, counts)
+                 : sweep_kind(s, &kinds[i], kinds[i].keep_s, NULL, &counts[i]);
     }
     db_script_close(s->work);
     db_script_close(s->lock);
-    return s->result;
+    return ok ? SWEEP_DONE : s->result;
 }
 
 enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
-                            struct sweep_counts *counts, char *err,
-                            size_t err_cap)
+                            int64_t counts[SWEEP_KINDS], struct error *e)
 {
-    struct sweep s = {.cfg = cfg, .err = err, .err_cap = err_cap};
+    struct sweep s = {.cfg = cfg, .e = e};
 
     return sweep(&s, keep_s, counts);
 }
@@ -313,34 +297,28 @@ enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
 
 static void sweep_once(struct sweeper *by)
 {
-    char err[320];
-    struct sweep s = {
-        .cfg = by->cfg, .by = by, .err = err, .err_cap = sizeof(err)};
-    struct sweep_counts counts;
-    enum sweep_result result = sweep(&s, SWEEP_KEEP_S, &counts);
-    bool any = counts.sessions + counts.rotated_tokens + counts.attempts +
-                   counts.revocations >
-               0;
+    struct error e;
+    struct sweep s = {.cfg = by->cfg, .by = by, .e = &e};
+    struct log_field fields[SWEEP_KINDS];
+    int64_t counts[SWEEP_KINDS], any = 0;
+    enum sweep_result result = sweep(&s, SWEEP_KEEP_S, counts);
 
-    metrics_add(METRICS_SWEPT_SESSIONS, (uint64_t) counts.sessions);
-    metrics_add(METRICS_SWEPT_TOKENS, (uint64_t) counts.rotated_tokens);
-    metrics_add(METRICS_SWEPT_ATTEMPTS, (uint64_t) counts.attempts);
-    metrics_add(METRICS_SWEPT_REVOCATIONS, (uint64_t) counts.revocations);
+    for (unsigned i = 0; i < SWEEP_KINDS; i++) {
+        metrics_add(METRICS_SWEPT_SESSIONS + i, (uint64_t) counts[i]);
+        fields[i] = LOG_NUMBER(sweep_names[i], counts[i]);
+        any += counts[i];
+    }
     metrics_count(result == SWEEP_FAILED ? METRICS_SWEEPS_FAILED
                   : result == SWEEP_BUSY ? METRICS_SWEEPS_BUSY
                                          : METRICS_SWEEPS);
     if (result == SWEEP_FAILED) {
-        log_line(LOG_WARN_, "sweep.failed", "%s", err);
+        log_line(LOG_WARN_, "sweep.failed", "%s", e.text);
     } else if (result == SWEEP_BUSY) {
         log_line(LOG_DEBUG_, "sweep.busy", "another process is sweeping");
     }
-    if (any || result == SWEEP_DONE) {
-        log_event(
-            any ? LOG_INFO_ : LOG_DEBUG_, "sweep.done", NULL,
-            LOG_FIELDS(LOG_NUMBER("sessions", counts.sessions),
-                       LOG_NUMBER("rotatedTokens", counts.rotated_tokens),
-                       LOG_NUMBER("attempts", counts.attempts),
-                       LOG_NUMBER("revocations", counts.revocations)));
+    if (any > 0 || result == SWEEP_DONE) {
+        log_event(any > 0 ? LOG_INFO_ : LOG_DEBUG_, "sweep.done", NULL, fields,
+                  SWEEP_KINDS);
     }
 }
 
@@ -360,8 +338,9 @@ static const char forgetful_sql[] =
 static void warn_of_loss(const struct config *cfg)
 {
     char why[256];
+    struct error e;
     struct db_script *db =
-        db_script_open(cfg, cfg->db_statement_timeout_ms, why, sizeof(why));
+        db_script_open(cfg, cfg->db_statement_timeout_ms, &e);
 
     if (db != NULL && db_script_run(db, forgetful_sql, why, sizeof(why)) &&
         why[0] != '\0') {

@@ -7,18 +7,15 @@
 /* How long ended sessions are kept for inquiries. */
 #define SWEEP_KEEP_S (7 * 86400)
 
-struct sweep_counts {
-    int64_t sessions;
-    int64_t attempts;
-    int64_t rotated_tokens;
-    int64_t revocations;
-};
+/* What is deleted, in this order. */
+#define SWEEP_KINDS 4
+extern const char *const sweep_names[SWEEP_KINDS]; /* of their counts */
 
 enum sweep_result {
     SWEEP_DONE,
     SWEEP_STOPPED, /* as the sweeper was told */
     SWEEP_BUSY,    /* another process is at it; nothing was done */
-    SWEEP_FAILED   /* one line is in err; counts is what was done */
+    SWEEP_FAILED   /* one line is in *e; counts is what was done */
 };
 
 /*
@@ -26,8 +23,7 @@ enum sweep_result {
  * of its own and under an advisory lock that lets one process at a time sweep.
  */
 enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
-                            struct sweep_counts *counts, char *err,
-                            size_t err_cap);
+                            int64_t counts[SWEEP_KINDS], struct error *e);
 
 /* How many revocations there were when this process last wanted to sweep; -1
  * before it did. */

@@ -1,0 +1,16 @@
+/* What went wrong, in one line for people. */
+
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+bool error_is(struct error *e, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void) vsnprintf(e->text, sizeof(e->text), format, args);
+    va_end(args);
+    return false;
+}
