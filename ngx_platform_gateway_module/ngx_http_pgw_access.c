@@ -159,8 +159,9 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    rc = ngx_http_pgw_core(r)->internal ? ngx_http_pgw_access_internal(r)
-                                        : NGX_OK;
+    rc = ngx_http_pgw_fetch_strayed(r) ? NGX_HTTP_NOT_FOUND
+         : ngx_http_pgw_core(r)->internal ? ngx_http_pgw_access_internal(r)
+         : NGX_OK;
 
     if (rc != NGX_OK || !ngx_http_pgw_srv(r)->any_enabled) {
         return rc != NGX_OK ? rc : NGX_DECLINED;

@@ -40,7 +40,10 @@ ngx_http_pgw_discovery_safe(const u_char *url, size_t len)
         n = ngx_strlen(prefix);
 
         if (len > n && ngx_memcmp(url, prefix, n) == 0
-            && (i == 0 || url[n] == ':' || url[n] == '/'))
+            && (i ? url[n] == ':' || url[n] == '/'
+                : url[n] != '/'
+                  && ngx_strncasecmp((u_char *) url + n, (u_char *) "unix:", 5)
+                     != 0))
         {
             return 1;
         }
@@ -136,12 +139,21 @@ ngx_http_pgw_discovery_read(ngx_http_pgw_issuer_t *issuer,
               ? "the issuer's metadata are another's"
               : uri.len == 0 || uri.len > sizeof(zone->jwks_uri)
                 || !ngx_http_pgw_discovery_safe(uri.data, uri.len)
+                || (own->data[4] == 's' && uri.data[4] != 's')
               ? "the issuer's metadata have no \"jwks_uri\" that begins with "
                 "\"https://\", or is of this host" : NULL;
 
         if (err == NULL) {
-            ngx_memcpy(zone->jwks_uri, uri.data, uri.len);
-            zone->jwks_uri_len = uri.len;
+            ngx_shmtx_lock(&issuer->from.shpool->mutex);
+
+            /* unless a newer configuration has come, with another issuer */
+
+            if (issuer->from.lease->number == issuer->from.number) {
+                ngx_memcpy(zone->jwks_uri, uri.data, uri.len);
+                zone->jwks_uri_len = uri.len;
+            }
+
+            ngx_shmtx_unlock(&issuer->from.shpool->mutex);
         }
     }
 
@@ -155,16 +167,7 @@ ngx_int_t
 ngx_http_pgw_discovery_end(ngx_http_pgw_issuer_t *issuer,
     const ngx_str_t *document, const char **err)
 {
-    if (issuer->from.lease->number != issuer->from.number) {
-        return NGX_DECLINED;
-    }
-
     if (issuer->from.url.data != issuer->discovery.data) {
-
-        if (*err) {
-            issuer->zone->jwks_uri_len = 0;
-        }
-
         return NGX_DECLINED;
     }
 

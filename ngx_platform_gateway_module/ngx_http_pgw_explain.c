@@ -266,7 +266,7 @@ ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
            ngx_http_pgw_revocations_ask(issuer->revocations, &e->claims), NULL);
     }
 
-    access = ngx_http_pgw_token_access(issuer, &e->claims);
+    access = ngx_http_pgw_token_access(e->conf, issuer, &e->claims);
     e->missing = ngx_http_pgw_claim_missing(e->conf->required, e->claims.root);
 
     ngx_http_pgw_explain_note(e, "context", (access & e->conf->access)

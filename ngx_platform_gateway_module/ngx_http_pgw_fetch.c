@@ -92,6 +92,14 @@ ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
 }
 
 
+ngx_uint_t
+ngx_http_pgw_fetch_strayed(ngx_http_request_t *r)
+{
+    return ngx_http_pgw_fetch_get(r->connection->log)
+           && !ngx_http_pgw_fetch_owns(r);
+}
+
+
 const ngx_str_t *
 ngx_http_pgw_fetch_url(const ngx_http_request_t *r)
 {

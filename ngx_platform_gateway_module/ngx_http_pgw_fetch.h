@@ -8,6 +8,7 @@
 
 /* Whether r is a fetch's own request, in the fetch's own location: then no
    guard may refuse it. */
+ngx_uint_t ngx_http_pgw_fetch_strayed(ngx_http_request_t *r);
 ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
 
 /*

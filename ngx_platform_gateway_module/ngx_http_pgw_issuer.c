@@ -162,7 +162,9 @@ ngx_http_pgw_issuer_opens(const ngx_http_pgw_issuer_t *issuer,
         opens |= issuer->issuers ? NGX_HTTP_PGW_TOKEN
                  : conf->issuers ? NGX_HTTP_PGW_GUARDED : 0;
 
-        for (i = 0; issuer->opens && i < issuer->opens->nelts; i++) {
+        for (i = 0; conf->trusted && issuer->opens
+                    && i < issuer->opens->nelts; i++)
+        {
             one = (const ngx_http_pgw_opens_t *) issuer->opens->elts + i;
             opens |= one->access;
         }

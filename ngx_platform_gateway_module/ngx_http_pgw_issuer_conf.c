@@ -14,7 +14,8 @@
 
 
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE     (256 * 1024)
-#define NGX_HTTP_PGW_KEYS_ZONE         (1024 * 1024)
+/* for 64 issuers: a zone whose size changes is lost at a reload */
+#define NGX_HTTP_PGW_KEYS_ZONE         (10 * 1024 * 1024)
 
 
 /* What is fetched from the location, as far as it is said by now. */
@@ -391,7 +392,6 @@ char *
 ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     char                   *rv = NGX_CONF_OK;
-    ngx_uint_t              n = 0;
     ngx_http_pgw_issuer_t  *issuer;
 
     mcf->issuers->limits = mcf->limits;
@@ -399,15 +399,13 @@ ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     for (issuer = mcf->issuers; issuer && rv == NGX_CONF_OK;
          issuer = issuer->next)
     {
-        n += (issuer->name.len != 0);
         ngx_http_pgw_issuer_conf_merge(&issuer->limits, &mcf->limits);
         rv = ngx_http_pgw_issuer_names(cf, issuer, mcf->policies);
     }
 
     if (mcf->zone_size == 0) {
         ngx_str_set(&mcf->zone_name, "platform_gateway");
-        mcf->zone_size = NGX_HTTP_PGW_KEYS_ZONE
-                         + n * sizeof(ngx_http_pgw_zone_t);
+        mcf->zone_size = NGX_HTTP_PGW_KEYS_ZONE;
     }
 
     for (issuer = mcf->issuers; issuer && rv == NGX_CONF_OK;

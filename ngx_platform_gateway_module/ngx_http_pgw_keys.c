@@ -234,6 +234,9 @@ ngx_http_pgw_keys_release(ngx_http_pgw_issuer_t *issuer,
             outcome = ngx_http_pgw_keys_put(zone, document, zone->lease.began,
                                             zone->lease.began_at);
             zone->brought = zone->lease.number;
+
+        } else {
+            zone->jwks_uri_len = 0;    /* the issuer is asked again */
         }
 
         zone->ended++;

@@ -91,14 +91,16 @@ ngx_http_pgw_refresh_log_failure(ngx_http_pgw_issuer_t *issuer, const char *err)
     if (zone->fetched_at == 0) {
         ngx_log_error(NGX_LOG_ERR, issuer->from.log, 0,
                       "platform gateway: key set not fetched: %s; "
-                      "there is none yet", err);
+                      "there is none yet%s%V", err,
+                      issuer->name.len ? ", of " : "", &issuer->name);
         return;
     }
 
     ngx_log_error(NGX_LOG_ERR, issuer->from.log, 0,
                   "platform gateway: key set not refreshed: %s; the last good "
-                  "one is %Ms old, %s", err, age / 1000,
-                  past ? "which is past the hard age" : "and kept");
+                  "one is %Ms old, %s%s%V", err, age / 1000,
+                  past ? "which is past the hard age" : "and kept",
+                  issuer->name.len ? ", of " : "", &issuer->name);
 }
 
 

@@ -242,8 +242,8 @@ ngx_http_pgw_token_no_key(const ngx_http_pgw_judge_t *by, int64_t iat)
 
 
 ngx_uint_t
-ngx_http_pgw_token_access(const ngx_http_pgw_issuer_t *by,
-    const pj_claims_t *claims)
+ngx_http_pgw_token_access(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *by, const pj_claims_t *claims)
 {
     ngx_uint_t                   i, access;
     const ngx_http_pgw_opens_t  *opens;
@@ -258,7 +258,9 @@ ngx_http_pgw_token_access(const ngx_http_pgw_issuer_t *by,
 
     access = levels[claims->kind];
 
-    for (i = 0; by->opens && i < by->opens->nelts; i++) {
+    /* a level of ours is another issuer's only where that is named */
+
+    for (i = 0; conf->trusted && by->opens && i < by->opens->nelts; i++) {
 
         opens = (const ngx_http_pgw_opens_t *) by->opens->elts + i;
 
@@ -412,7 +414,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     };
 
     grant->exp = claims->exp;
-    grant->access = ngx_http_pgw_token_access(by, claims);
+    grant->access = ngx_http_pgw_token_access(conf, by, claims);
     grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
     headers = NGX_HTTP_PGW_GRANT_IDS + conf->claims_read->nelts;
     grant->nstrings = headers + conf->claim_headers->nelts;
@@ -445,6 +447,19 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         } else if (ids[i].len) {
             s->len = ids[i].len;
             s->data = (u_char *) ids[i].data;
+
+            /* whom another issuer names is not who has that id with us */
+
+            if (by->name.len) {
+                s->data = ngx_pnalloc(pool, by->name.len + 1 + ids[i].len);
+                if (s->data == NULL) {
+                    return NGX_ERROR;
+                }
+
+                s->len = (size_t) (ngx_sprintf(s->data, "%V/%*s", &by->name,
+                                               ids[i].len, ids[i].data)
+                                   - s->data);
+            }
         }
 
         grant->size += s->len + 1;

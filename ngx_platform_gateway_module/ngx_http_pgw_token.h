@@ -61,9 +61,9 @@ pj_err_t ngx_http_pgw_token_verify(ngx_pool_t *pool,
 ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
     const ngx_http_pgw_judge_t *by, int64_t iat);
 
-/* The levels that a token of that issuer opens; 0: none. */
-ngx_uint_t ngx_http_pgw_token_access(const ngx_http_pgw_issuer_t *by,
-    const pj_claims_t *claims);
+/* The levels that a token of that issuer opens there; 0: none. */
+ngx_uint_t ngx_http_pgw_token_access(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *by, const pj_claims_t *claims);
 
 /* What claims give under the policy of conf; it lives as long as both they and
    pool do. */

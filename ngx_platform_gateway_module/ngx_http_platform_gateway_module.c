@@ -214,6 +214,15 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_ERROR;
     }
 
+    if (ngx_http_pgw_conf_core(cf)->name.len
+        && conf->required != prev->required
+        && (conf->access & NGX_HTTP_PGW_PUBLIC))
+    {
+        return ngx_http_pgw_conf_fail(cf, NULL,
+                   "is \"public\", and what \"platform_gateway_require\" "
+                   "demands in it is asked of nobody: leave one out,");
+    }
+
     return ngx_http_pgw_token_intern(cf, conf);
 }
 

@@ -52,7 +52,7 @@ pass /roles: platform_gateway_access token;
     platform_gateway_claim_header realm_access X-Object;
     pass /roles/scope: platform_gateway_require scope orders:read 'orders:*';
     pass /roles/more: platform_gateway_methods GET;
-pass /system: platform_gateway_access system;
+pass /system: platform_gateway_access system; platform_gateway_trusted platform blog shop;
 pass /own: platform_gateway_access account branch;
 pass /mixed: platform_gateway_access branch token;
 location /explain {
@@ -213,7 +213,7 @@ unlike ask('/roles', token('shop'))->header('WWW-Authenticate'), qr/scope="|real
 is_deeply [ status('/system', token('blog', groups => ['operators'])),
     status('/system', token('blog', groups => ['x'])), status('/own', token('blog',
         realm => { kind => 'staff' })), status('/system', token('shop', groups => ['operators'])) ],
-    [ 200, 403, 200, 403 ], 'claims of an issuer open the levels that its block says';
+    [ 200, 403, 403, 403 ], 'claims of an issuer open a level that its block says, where it is named';
 
 # -- what goes upstream
 
@@ -231,7 +231,7 @@ is_deeply sent(ask('/roles', token('shop', %CLAIMS, 'dotted.name' => { x => 'dee
 my $res = ask('/claims', token('shop', account_id => 'of-shop'));
 is_deeply sent($res), { 'x-user' => 'u-1', 'x-account-id' => 'of-shop' },
     'those that are named for all do';
-is $t->logged($res)->{accountId}, 'u-1', 'the log names the subject';
+is $t->logged($res)->{accountId}, 'shop/u-1', 'the log names the subject, and of whom';
 is sent(ask('/any', token('own')))->{'x-account-id'}, uuid(1), 'ours do';
 
 # -- what its feed ends is its own
@@ -329,7 +329,11 @@ config(@$_) for
     [ 'a level without values', qr/"access" needs a level/,
         $BLOG =~ s/key_file/access system x; key_file/r ],
     [ 'a level of ours by a claim', undef, $BLOG =~ s/key_file/access branch x y; key_file/r,
-        'platform_gateway_access branch;' ],
+        'platform_gateway_access branch; platform_gateway_trusted blog;' ],
+    [ 'a level of ours by a claim of nobody who is named', qr/no issuer whose tokens open it/,
+        $BLOG =~ s/key_file/access branch x y; key_file/r, 'platform_gateway_access branch;' ],
+    [ 'public, and a claim', qr/is "public", and what "platform_gateway_require"/, $BLOG,
+        'platform_gateway_access public; platform_gateway_require a b;' ],
     map({ [ "required: $_->[0]", $_->[1], $BLOG,
         "platform_gateway_access token; platform_gateway_require $_->[0];" ] }
         [ 'x', qr/needs a claim and the values/ ], [ q{x ''}, qr/has an empty value/ ],

@@ -135,9 +135,9 @@ START_TEST (test_at_jwt_needs_an_audience) {
     config_free(&cfg);
     setenv("PLATFORM_JWT_TYP", "at+jwt", 1);
     ck_assert(!load());
-    ck_assert_ptr_eq(strstr(err, "PLATFORM_JWT_TYP: "), err);
+    ck_assert_ptr_eq(strstr(err.text, "PLATFORM_JWT_TYP: "), err.text);
     setenv("PLATFORM_JWT_AUDIENCE", "api", 1);
-    ck_assert_msg(load(), "%s", err);
+    ck_assert_msg(load(), "%s", err.text);
     ck_assert_int_eq(cfg.jwt_typ, PJ_TYP_AT);
     config_free(&cfg);
 }

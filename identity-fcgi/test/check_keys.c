@@ -111,7 +111,7 @@ START_TEST (test_each_algorithm) {
         use(&pair);
         keys = load();
         again = load();
-        ck_assert_msg(keys != NULL && again != NULL, "%s", err);
+        ck_assert_msg(keys != NULL && again != NULL, "%s", err.text);
         snprintf(alg, sizeof(alg), "\"alg\":\"%s\"", algs[i]);
         ck_assert_ptr_nonnull(
             memmem(keys->jwks, keys->jwks_len, alg, strlen(alg)));
