@@ -399,6 +399,30 @@ ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
 }
 
 
+/* Whom another issuer names is not who has that id with us: "shop/ID". */
+
+static ngx_int_t
+ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_http_pgw_issuer_t *by,
+    pj_str_t id, ngx_str_t *s)
+{
+    s->len = id.len;
+    s->data = (u_char *) id.data;
+
+    if (by->name.len) {
+        s->data = ngx_pnalloc(pool, by->name.len + 1 + id.len);
+        if (s->data == NULL) {
+            return NGX_ERROR;
+        }
+
+        s->len = (size_t) (ngx_sprintf(s->data, "%V/%*s", &by->name, id.len,
+                                       id.data)
+                           - s->data);
+    }
+
+    return NGX_OK;
+}
+
+
 ngx_int_t
 ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_issuer_t *by, const pj_claims_t *claims,
@@ -444,22 +468,10 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
                 return NGX_ERROR;
             }
 
-        } else if (ids[i].len) {
-            s->len = ids[i].len;
-            s->data = (u_char *) ids[i].data;
-
-            /* whom another issuer names is not who has that id with us */
-
-            if (by->name.len) {
-                s->data = ngx_pnalloc(pool, by->name.len + 1 + ids[i].len);
-                if (s->data == NULL) {
-                    return NGX_ERROR;
-                }
-
-                s->len = (size_t) (ngx_sprintf(s->data, "%V/%*s", &by->name,
-                                               ids[i].len, ids[i].data)
-                                   - s->data);
-            }
+        } else if (ids[i].len
+                   && ngx_http_pgw_token_id(pool, by, ids[i], s) != NGX_OK)
+        {
+            return NGX_ERROR;
         }
 
         grant->size += s->len + 1;

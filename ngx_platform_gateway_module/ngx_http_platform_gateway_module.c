@@ -216,6 +216,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     if (ngx_http_pgw_conf_core(cf)->name.len
         && conf->required != prev->required
+        && conf->handler != ngx_http_pgw_resource_content.handler
         && (conf->access & NGX_HTTP_PGW_PUBLIC))
     {
         return ngx_http_pgw_conf_fail(cf, NULL,
