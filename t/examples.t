@@ -31,7 +31,7 @@ sub ours ($text) {
 # The reader's checkout: this one's build/, and examples with our ports.  The
 # stand-in at 8082 tells of the headers of our own tokens alone.
 my $own = "$dir/checkout";
-my $foreign = qr{/(?:keycloak|auth0|entra|supabase|two-issuers)/};
+my $foreign = qr{/(?:keycloak|auth0|entra|supabase|two-issuers|websocket|spa-cookie)/};
 $t->echo_upstream;
 for my $file (split /\0/, qx{cd $root && find examples -type f -print0}) {
     local $port{8082} = $file =~ $foreign ? $t->port('upstream') : $port{8082};
@@ -219,6 +219,39 @@ is_problem(call('/api/reports/a'), 401, 'GATEWAY_TOKEN_MISSING',
     'cache: nothing without a token');
 is call('/api/reports/b', token => $one)->header('X-Cache-Status'), 'MISS',
     'cache: another path';
+
+# -- tokens elsewhere than in Authorization
+
+my @upgrade = (Upgrade => 'websocket', Connection => 'upgrade', 'Sec-WebSocket-Version' => 13,
+    'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==');
+sub opens ($protocols) {
+    return call('/live/a', headers => [ @upgrade, 'Sec-WebSocket-Protocol' => $protocols ]);
+}
+
+# What the service got of these headers.
+sub reached ($res, @names) {
+    my %got = map { (lc $_->[0] => $_->[1]) } @{ $res->json->{headers} };
+    return [ @got{ map {lc} @names } ];
+}
+start('websocket', sub { opens("app, bearer.$one")->status });
+is_deeply reached(opens("app, bearer.$one"), qw(Sec-WebSocket-Protocol X-Account-Id Upgrade)),
+    [ 'app', $id, 'websocket' ], 'websocket: the service sees who it is, and no token';
+is opens($_)->status, 401, "websocket: $_" for 'app', 'app, bearer.x', "app, $one";
+is opens("app, bearer.$account")->status, 403, 'websocket: no branch';
+
+sub cookie ($method, @headers) {
+    return call('/api/hello', method => $method, body => '',
+        headers => [ Cookie => "theme=dark; __Host-access=$one", @headers ]);
+}
+start('spa-cookie', sub { cookie('GET')->status });
+is_deeply reached(cookie('GET'), qw(Cookie X-Account-Id Authorization)),
+    [ 'theme=dark', $id, undef ], 'spa-cookie: the service sees who it is, and no token';
+is cookie(POST => @$_[ 1 .. $#$_ ])->status, $_->[0], "spa-cookie: POST @$_[ 1 .. $#$_ ]: $_->[0]" for
+    [403], [ 200, Origin => 'https://app.example.com' ], [ 403, Origin => 'https://evil.example' ],
+    [ 200, 'Sec-Fetch-Site' => 'same-origin' ], [ 403, 'Sec-Fetch-Site' => 'cross-site' ];
+is call('/api/hello', method => 'POST', body => '', token => $one)->status, 200,
+    'spa-cookie: a program needs no origin';
+is call('/api/hello')->status, 401, 'spa-cookie: no token';
 
 # As Traefik asks; and a real Caddy, where there is one.
 my ($traefik, $caddyfile) = map { $t->read_file("$own/run/examples/forward-auth/$_") }
