@@ -207,7 +207,8 @@ ngx_http_pgw_feed_conf_init(ngx_conf_t *cf,
 
     from = &rev->from;
     from->timeout = NGX_HTTP_PGW_TIMEOUT;
-    rev->subject = issuer->claims.subject;
+    rev->subject = issuer->issuers ? issuer->claims.subject : "sub";
+    rev->issued = issuer->issued ? issuer->issued : "iat";
     rev->names = &issuer->names;
     rev->refuse = mcf->revocations_refuse;
     rev->after = mcf->revocations_after ? mcf->revocations_after

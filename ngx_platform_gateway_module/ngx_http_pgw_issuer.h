@@ -28,6 +28,8 @@ struct ngx_http_pgw_issuer_s {
     pj_names_t                       claims;     /* with a block: whose, and */
     time_t                           leeway;     /* s; NGX_CONF_UNSET: that of
                                                     the location */
+    const char                      *issued;     /* when, for revocations;
+                                                    NULL: by "iat" */
     ngx_uint_t                       at_jwt;     /* typ has to be that */
     ngx_array_t                     *opens;      /* opens_t; NULL: none */
     ngx_array_t                     *algorithms; /* const pj_alg_t *: that its

@@ -54,7 +54,6 @@ ngx_http_pgw_issuer_conf_new(ngx_conf_t *cf)
         ngx_http_pgw_issuer_conf_unset(&issuer->limits);
         issuer->leeway = NGX_CONF_UNSET;
         issuer->discover = NGX_CONF_UNSET;
-        issuer->claims.subject = "sub";
     }
 
     return issuer;

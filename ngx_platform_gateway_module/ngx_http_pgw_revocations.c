@@ -116,7 +116,7 @@ ngx_http_pgw_revocations_mark(const ngx_http_pgw_revocations_t *rev,
     /* down, and "issued_before" up: within a millisecond it is revoked.  A time
        that cannot be told counts as the oldest. */
 
-    if (ngx_http_pgw_feed_time(pj_json_member(claims->root, "iat"),
+    if (ngx_http_pgw_feed_time(pj_json_member(claims->root, rev->issued),
                                PJ_ROUND_DOWN, &mark->issued)
         != NGX_OK)
     {

@@ -19,7 +19,8 @@ struct ngx_http_pgw_revocations_s {
     ngx_array_t               *names;      /* ngx_http_pgw_name_t: whose
                                               entries a page may have */
     ngx_str_t                  claim;      /* the id of a token is there */
-    const char                *subject;    /* and there whom it names */
+    const char                *subject;    /* and there whom it names, ... */
+    const char                *issued;     /* ... and there since when */
     ngx_str_t                  zone_name;
     size_t                     zone_size;  /* 0: not said */
     ngx_http_pgw_revoked_t    *zone;

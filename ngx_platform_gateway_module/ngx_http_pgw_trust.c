@@ -82,33 +82,32 @@ ngx_http_pgw_trust_algorithms(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* claim subject|session NAME; */
+/* claim subject|session|issued NAME; */
 
 static char *
 ngx_http_pgw_trust_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_str_t              *value = cf->args->elts;
+    const char            **name;
     ngx_http_pgw_issuer_t  *issuer = conf;
 
-    if (value[2].len == 0) {
-        return "has an empty name";
+    name = ngx_strcmp(value[1].data, "subject") == 0 ? &issuer->claims.subject
+           : ngx_strcmp(value[1].data, "session") == 0
+           ? &issuer->claims.session
+           : ngx_strcmp(value[1].data, "issued") == 0 ? &issuer->issued : NULL;
+
+    if (name == NULL) {
+        return "accepts subject, session and issued";
     }
 
-    if (ngx_http_pgw_conf_path(cf, &value[2]) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
+    if (*name) {
+        return "is duplicate";
     }
 
-    if (ngx_strcmp(value[1].data, "subject") == 0) {
-        issuer->claims.subject = (char *) value[2].data;
+    *name = (const char *) value[2].data;
 
-    } else if (ngx_strcmp(value[1].data, "session") == 0) {
-        issuer->claims.session = (char *) value[2].data;
-
-    } else {
-        return "accepts subject and session";
-    }
-
-    return NGX_CONF_OK;
+    return value[2].len == 0 ? "has an empty name"
+                             : ngx_http_pgw_conf_path(cf, &value[2]);
 }
 
 
@@ -288,7 +287,6 @@ ngx_http_pgw_trust_add(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
         issuer->name = *name;
         issuer->issuers = NGX_CONF_UNSET_PTR;
         issuer->audiences = NGX_CONF_UNSET_PTR;
-        issuer->claims.session = "sid";
         *last = issuer;
     }
 
@@ -322,6 +320,14 @@ ngx_http_pgw_trust_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (issuer->audiences == NGX_CONF_UNSET_PTR) {
         issuer->audiences = NULL;
+    }
+
+    if (issuer->claims.subject == NULL) {
+        issuer->claims.subject = "sub";
+    }
+
+    if (issuer->claims.session == NULL) {
+        issuer->claims.session = "sid";
     }
 
     return issuer->issuers == NGX_CONF_UNSET_PTR

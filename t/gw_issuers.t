@@ -78,6 +78,8 @@ platform_gateway_trust blog {
     key_file blog.json;
     typ at+jwt;
     claim subject uid;
+    claim issued auth_time;
+    revocations zone=blog:1m uri=/_feed interval=50ms claim=session;
     access system groups operators;
     access branch realm.kind staff;
 }
@@ -241,8 +243,12 @@ is status('/any', $before), 200, 'a session of the second issuer';
 $feed->set(all => [ revoked_id('s-2'), map { revoked_subject($_, time + 5) } 'gone', uuid(1) ]);
 ok eventually(sub { status('/any', $before) == 401 }), 'ends by its feed,';
 is_deeply [ map { status('/any', $_) } token('shop', sid => 's-2'), token('shop'), token('own'),
-    token('blog', uid => 'gone'), token('own', session_id => 's-2') ], [ 401, 200, 200, 200, 200 ],
+    token('blog', uid => 'x'), token('own', session_id => 's-2') ], [ 401, 200, 200, 200, 200 ],
     'by its session, too; no other issuer\'s does';
+
+is status('/any', token('blog', uid => 'gone', session => 's-2')), 401, 'a session of another claim';
+is_deeply [ map { status('/any', token('blog', uid => 'gone', iat => time, auth_time => $_)) }
+    time - 60, time + 60 ], [ 401, 200 ], 'and a time of issue of another';
 
 # -- the one that is down
 
@@ -322,7 +328,7 @@ config(@$_) for
     [ 'an unknown algorithm', qr/"algorithms" accepts RS256, RS384/,
         $BLOG =~ s/key_file/algorithms RS256 HS256; key_file/r ],
     [ 'another typ', qr/"typ" accepts at\+jwt/, $BLOG =~ s/key_file/typ JWT; key_file/r ],
-    [ 'another claim', qr/"claim" accepts subject and session/,
+    [ 'another claim', qr/"claim" accepts subject, session and issued/,
         $BLOG =~ s/key_file/claim x y; key_file/r ],
     [ 'a level of nobody', qr/"access" needs a level/,
         $BLOG =~ s/key_file/access token x y; key_file/r ],
@@ -343,6 +349,8 @@ config(@$_) for
         [ q{'a"b"' y}, qr/has an empty name, or a quote/ ],
         [ q{scope 'a b'}, qr/has a value that is no scope/ ],
         [ q{x 'a b'}, undef ]),
+    [ 'a claim twice', qr/"claim" is duplicate/,
+        $BLOG =~ s/key_file/claim subject x; claim subject y; key_file/r ],
     [ 'much leeway', qr/"leeway" is more than 300 seconds/,
         $BLOG =~ s/key_file/leeway 301s; key_file/r ];
 
