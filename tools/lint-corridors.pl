@@ -1,10 +1,8 @@
 # Corridors: what the files of a half are to each other.  tools/lint runs it.
 
-use strict;
-use warnings;
+use v5.36;
 
-sub slurp {
-    my ($file) = @_;
+sub slurp ($file) {
     open my $fh, '<:raw', $file or die "lint: cannot read $file: $!\n";
     my $text = do { local $/; <$fh> };
     close $fh;
@@ -12,16 +10,14 @@ sub slurp {
 }
 
 # C with comments blanked (lines stay), and with strings blanked as well.
-sub code_of {
-    my ($text) = @_;
+sub code_of ($text) {
     my $blank = sub { (my $s = $_[0]) =~ s/[^\n]/ /g; return $s };
     $text =~ s{(/\*.*?\*/)|("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')}
               {defined $1 ? $blank->($1) : $2}gse;
     return $text;
 }
 
-sub bare_code_of {
-    my ($text) = @_;
+sub bare_code_of ($text) {
     $text = code_of($text);
     my @lines = split /^/, $text;
     for (@lines) {
