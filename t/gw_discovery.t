@@ -13,8 +13,9 @@ $t->echo_upstream;
 
 my $idp = $t->http_server('idp', sub ($request, $server, @) {
     my $answer = $server->get->{ $request->{uri} } // return [ 404, [], '' ];
-    return [ 200, [], $answer ];
+    return [ 200, ref $answer ? @$answer : ([], $answer) ];
 });
+my $side = $t->http_server('side', sub { return [ 200, [], jwks($key) ] });
 
 # What it says of itself, changed by %o.
 sub says (%o) {
@@ -26,6 +27,7 @@ my $http = <<'HTTP';
 platform_gateway_key_cooldown 1s;
 platform_gateway_key_soft_age 1s;
 platform_gateway_trust shop { issuer <iss>; key_location /_fetch; discovery on; }
+platform_gateway_trust tls { issuer https://id.test; key_location /_tls; discovery on; }
 HTTP
 my $fetch = <<'SERVER';
 location = /_fetch {
@@ -35,6 +37,13 @@ location = /_fetch {
     proxy_pass_request_headers off;
     subrequest_output_buffer_size 64k;
 }
+location = /_tls {
+    internal;
+    platform_gateway off;
+    proxy_pass http://127.0.0.1:%%PORT_idp%%/tls;
+    subrequest_output_buffer_size 64k;
+}
+location = /side { internal; platform_gateway off; proxy_pass http://127.0.0.1:%%PORT_side%%; }
 pass /: platform_gateway_access token;
 location /leak { platform_gateway_access public; return 200 "[$platform_fetch_url]"; }
 SERVER
@@ -58,7 +67,8 @@ for my $case (
     map({ [ { jwks_uri => $_ }, qr/metadata have no "jwks_uri" that begins with "https/ ] }
         undef, '', 7, "http://idp.test/certs", "http://127.0.0.1.idp.test:$port/certs",
         "http://127.0.0.1:$port/certs x", "http://127.0.0.1:$port/\x{e9}", '/certs',
-        "http://127.0.0.1:$port/" . 'c' x 1100),
+        "http://127.0.0.1:$port/" . 'c' x 1100, 'https://unix:/run/x.sock:/', 'HTTPS://x/',
+        'https:///x', 'https://'),
 ) {
     my ($says, $said) = @$case;
     my $before = length $t->nginx->error_log;
@@ -67,6 +77,24 @@ for my $case (
         'refused: ' . substr JSON::PP::encode_json($says), 0, 60;
 }
 is status(), 503, 'and there are no keys';
+for my $case ([ "http://127.0.0.1:$port/certs", qr/have no "jwks_uri".*, of tls/ ],
+    [ "https://127.0.0.1:$port/certs", qr/not fetched: (?!.*metadata).*, of tls/ ])
+{
+    my $before = length $t->nginx->error_log;
+    $idp->set('/tls' => JSON::PP::encode_json(
+        { issuer => 'https://id.test', jwks_uri => $case->[0] }));
+    ok eventually(sub { substr($t->nginx->error_log, $before) =~ $case->[1] }),
+        "an issuer with TLS, keys at $case->[0]";
+}
+
+# -- where a key server may not lead
+
+says();
+$idp->set('/certs?a=b' => [ [ 'X-Accel-Redirect' => '/side?x' ], '' ]);
+ok log_has(qr/not fetched: (?!.*metadata).*, of shop/), 'a redirect within nginx: no keys';
+$idp->forget;
+ok eventually(sub { grep { $_->{uri} =~ /well-known/ } $idp->requests }), 'asked again,';
+is_deeply [ $side->requests ], [], 'and nothing else of nginx was run';
 
 # -- what is
 
@@ -82,13 +110,19 @@ $idp->forget;
 ok eventually(sub { grep { $_->{uri} eq '/certs?a=b' } $idp->requests }), 'keeps the address';
 is scalar(grep { $_->{uri} =~ /well-known/ } $idp->requests), 0, 'and does not ask again';
 
-$idp->set('/certs?a=b' => undef, '/new' => jwks($key));
-says(jwks_uri => "http://127.0.0.1:$port/new");
-ok eventually(sub { grep { $_->{uri} eq '/new' } $idp->requests }),
-    'keys that are gone from there: asked again';
+for my $case ([ '/new', undef, 'keys that are gone from there' ],
+    [ '/newer', '{"error":"moved"}', 'an answer without keys' ])
+{
+    my ($uri, $instead, $name) = @$case;
+    $idp->set(map({ ($_ => $instead) } '/certs?a=b', '/new'), $uri => jwks($key));
+    says(jwks_uri => "http://127.0.0.1:$port$uri");
+    ok eventually(sub { grep { $_->{uri} eq $uri } $idp->requests }), "$name: asked again";
+}
 is status(), 200, 'and served';
 
 # -- nginx -t
+
+$http =~ s/^.*trust tls.*\n//m;
 
 for my $case (
     [ 'an issuer elsewhere, without TLS', qr/needs an issuer that begins with "https:/,
