@@ -22,7 +22,7 @@ LONG := browser_playground build_configure id_keys_commands \
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 
-NEEDS_CONFIG := $(filter-out help clean distclean lint fmt deb check-deb,\
+NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb,\
   $(or $(MAKECMDGOALS),all))
 
 ifneq ($(wildcard build/config.mk),)
@@ -223,6 +223,40 @@ $(TEST_MOD): t/modules/ngx_http_test_late_module.c $(NGX_STAMP)
 .PHONY: t-modules
 t-modules: $(TEST_MOD)
 
+# -- static analysis ----------------------------------------------------------------
+# A file is read again when it, or what it includes, has changed.
+
+ANALYZED := $(patsubst %,$(BUILD)/analyzed/%,$(JOSE_SRC) $(ID_SRC) $(MOD_SRC))
+CPPCHECK := cppcheck -q --error-exitcode=1 --inline-suppr \
+  --enable=warning,performance,portability \
+  --suppressions-list=.cppcheck --template=gcc
+
+$(JOSE_SRC:%=$(BUILD)/analyzed/%): ANALYZE_CFLAGS = $(JOSE_CFLAGS)
+$(ID_SRC:%=$(BUILD)/analyzed/%): ANALYZE_CFLAGS = $(ID_CFLAGS)
+$(MOD_SRC:%=$(BUILD)/analyzed/%): ANALYZE_CFLAGS = $(MOD_CFLAGS)
+# gcc's analyzer knows neither nginx's pools nor its lists.
+$(JOSE_SRC:%=$(BUILD)/analyzed/%) $(ID_SRC:%=$(BUILD)/analyzed/%): \
+  GCC_ANALYZER = -fanalyzer
+
+$(ANALYZED): $(BUILD)/analyzed/%: % $(NGX_STAMP) .clang-tidy .cppcheck Makefile | analyzers
+	@mkdir -p $(@D)
+	$(call SAY,READ,$<)
+	$(Q)$(CPPCHECK) -Ijose -Iidentity-fcgi/src -D'TAILQ_HEAD(a,b)=struct b *' \
+	  -Dnginx_version=1022001 $<
+	$(Q)clang-tidy --quiet $< -- $(filter-out -f% -W%,$(ANALYZE_CFLAGS)) \
+	  2>$@.said || { cat $@.said; exit 1; }
+	$(Q)gcc $(ANALYZE_CFLAGS) $(GCC_ANALYZER) -MMD -MP -MF $@.d -MT $@ \
+	  -c -o /dev/null $<
+	@touch $@
+
+.PHONY: analyze analyzers
+analyzers:
+	@for tool in cppcheck clang-tidy gcc; do command -v $$tool >/dev/null || \
+	  { echo "make lint needs $$tool: ./configure.sh --install-test-deps" >&2; \
+	  exit 1; }; done
+
+analyze: $(ANALYZED)
+
 # -- benchmarks ------------------------------------------------------------------------
 
 BENCH := $(addprefix $(BUILD)/bench/,floors floor_fcgi sign verify)
@@ -293,7 +327,7 @@ valgrind: all $(UNIT_TESTS) t-modules ## unit and end-to-end tests under valgrin
 fuzz: ## fuzz the core for FUZZ_SECONDS (60) a target
 	@BUILD=$(BUILD) CC="$(CC)" fuzz/run $(FUZZ_SECONDS)
 
-lint: ## call rules, banned functions, formatting, scripts, links
+lint: analyze ## call rules, banned functions, formatting, links, static analysis
 	@tools/lint
 
 fmt: ## format the C sources (the module keeps nginx's style)
@@ -315,11 +349,11 @@ install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 
 clean: ## remove what make made; keeps build/config.mk and run/
 	@rm -rf build-asan build/nginx build/jose build/identity-fcgi \
-	  build/$(MOD_DIR) build/bench build/fuzz build/test build/test-cache \
+	  build/$(MOD_DIR) build/analyzed build/bench build/fuzz build/test build/test-cache \
 	  build/test-failed build/*.so
 
 distclean: clean ## also remove build/ itself
 	@rm -rf build
 
 -include $(JOSE_OBJ:.o=.d) $(ID_OBJ:.o=.d) $(MOD_OBJ:.o=.d) \
-  $(UNIT_TESTS:%=%.d)
+  $(UNIT_TESTS:%=%.d) $(ANALYZED:=.d)

@@ -380,6 +380,10 @@ probe_tests() {
         "no test that it can ask us" "caddy version"
     probe_optional "clang-format" clang-format clang-format \
         "no make fmt, no make lint" "clang-format --version"
+    probe_optional "clang-tidy" clang-tidy clang-tidy \
+        "no make lint" "clang-tidy --version | sed -n 's/.*version/version/p'"
+    probe_optional "cppcheck" cppcheck cppcheck "no make lint" \
+        "cppcheck --version"
     probe_optional "shellcheck" shellcheck shellcheck \
         "make lint checks the syntax of scripts only" "shellcheck --version"
     probe_optional "valgrind" valgrind valgrind \

@@ -273,6 +273,7 @@ static const pj_key_t *only_key(const pj_keyset_t *set,
     const pj_key_t *only = NULL;
 
     for (size_t i = 0; i < set->count; i++) {
+        /* Below count there is a key. NOLINTNEXTLINE(*-core.NullDereference) */
         if (set->keys[i]->alg->type == type) {
             if (only != NULL)
                 return NULL;

@@ -215,15 +215,14 @@ pj_err_t pj_claims_read_foreign(pj_claims_t *claims, const pj_names_t *names)
 
     claims->kind = PJ_TOKEN_FOREIGN;
     for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++) {
-        const pj_json_t *node =
-            reads[i].name == NULL ? NULL
-                                  : pj_json_member(claims->root, reads[i].name);
+        const pj_json_t *node;
 
+        if (reads[i].name == NULL)
+            continue;
+        node = pj_json_member(claims->root, reads[i].name);
         if ((node != NULL || reads[i].required) &&
             !claim_store(reads[i].place, reads[i].type, node))
-            return claim_fault(claims,
-                               (pj_str_t){(const unsigned char *) reads[i].name,
-                                          strlen(reads[i].name)});
+            return claim_fault(claims, pj_str(reads[i].name));
     }
     claims->account_id = claims->sub;
     return optional_read(claims);

@@ -26,6 +26,13 @@ my ($module) = glob "$dest/*/*/*/ngx_http_platform_gateway_module.so
 ok $module, 'the module';
 ok -x "$dest/usr/bin/identity-fcgi", 'the program';
 like qx{$dest/usr/bin/identity-fcgi --version}, qr/\d/, 'which runs';
+my $hardening = $t->root . '/t/hardening';
+my $hardened = qx{$hardening $module $dest/usr/bin/identity-fcgi};
+is $?, 0, 'both are hardened' or diag $hardened;
+my $weak = $t->dir . '/weak.so';
+system("cc -shared -Wl,-z,execstack,-z,norelro,-z,lazy -o $weak -x c /dev/null");
+is join(' ', qx{$hardening $weak} =~ /(\S+)=NO/g),
+    'RELRO NOW stack-not-executable stack-protector fortify', '... and what is not is told';
 ok -f "$dest/lib/systemd/system/platform-identity$_", "unit: $_"
     for qw(.socket .service @.socket @.service -sweep.service -sweep.timer
         -keys.service -keys.timer);
