@@ -9,6 +9,7 @@ SHELL := /bin/sh
 # BUILD is where everything made goes; config.mk always lives in build/.
 BUILD ?= build
 SANITIZE ?=
+COVERAGE ?=
 UNITDIR ?= /lib/systemd/system
 # Most of these tests wait most of the time; under valgrind they compute.
 PROVE_FLAGS ?= -j$(shell expr 3 \* $$(nproc))
@@ -59,6 +60,11 @@ else
 HARDEN := -O1 -U_FORTIFY_SOURCE -fno-omit-frame-pointer \
   -fsanitize=address,undefined -fno-sanitize-recover=undefined
 HARDEN_LINK := -fsanitize=address,undefined
+endif
+
+ifneq ($(COVERAGE),)
+HARDEN := -O1 --coverage -fprofile-update=atomic
+HARDEN_LINK := --coverage
 endif
 
 BASE_CFLAGS := -g -pipe $(HARDEN) $(WARNINGS) $(USER_CFLAGS)
@@ -285,7 +291,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run reload check unit t soak asan valgrind fuzz lint fmt install deb check-deb \
+.PHONY: help all run reload check unit t soak asan valgrind coverage fuzz lint fmt install deb check-deb \
   clean distclean
 
 help: ## this list
@@ -316,6 +322,17 @@ soak: all ## run the long tests: chaos, races by the thousand, a million rows
 asan: ## unit and end-to-end tests under ASan and UBSan
 	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit t-modules
 	@PLATFORM_BUILD=build-asan PLATFORM_TEST_ASAN=1 prove $(PROVE_FLAGS) $(T)
+
+# Of jose the unit tests and fuzzers see every line; the rest meets the servers.
+GCOVR := gcovr -j2 --exclude-throw-branches --gcov-ignore-parse-errors -s
+coverage: ## which lines the tests run: build-coverage/lines.txt
+	@rm -rf build-coverage/jose/*.gcda
+	@$(MAKE) --no-print-directory BUILD=build-coverage COVERAGE=1 unit t
+	@status=0; for part in jose/:97 identity-fcgi/src/:90 $(MOD_DIR)/ngx:90; \
+	do echo "$${part%:*}"; $(GCOVR) -f "$${part%:*}" \
+	  --fail-under-line "$${part#*:}" build-coverage || status=1; \
+	done >build-coverage/lines.txt; \
+	grep -E '/|^(lines|TOTAL)' build-coverage/lines.txt; exit $$status
 
 valgrind: all $(UNIT_TESTS) t-modules ## unit and end-to-end tests under valgrind
 	@CK_FORK=no UNIT_WRAPPER="valgrind -q --error-exitcode=99 \
@@ -348,7 +365,7 @@ install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 	  tools/install $(ID_BIN) $(MOD_SO)
 
 clean: ## remove what make made; keeps build/config.mk and run/
-	@rm -rf build-asan build/nginx build/jose build/identity-fcgi \
+	@rm -rf build-asan build-coverage build/nginx build/jose build/identity-fcgi \
 	  build/$(MOD_DIR) build/analyzed build/bench build/fuzz build/test build/test-cache \
 	  build/test-failed build/*.so
 
