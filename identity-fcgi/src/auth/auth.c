@@ -324,6 +324,16 @@ void auth_success(struct worker *w, struct jsonw *json, const char *code,
     jsonw_cstr(json, "message", message);
 }
 
+void auth_list(struct jsonw *json, const char *name,
+               const struct store_list *list)
+{
+    jsonw_array(json, name);
+    for (size_t i = 0; i < list->count; i++) {
+        jsonw_json(json, NULL, list->items[i], strlen(list->items[i]));
+    }
+    jsonw_array_end(json);
+}
+
 static void add_branches(struct jsonw *json, const struct branch_list *list)
 {
     jsonw_array(json, "branches");

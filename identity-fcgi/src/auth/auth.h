@@ -136,6 +136,10 @@ void auth_json(struct worker *w, struct jsonw *json);
 void auth_success(struct worker *w, struct jsonw *json, const char *code,
                   const char *message);
 
+/* A member whose value is an array of these. */
+void auth_list(struct jsonw *json, const char *name,
+               const struct store_list *list);
+
 /* Signs the access tokens that the answer needs; false when that fails. */
 bool auth_sign_access(struct worker *w, struct auth_answer *answer);
 

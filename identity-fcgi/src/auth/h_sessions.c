@@ -20,39 +20,12 @@ static bool find_caller(struct worker *w, pj_claims_t *claims,
 
 /* -- the list -- */
 
-static void add_text(struct jsonw *json, const char *name, const char *text)
-{
-    if (text[0] != '\0') {
-        jsonw_cstr(json, name, text);
-    } else {
-        jsonw_null(json, name);
-    }
-}
-
-static void add_session(struct jsonw *json, const struct own_session *s,
-                        bool current)
-{
-    jsonw_object(json, NULL);
-    jsonw_cstr(json, "sessionId", s->session_id);
-    jsonw_bool(json, "current", current);
-    jsonw_cstr(json, "createdAt", s->created_at);
-    jsonw_cstr(json, "usedAt", s->used_at);
-    jsonw_cstr(json, "expiresAt", s->expires_at);
-    add_text(json, "address", s->address);
-    add_text(json, "agent", s->agent);
-    add_text(json, "workspaceId", s->branch.workspace_id);
-    add_text(json, "workspaceName", s->branch.workspace_name);
-    add_text(json, "branchId", s->branch.branch_id);
-    add_text(json, "branchName", s->branch.branch_name);
-    jsonw_object_end(json);
-}
-
 void h_sessions(struct worker *w)
 {
     int64_t lifetime_s = w->cfg->session_max_lifetime_s;
     struct session_view view;
     const struct session *own = &view.session;
-    struct own_sessions list;
+    struct store_list list;
     pj_claims_t claims;
     struct jsonw json;
 
@@ -69,12 +42,7 @@ void h_sessions(struct worker *w)
     }
     auth_success(w, &json, "AUTH_SESSIONS_SUCCESS",
                  "These are the account's sessions.");
-    jsonw_array(&json, "sessions");
-    for (size_t i = 0; i < list.count; i++) {
-        add_session(&json, &list.items[i],
-                    strcmp(list.items[i].session_id, own->session_id) == 0);
-    }
-    jsonw_array_end(&json);
+    auth_list(&json, "sessions", &list);
     jsonw_bool(&json, "more", list.more);
     jsonw_object_end(&json);
 }

@@ -64,7 +64,7 @@ enum store_result store_ping(struct store *st, int *schema_version);
 enum store_result store_own_list(struct store *st, pj_arena_t *arena,
                                  const struct session *current, int64_t now_s,
                                  int64_t opened_at_s, int64_t expires_at_s,
-                                 struct own_sessions *out);
+                                 struct store_list *out);
 /* ACTIVE -> REVOKED for all sessions of the account but, unless that is NULL,
  * the one called except; *ended is how many, also where it came only so far.
  * Repeating it is safe. */
