@@ -70,7 +70,7 @@ static bool check_next(struct worker *w, const struct change *c)
 {
     char detail[128];
 
-    switch (password_new_judge(w->cfg, c->next)) {
+    switch (password_new_judge(w->cfg, c->next, w->store.deadline_ms)) {
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:

@@ -88,9 +88,11 @@ enum password_new {
     PASSWORD_SHORT,
     PASSWORD_FORBIDDEN, /* by the operator's list */
     PASSWORD_UNREAD,    /* errno tells why that cannot be read */
-    PASSWORD_LATER      /* another thread reads it for the first time */
+    PASSWORD_LATER      /* there was no thread to read it, as PASSWORD_BUSY */
 };
 
-/* By credential_min and credential_forbidden of cfg. */
+/* By credential_min and credential_forbidden of cfg, a file that is read each
+ * time; the deadline is that of password_verify(). */
 PJ_MUST_CHECK enum password_new password_new_judge(const struct config *cfg,
-                                                   pj_str_t credential);
+                                                   pj_str_t credential,
+                                                   int64_t deadline_ms);

@@ -35,7 +35,7 @@ static pj_str_t str(const char *text, size_t len)
 /* Whether c->secret may become a credential. */
 static bool may_be_new(struct cmd *c)
 {
-    switch (password_new_judge(&c->cfg, str(c->secret, c->secret_len))) {
+    switch (password_new_judge(&c->cfg, str(c->secret, c->secret_len), 0)) {
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:
