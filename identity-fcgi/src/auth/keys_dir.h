@@ -40,8 +40,7 @@ struct keys_dir {
     struct error error;                  /* of what returned false */
 };
 
-/* A number that changes with the directory's files; 0 where it cannot be
- * read. */
+/* A number that changes with the directory's files; 0: it cannot be read. */
 uint64_t keys_dir_stamp(const char *path);
 
 /* Opens and reads the directory; refuses one that others may write to, a name
@@ -53,13 +52,12 @@ void keys_dir_close(struct keys_dir *d);
 
 const char *keys_dir_state_name(enum key_state state);
 
-/* Parses the public part of a file and, unless private is NULL, the private
- * one. */
+/* Parses the public part of a file and, unless that is NULL, the private one.
+ */
 PJ_MUST_CHECK bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
                                   pj_key_t **public, pj_key_t **private);
 
-/* Whether all files are good, so that processes follow; an empty directory is.
- */
+/* Whether all files are good, so that processes follow. */
 PJ_MUST_CHECK bool keys_dir_is_good(struct keys_dir *d);
 
 /* Whether the file is good, and has what is needed to sign. */

@@ -7,11 +7,8 @@
 /* The newest migration in this binary. */
 int migrate_version(void);
 
-/*
- * Applies pending migrations, one transaction each under an advisory lock, and
- * the local seed if asked (a local database only).  On failure one line in *e
- * and false.
- */
+/* Applies pending migrations, one transaction each under an advisory lock, and
+ * the local seed if asked (a local database only).  False with a line in *e. */
 PJ_MUST_CHECK bool migrate_run(const struct config *cfg, bool seed,
                                struct error *e);
 

@@ -1,4 +1,4 @@
-/* The life of a session: opened, read, bound to a branch, revoked, refreshed.
+/* The life of a session: opened, read, bound to a branch, refreshed, revoked.
  */
 
 #pragma once
