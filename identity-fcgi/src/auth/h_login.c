@@ -51,12 +51,10 @@ static bool read_body(struct worker *w, struct login *login)
 
 /* -- the credential -- */
 
-/*
- * The same statements and hashes, whether the account is unknown, disabled or
+/* The same statements and hashes, whether the account is unknown, disabled or
  * the credential wrong: the outcome is decided after all work is done.  For an
  * unknown account the hash of some other account is computed, so that its form
- * and parameters are as likely to be old ones; a match does not count.
- */
+ * and parameters are as likely to be old ones; a match does not count. */
 static bool check_credential(struct worker *w, struct login *login)
 {
     const struct account *a = &login->account;
@@ -157,12 +155,10 @@ static void sign(void *arg)
         auth_sign_access(s->worker, s->answer);
 }
 
-/*
- * Everything is signed before the session is written, by the threads that
- * hash: a login's signatures take longer than a refresh should have to wait.
- * True, without an answer, when the account's credential or status is no
- * longer what was checked.
- */
+/* Everything is signed before the session is written, by the threads that hash:
+ * a login's signatures take longer than a refresh should have to wait.  True,
+ * without an answer, when the account's credential or status is no longer what
+ * was checked. */
 static bool is_overtaken(struct worker *w, struct login *login)
 {
     struct session_view view;
@@ -201,11 +197,9 @@ static bool is_overtaken(struct worker *w, struct login *login)
     return false;
 }
 
-/*
- * An operator may set a credential and end the account's sessions while a
- * login with the old one is under way: such a login starts over, and so does
- * one that another login's rehash has overtaken.
- */
+/* An operator may set a credential and end the account's sessions while a login
+ * with the old one is under way: such a login starts over, and so does one that
+ * another login's rehash has overtaken. */
 static void log_in(struct worker *w, struct login *login)
 {
     for (int i = 0; i < TRIES; i++) {

@@ -144,11 +144,9 @@ struct named {
     bool asked; /* a token came, good or not */
 };
 
-/*
- * Notes the session of a token with a valid signature and issuer, even if it
- * is expired, rotated out or issued by a clock ahead of ours.  Other tokens
- * are ignored.
- */
+/* Notes the session of a token with a valid signature and issuer, even if it is
+ * expired, rotated out or issued by a clock ahead of ours.  Other tokens are
+ * ignored. */
 static void name_session(struct worker *w, pj_str_t token, bool refresh,
                          struct named *named)
 {

@@ -1,9 +1,7 @@
-/*
- * Keys in a directory: a file a key, KID.STATE.SINCE.pem, whose name tells its
+/* Keys in a directory: a file a key, KID.STATE.SINCE.pem, whose name tells its
  * state and since when (in seconds of the epoch).  So a state changes by one
  * rename, whole or not at all.  A file holds the private key, where that is
- * there, and behind it the public one.
- */
+ * there, and behind it the public one. */
 
 #pragma once
 

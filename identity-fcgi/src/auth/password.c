@@ -141,12 +141,10 @@ static enum password_result compare_crypt(const struct stored *s,
     return result;
 }
 
-/*
- * libsodium's own comparison tells a lack of memory as a mismatch, which
- * would be counted as a failed login.  So what libsodium made is computed
- * here; only strings of other makers, which crypto_pwhash() cannot compute,
- * are left to it, while there is as much memory as they take.
- */
+/* libsodium's own comparison tells a lack of memory as a mismatch, which would
+ * be counted as a failed login.  So what libsodium made is computed here; only
+ * strings of other makers, which crypto_pwhash() cannot compute, are left to
+ * it, while there is as much memory as they take. */
 enum password_result password_compare(const struct stored *s,
                                       pj_str_t credential)
 {

@@ -1,7 +1,5 @@
-/*
- * Counters and histograms: atomic numbers, which all threads add to.  A sum
- * may miss what is being counted at that moment, and never goes back.
- */
+/* Counters and histograms: atomic numbers, which all threads add to.  A sum may
+ * miss what is being counted at that moment, and never goes back. */
 
 #include "base/metrics.h"
 

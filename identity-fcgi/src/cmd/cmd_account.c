@@ -117,8 +117,7 @@ static bool fold_new_name(struct cmd *c)
     "a.account_id BETWEEN coalesce(:from::uuid, :accountId)"                   \
     " AND coalesce(:to::uuid, :accountId)"
 
-/*
- * Of those accounts the ones with a session that was not over at :since, or
+/* Of those accounts the ones with a session that was not over at :since, or
  * all.  The moment is later than the last one, and no earlier than any session
  * that is there, even where the clock was set back.  A row is asked for where
  * EXISTS would do: that might read the whole table at once, for all accounts.
@@ -164,11 +163,9 @@ static bool mark_rows(struct cmd *c)
     return cmd_sql(c, cmd_is(c, "most", "1") ? MARK("") : MARK("SKIP LOCKED"));
 }
 
-/*
- * Rows that somebody holds are passed over, and then waited for one by one:
+/* Rows that somebody holds are passed over, and then waited for one by one:
  * nobody waits for a row while holding another, so there is no deadlock with
- * who revokes several, in whatever order.
- */
+ * who revokes several, in whatever order. */
 static bool mark(struct cmd *c, int64_t *total)
 {
     bool wait = false;

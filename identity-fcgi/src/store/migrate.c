@@ -12,11 +12,9 @@
 
 #define CHECKSUM_HEX (2 * SHA256_DIGEST_LENGTH + 1)
 
-/*
- * One lock for everybody who migrates this database.  It belongs to the
+/* One lock for everybody who migrates this database.  It belongs to the
  * transaction, so that it works through a pooler and is released when the
- * process dies.
- */
+ * process dies. */
 #define LOCK "SELECT pg_advisory_xact_lock(7236589412356)"
 
 /* A migration may take long and wait for locks, but not for ever for a server

@@ -28,10 +28,8 @@ void store_use(const struct store *st, int *size, int *used, bool *refused)
 
 /* -- accounts -- */
 
-/*
- * Always one row.  s is the stand-in for an account that does not exist: the
- * next one after $2 in the order of ids, or the first.
- */
+/* Always one row.  s is the stand-in for an account that does not exist: the
+ * next one after $2 in the order of ids, or the first. */
 static const struct db_statement account_find_sql = {
     "account_find",
     "SELECT a.account_id, a.account_type, a.status = 'ACTIVE',"
@@ -317,16 +315,14 @@ enum store_result store_own_change(struct store *st, const char *account_id,
 
 /* -- revocations -- */
 
-/*
- * Where gateways were is a snapshot: all of what it saw was given to them.  It
+/* Where gateways were is a snapshot: all of what it saw was given to them.  It
  * is told as MARK.NEXT.OPEN: OPEN are transactions below NEXT that it did not
  * see, none from NEXT on was seen.  (Rows may say numbers that are still to
  * come: a dump of another server brings them.  Who begins is given those.)
  * While what is new takes several pages, .XID.SEQ follows, the last row given;
  * when there is none left the snapshot of the first page is where they are.
- * Where the OPEN ones would not fit, NEXT is one of them, and rows may be
- * given again.
- */
+ * Where the OPEN ones would not fit, NEXT is one of them, and rows may be given
+ * again. */
 #define CURSOR_FORM                                                            \
     "[0-9a-f-]{36}\\.[0-9]{1,18}\\.([0-9]{1,18}(_[0-9]{1,18})*)?"              \
     "(\\.[0-9]{1,18}\\.[0-9]{1,18})?"
