@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/uuid.h"
 #include "store/store.h"
-#include "store/store_session.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -17,8 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A token with 200 branches is about 14 KiB; the rest needs less than 1 KiB.
- */
+/* A token with 200 branches is about 14 KiB, the rest less than 1 KiB. */
 #define TOKEN_BUF_BYTES (TOKEN_MAX_BYTES + 4096)
 #define CREDENTIAL_MAX 1024 /* bytes */
 

@@ -45,8 +45,7 @@ bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
 
 /* -- request bodies: a bad one is refused, with false -- */
 
-/* Media type, then syntax.  *root is an object; NULL: an optional body is not
- * there. */
+/* Media type, then syntax.  *root is an object; NULL for an absent optional. */
 bool auth_body(struct worker *w, bool optional, const pj_json_t **root);
 
 /* The string member name, which has to be there. */
@@ -63,8 +62,7 @@ bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
 
 /* -- refusals: all return false, so that callers can return it -- */
 
-/* A 503 gets a Retry-After, a 401 a challenge that shows no browser's dialog.
- */
+/* A 503 gets a Retry-After, a 401 a challenge without a browser's dialog. */
 bool auth_refuse(struct worker *w, int status, const char *code,
                  const char *detail);
 bool auth_invalid(struct worker *w, const char *format, ...)

@@ -9,7 +9,6 @@
 #include "base/parse.h"
 #include "base/uuid.h"
 #include "store/store.h"
-#include "store/store_session.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -125,8 +124,7 @@ static bool new_session(struct worker *w, const struct account *account,
     return uuid_generate(s->session_id) && uuid_generate(s->jti);
 }
 
-/* Ends the oldest sessions past the limit.  Best effort: the next login ends
- * those that are left. */
+/* Best effort: the next login ends those that are left. */
 static void end_oldest(struct worker *w, const struct session *s)
 {
     struct session_refs done;

@@ -3,7 +3,6 @@
 
 #include "auth/handlers.h"
 
-#include "base/jsonw.h"
 #include "base/parse.h"
 
 #include <string.h>

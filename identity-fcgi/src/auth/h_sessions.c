@@ -6,7 +6,6 @@
 #include "auth/session.h"
 #include "auth/token.h"
 #include "store/store.h"
-#include "store/store_session.h"
 
 #include <string.h>
 
@@ -211,8 +210,7 @@ void h_sessions_logout(struct worker *w)
     name_session(w, http_bearer(w->req->authorization), false, &named);
     name_session(w, token, true, &named);
     /* A cookie sent on behalf of another site's page does not express the
-     * user's wish: it is neither used nor cleared.  The other tokens are
-     * used. */
+     * user's wish: it alone is neither used nor cleared. */
     while (own_page && http_cookie_next(&rest, w->cfg->cookie_name, &token)) {
         name_session(w, token, true, &named);
     }

@@ -50,8 +50,7 @@ void keys_dir_close(struct keys_dir *d);
 
 const char *keys_dir_state_name(enum key_state state);
 
-/* Parses the public part of a file and, unless that is NULL, the private one.
- */
+/* Parses a file's public part and, unless private is NULL, the private one. */
 PJ_MUST_CHECK bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
                                   pj_key_t **public, pj_key_t **private);
 

@@ -13,8 +13,7 @@
 #define PASSWORD_MOST_MEMORY_KIB (256 * 1024)
 #define PASSWORD_MOST_ITERATIONS 10
 
-/* Prepares libsodium and the hash of what nobody knows, before threads start.
- */
+/* Before threads start: libsodium, and the hash of what nobody knows. */
 PJ_MUST_CHECK bool password_setup(const struct config *cfg);
 
 /* Starts threads for hashes and the signatures of logins, for which a caller

@@ -28,8 +28,7 @@ void log_bind(const void *request_id, const void *correlation_id);
 
 /* Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
  * and the fields as one line.  event is a stable dotted name, message a
- * sentence or NULL.  Numbers come first: a line that is too long loses its
- * end. */
+ * sentence or NULL.  Numbers come first: too long a line loses its end. */
 void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, size_t count);
 

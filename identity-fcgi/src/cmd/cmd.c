@@ -4,7 +4,6 @@
 #include "cmd/cmd.h"
 
 #include "base/log.h"
-#include "base/parse.h"
 #include "base/uuid.h"
 
 #include <ctype.h>
@@ -238,8 +237,7 @@ const char *cmd_reason(const char *constraint, const char *state)
     return NULL;
 }
 
-/* Turns the last error into a line, unless work has written one; always
- * false. */
+/* Turns the last error into a line, unless there is one; always false. */
 static bool explain(struct cmd *c, bool committing)
 {
     const struct db_error *error = db_script_error(c->db);

@@ -15,7 +15,6 @@
 
 #include <arpa/inet.h>
 #include <openssl/crypto.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,17 +24,12 @@
 #define BATCH_ACCOUNTS "500"
 #define BATCH_SESSIONS 1000
 
-static pj_str_t str(const char *text, size_t len)
-{
-    return (pj_str_t){(const unsigned char *) text, len};
-}
-
 /* -- credentials -- */
 
 /* Whether c->secret may become a credential. */
 static bool may_be_new(struct cmd *c)
 {
-    switch (password_new_judge(&c->cfg, str(c->secret, c->secret_len), 0)) {
+    switch (password_new_judge(&c->cfg, pj_str(c->secret), 0)) {
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:
@@ -54,7 +48,7 @@ static bool hash(struct cmd *c)
 {
     char phc[PASSWORD_PHC_MAX];
 
-    if (!password_hash(str(c->secret, c->secret_len), 0, phc)) {
+    if (!password_hash(pj_str(c->secret), 0, phc)) {
         return cmd_fail(c, "the credential could not be hashed");
     }
     OPENSSL_cleanse(c->secret, sizeof(c->secret));

@@ -3,9 +3,7 @@
 
 #include "cmd/cmd.h"
 
-#include "auth/keys_dir.h"
 #include "auth/token.h"
-#include "base/parse.h"
 #include "cmd/cmd_ask.h"
 #include "cmd/cmd_out.h"
 
@@ -15,8 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Until every process follows the directory: 5 s, and one as times are whole
- * seconds. */
+/* Until every process follows the directory: 5 s, and one for rounding. */
 #define FOLLOW_S 6
 #define SOFT_AGE_S 600
 #define SYSTEM_TTL_S 3600
@@ -103,8 +100,7 @@ static int64_t longer(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* When every gateway has a key that is published, unless something is wrong.
- */
+/* When every gateway has a published key, unless something is wrong. */
 static int64_t known_from(const struct cmd *c, const struct key_file *f)
 {
     return f->since + FOLLOW_S + seconds_of(c, "soft-age", SOFT_AGE_S);

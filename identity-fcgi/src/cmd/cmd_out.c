@@ -142,8 +142,7 @@ void cmd_out_open(struct cmd *c)
     }
 }
 
-/* Hands what is written over to standard output, and wipes it: a token may be
- * among it. */
+/* Hands over to standard output, and wipes: a token may be among it. */
 static void flush(struct cmd *c)
 {
     if (c->out.overflow ||

@@ -8,11 +8,9 @@
 #include "db/db_conn.h"
 
 #include "base/log.h"
-#include "base/metrics.h"
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* How long the difference between the server's clock and ours is trusted. */
@@ -356,8 +354,7 @@ static enum db_outcome set_fence(struct db_conn *c,
 }
 
 /* Begins a pipeline, all of which is one transaction: its isolation, then the
- * statement's timeout.  (SET LOCAL would do the same, but the server warns of
- * it in its log.) */
+ * statement's timeout.  (The server would log a warning of SET LOCAL.) */
 static bool send_settings(struct db_conn *c)
 {
     const char *timeout[] = {c->timeout_ms};

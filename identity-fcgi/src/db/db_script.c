@@ -1,5 +1,4 @@
-/* Migrations, sweeps and operators: a connection that waits for each answer.
- */
+/* A connection of migrations, sweeps and operators, with transactions. */
 
 #include "db/db_script.h"
 

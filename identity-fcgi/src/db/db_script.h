@@ -9,9 +9,8 @@
 struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
                                  struct error *e);
 
-/* The first statement that failed since the transaction began.  Without an
- * answer a COMMIT may or may not have happened, and whatever is run after it
- * fails. */
+/* The first failure since the transaction began.  Without an answer a COMMIT
+ * may or may not have happened, and whatever is run after it fails. */
 const struct db_error *db_script_error(const struct db_script *s);
 
 /* Begins a transaction, READ COMMITTED whatever the role's default. */

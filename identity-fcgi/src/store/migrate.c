@@ -17,8 +17,7 @@
  * process dies. */
 #define LOCK "SELECT pg_advisory_xact_lock(7236589412356)"
 
-/* A migration may take long and wait for locks, but not for ever for a server
- * that hangs. */
+/* A migration may take long, but does not wait for ever for a hung server. */
 #define LIMIT_MS (10 * 60 * 1000)
 
 static const struct migrate_file bootstrap = {
@@ -92,8 +91,7 @@ static bool apply(struct run *r, const struct migrate_file *file)
             "the release that it was migrated with, or a newer one",
             file->name);
     }
-    /* Name and checksum are our own constants, without characters to escape.
-     */
+    /* Name and checksum have no characters to escape. */
     snprintf(sql, sizeof(sql),
              "INSERT INTO schema_migrations (version, name, checksum)"
              " VALUES (%d, '%s', '%s')",

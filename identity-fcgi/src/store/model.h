@@ -38,8 +38,7 @@ struct scope {
 /* What the database said when it was asked, by its own clock. */
 struct store_clock {
     int64_t now_us;
-    int64_t valid_after_us; /* when the account was last locked out; 0: never
-                             */
+    int64_t valid_after_us; /* the account's last lockout; 0: none */
 };
 
 /* A row of auth_sessions, and the state of its account. */
@@ -64,9 +63,8 @@ struct session_view {
     struct session session;
     bool selectable;    /* the branch asked about is; scope is then filled */
     struct scope scope; /* of that branch */
-    /* The selectable branches, sorted by workspace name, branch name and
-     * branch id: of the scope's workspace, or of all workspaces without a
-     * scope. */
+    /* The selectable branches, sorted by workspace name, branch name and id: of
+     * the scope's workspace, or without a scope of all. */
     struct branch_list branches;
 };
 

@@ -109,7 +109,7 @@ enum store_result sql_end_one(const struct store *st,
 bool sql_run_safe(struct sql_query *q, const struct store *st,
                   const struct db_statement *sql);
 
-/* Frees the rows; the result. */
+/* Frees the rows. */
 enum store_result sql_end(struct sql_query *q);
 
 /* Parameters: the address and the agent of who asks, "" is null; until when
@@ -122,9 +122,8 @@ enum store_result sql_end(struct sql_query *q);
 void sql_copy_clock(const struct db_rows *rows, int col,
                     struct store_clock *out);
 
-/* Reads the columns of an account: id, type, whether it is enabled; its
- * credential from the column hash, and SQL_CLOCK from the column clock on.
- */
+/* Reads an account from its columns: id, type, whether it is enabled; its
+ * credential from hash, and SQL_CLOCK from clock on. */
 void sql_copy_account(const struct db_rows *rows, int hash, int clock,
                       struct account *out);
 

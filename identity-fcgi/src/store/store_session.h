@@ -1,5 +1,4 @@
-/* The life of a session: opened, read, bound to a branch, refreshed, revoked.
- */
+/* The life of a session, from its opening to its end. */
 
 #pragma once
 

@@ -33,8 +33,7 @@
 /* A part: 32 MiB, or as much of a larger table as makes 64 parts of it. */
 #define PART_BLOCKS 4096
 #define PARTS 64
-/* Rotated-out tokens matter for a minute, rows of attempts until their window
- * ends. */
+/* Rotated-out tokens matter for a minute, attempts until their window ends. */
 #define ROTATED_KEEP_S 600
 #define ATTEMPTS_KEEP_S 60
 /* Clocks may disagree by so much about when a token is dead. */
@@ -134,8 +133,7 @@ static bool number(struct sweep *s, const char *sql, const struct db_params *p,
     return db_script_run(s->work, "COMMIT", NULL, 0) || failed(s, s->work);
 }
 
-/* $1 is how long rows are kept, $2 how many go at once, $3 and $4 bound the
- * blocks. */
+/* $1: how long rows are kept; $2: how many go at once; $3, $4: the blocks. */
 #define IN_BLOCKS                                                              \
     " WHERE ctid >= format('(%s,0)', $3)::tid"                                 \
     "   AND ctid < format('(%s,0)', $4)::tid"
@@ -322,8 +320,7 @@ static void sweep_once(struct sweeper *by)
     }
 }
 
-/* Without synchronous standbys, all settings but off wait for this server's
- * disk. */
+/* Without synchronous standbys all settings but off wait for the disk. */
 static const char forgetful_sql[] =
     "SELECT CASE level"
     "    WHEN 'off' THEN 'a crash of the server'"
