@@ -215,24 +215,19 @@ static void log_in(struct worker *w, struct login *login)
 /* Counts the login by the outcome that its answer tells. */
 static void count_outcome(const char *code)
 {
-    static const struct {
-        const char *code;
-        enum metrics_counter counter;
-    } outcomes[] = {
-        {"AUTH_LOGIN_SUCCESS", METRICS_LOGIN_SUCCEEDED},
-        {"AUTH_INVALID_CREDENTIALS", METRICS_LOGIN_FAILED},
-        {"AUTH_TOO_MANY_ATTEMPTS", METRICS_LOGIN_LIMITED},
-        {"AUTH_BUSY", METRICS_LOGIN_BUSY},
-        {"DATABASE_UNAVAILABLE", METRICS_LOGIN_UNAVAILABLE},
-        {"INTERNAL_ERROR", METRICS_LOGIN_ERROR},
-    };
-    const size_t count = sizeof(outcomes) / sizeof(outcomes[0]);
-    size_t i = 0;
+    static const char *const codes[METRICS_LOGIN_INVALID] = {
+        [METRICS_LOGIN_SUCCEEDED] = "AUTH_LOGIN_SUCCESS",
+        [METRICS_LOGIN_FAILED] = "AUTH_INVALID_CREDENTIALS",
+        [METRICS_LOGIN_LIMITED] = "AUTH_TOO_MANY_ATTEMPTS",
+        [METRICS_LOGIN_BUSY] = "AUTH_BUSY",
+        [METRICS_LOGIN_UNAVAILABLE] = "DATABASE_UNAVAILABLE",
+        [METRICS_LOGIN_ERROR] = "INTERNAL_ERROR"};
+    enum metrics_counter i = METRICS_LOGIN_SUCCEEDED;
 
-    while (i < count && strcmp(code, outcomes[i].code) != 0) {
+    while (i < METRICS_LOGIN_INVALID && strcmp(code, codes[i]) != 0) {
         i++;
     }
-    metrics_count(i < count ? outcomes[i].counter : METRICS_LOGIN_INVALID);
+    metrics_count(i);
 }
 
 void h_login(struct worker *w)

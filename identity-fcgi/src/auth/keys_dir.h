@@ -48,7 +48,7 @@ PJ_MUST_CHECK bool keys_dir_open(struct keys_dir *d, const char *path,
                                  bool lock);
 void keys_dir_close(struct keys_dir *d);
 
-const char *keys_dir_state_name(enum key_state state);
+extern const char *const keys_dir_states[]; /* their names */
 
 /* Parses a file's public part and, unless private is NULL, the private one. */
 PJ_MUST_CHECK bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
@@ -57,9 +57,9 @@ PJ_MUST_CHECK bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
 /* Whether all files are good, so that processes follow. */
 PJ_MUST_CHECK bool keys_dir_is_good(struct keys_dir *d);
 
-/* Whether the file is good, and has what is needed to sign. */
-PJ_MUST_CHECK bool keys_dir_may_sign(struct keys_dir *d,
-                                     const struct key_file *f);
+/* Whether the file is good and, if it signs, has what is needed for that. */
+PJ_MUST_CHECK bool keys_dir_check(struct keys_dir *d, const struct key_file *f,
+                                  bool signs);
 
 /* When one returns true, its change is on disk.  A new file's SINCE is now, or
  * later: it is always greater than after. */

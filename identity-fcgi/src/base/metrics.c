@@ -24,8 +24,8 @@ static const struct {
 } families[] = {
     {METRICS_LOGIN_SUCCEEDED, "identity_logins_total",
      "Logins by outcome.", "outcome",
-     {"succeeded", "failed", "limited", "busy", "unavailable", "invalid",
-      "error"}},
+     {"succeeded", "failed", "limited", "busy", "unavailable", "error",
+      "invalid"}},
     {METRICS_ROTATIONS, "identity_refresh_rotations_total",
      "Refresh tokens replaced by new ones.", NULL, {""}},
     {METRICS_RETRIES, "identity_refresh_retries_total",

@@ -14,8 +14,8 @@ enum metrics_counter {
     METRICS_LOGIN_LIMITED,     /* too many failures before */
     METRICS_LOGIN_BUSY,        /* no hash slot in time */
     METRICS_LOGIN_UNAVAILABLE, /* no database */
-    METRICS_LOGIN_INVALID,     /* no acceptable request */
     METRICS_LOGIN_ERROR,       /* our own fault */
+    METRICS_LOGIN_INVALID,     /* no acceptable request */
     METRICS_ROTATIONS,
     METRICS_RETRIES,
     METRICS_STALE_REFRESHES,

@@ -267,8 +267,7 @@ bool cmd_connect(struct cmd *c)
         return false;
     }
     c->db = db_script_open(&c->cfg, c->cfg.db_statement_timeout_ms, &why);
-    return c->db != NULL ||
-           cmd_fail(c, "cannot reach the database: %s", why.text);
+    return c->db != NULL || cmd_fail(c, "%s", why.text);
 }
 
 void cmd_keep(struct cmd *c, size_t results)
@@ -464,11 +463,6 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     vsnprintf(c->set[i].copy, sizeof(c->set[i].copy), format, ap);
     va_end(ap);
     c->set[i].text = c->set[i].copy;
-}
-
-void cmd_setn(struct cmd *c, const char *name, int64_t number)
-{
-    cmd_setf(c, name, "%lld", (long long) number);
 }
 
 /* -- changes -- */

@@ -186,6 +186,6 @@ const char *cmd_get(const struct cmd *c, const char *name);
 bool cmd_is(const struct cmd *c, const char *name, const char *text);
 /* Sets a value: cmd_set() keeps the text itself, the others a copy. */
 void cmd_set(struct cmd *c, const char *name, const char *text);
-void cmd_setn(struct cmd *c, const char *name, int64_t number);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+#define cmd_setn(c, name, n) cmd_setf(c, name, "%lld", (long long) (n))

@@ -252,7 +252,7 @@ bool cmd_service_migrate(struct cmd *c, bool seed)
     if (!migrate_run(&c->cfg, seed, &e)) {
         return cmd_fail(c, "%s", e.text);
     }
-    cmd_setn(c, "schemaVersion", migrate_version());
+    cmd_setn(c, "schemaVersion", migrate_count);
     return true;
 }
 

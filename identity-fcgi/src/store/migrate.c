@@ -42,11 +42,6 @@ struct run {
     struct error *e;
 };
 
-int migrate_version(void)
-{
-    return (int) migrate_count;
-}
-
 static bool failed(struct run *r)
 {
     const struct db_error *error = db_script_error(r->db);
@@ -60,21 +55,15 @@ static bool exec(struct run *r, const char *sql, char *value, size_t cap)
     return db_script_run(r->db, sql, value, cap) || failed(r);
 }
 
-static void checksum(const struct migrate_file *file, char out[CHECKSUM_HEX])
-{
-    unsigned char digest[SHA256_DIGEST_LENGTH];
-
-    SHA256((const unsigned char *) file->sql, file->len, digest);
-    (void) uuid_hex(out, digest, sizeof(digest));
-}
-
 /* -- transactions, under the lock -- */
 
 static bool apply(struct run *r, const struct migrate_file *file)
 {
+    unsigned char digest[SHA256_DIGEST_LENGTH];
     char sum[CHECKSUM_HEX], applied[128], sql[512];
 
-    checksum(file, sum);
+    SHA256((const unsigned char *) file->sql, file->len, digest);
+    (void) uuid_hex(sum, digest, sizeof(digest));
     snprintf(sql, sizeof(sql),
              "SELECT checksum FROM schema_migrations WHERE version = %d",
              file->version);

@@ -59,12 +59,7 @@ struct sweep {
     struct error *e;
 };
 
-static _Atomic int64_t revocations_left = -1;
-
-int64_t sweep_revocations(void)
-{
-    return revocations_left;
-}
+_Atomic int64_t sweep_revocations = -1;
 
 static struct timespec in_ms(int64_t ms)
 {
@@ -232,12 +227,8 @@ static bool sweep_kind(struct sweep *s, const struct kind *k, int64_t keep_s,
 
 static bool open_script(struct sweep *s, struct db_script **db)
 {
-    struct error why;
-
-    *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, &why);
-    return *db != NULL ||
-           error_is(s->e, "cannot reach the database: %s", why.text) ||
-           end(s, SWEEP_FAILED);
+    *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, s->e);
+    return *db != NULL || end(s, SWEEP_FAILED);
 }
 
 static bool take_lock(struct sweep *s)
@@ -260,7 +251,7 @@ static bool count_revocations(struct sweep *s)
     if (!number(s, "SELECT count(*) FROM session_revocations", &none, &left)) {
         return false;
     }
-    revocations_left = left;
+    sweep_revocations = left;
     return true;
 }
 

@@ -24,7 +24,7 @@ enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
                             int64_t counts[SWEEP_KINDS], struct error *e);
 
 /* How many revocations there were at this process's last sweep; -1 before. */
-int64_t sweep_revocations(void);
+extern _Atomic int64_t sweep_revocations;
 
 /* Which blocks of a table the part at cursor, any number, is.  For the test. */
 void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
