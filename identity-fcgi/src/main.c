@@ -3,7 +3,6 @@
 #include "auth/hasher.h"
 #include "auth/password.h"
 #include "base/log.h"
-#include "cmd/cmd.h"
 #include "cmd/cmd_main.h"
 #include "cmd/cmd_service.h"
 #include "server/route.h"
@@ -70,9 +69,8 @@ static void log_request(const struct http_request *req,
                          log_text("userAgent", req->user_agent.data)));
 }
 
-/* Tokens and credentials do not outlive their request in our memory: the
- * request and what was made from it are wiped here, the reply once it was
- * sent. */
+/* Tokens and credentials do not outlive their request in our memory: what was
+ * made from it is wiped here, the reply once it was sent. */
 static void handle(size_t thread, const struct fcgi_call *call,
                    struct fcgi_reply *reply)
 {
@@ -237,8 +235,7 @@ static bool make_workers(const struct config *cfg, struct store *store)
 }
 
 /* Serves on listener with keys (whose reference is taken over) until told to
- * stop; the exit status.  env_file: where SIGHUP reads new keys from, or
- * NULL. */
+ * stop; the exit status.  SIGHUP reads new keys from env_file, if any. */
 static int serve(const struct config *cfg, struct keys *keys,
                  struct listener *listener, const char *env_file)
 {

@@ -345,7 +345,7 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
 enum store_result store_own_list(struct store *st, pj_arena_t *arena,
                                  const struct session *current, int64_t now_s,
                                  int64_t opened_at_s, int64_t expires_at_s,
-                                 struct own_sessions *out)
+                                 struct store_list *out)
 {
     (void) st;
     (void) arena;
@@ -354,7 +354,7 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
     (void) opened_at_s;
     (void) expires_at_s;
     called("own");
-    *out = (struct own_sessions){NULL, 0, false};
+    *out = (struct store_list){NULL, 0, false};
     return next(&db.own);
 }
 
@@ -401,16 +401,14 @@ enum store_result store_own_change(struct store *st, const char *account_id,
 enum store_result store_revocations(struct store *st, pj_arena_t *arena,
                                     const char *cursor, struct revocations *out)
 {
-    static struct revocation items[] = {
-        {SESSION, "", 0, NOW * INT64_C(1000000) + 5, NOW * INT64_C(1000000)},
-        {"", ACCOUNT, NOW + 1, NOW * INT64_C(1000000), INT64_C(1)}};
+    static const char *items[] = {"{\"id\":\"" SESSION "\"}",
+                                  "{\"subject\":\"" ACCOUNT "\"}"};
 
     (void) st;
     (void) arena;
     called("revocations");
     snprintf(db.revoked, sizeof(db.revoked), "%s", cursor);
-    *out = (struct revocations){items, 2, true, "next",
-                                NOW * INT64_C(1000000) + 999999};
+    *out = (struct revocations){{items, 2, true}, "next", "1700000000.999999"};
     return next(&db.revocations);
 }
 

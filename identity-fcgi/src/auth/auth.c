@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/uuid.h"
 #include "store/store.h"
-#include "store/store_session.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -17,8 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A token with 200 branches is about 14 KiB; the rest needs less than 1 KiB.
- */
+/* A token with 200 branches is about 14 KiB, the rest less than 1 KiB. */
 #define TOKEN_BUF_BYTES (TOKEN_MAX_BYTES + 4096)
 #define CREDENTIAL_MAX 1024 /* bytes */
 
@@ -322,6 +320,16 @@ void auth_success(struct worker *w, struct jsonw *json, const char *code,
     auth_json(w, json);
     jsonw_cstr(json, "code", code);
     jsonw_cstr(json, "message", message);
+}
+
+void auth_list(struct jsonw *json, const char *name,
+               const struct store_list *list)
+{
+    jsonw_array(json, name);
+    for (size_t i = 0; i < list->count; i++) {
+        jsonw_json(json, NULL, list->items[i], strlen(list->items[i]));
+    }
+    jsonw_array_end(json);
 }
 
 static void add_branches(struct jsonw *json, const struct branch_list *list)

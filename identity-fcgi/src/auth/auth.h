@@ -31,13 +31,11 @@ struct worker {
 /* Fills w->res; it never fails, a problem is an answer too. */
 typedef void handler_fn(struct worker *w);
 
-/* -- who asks: refused, with false, without an access token of a live session
- * -- */
+/* -- who asks: without an access token of a live session false, refused -- */
 
 enum auth_caller { AUTH_CALLER_ACCOUNT, AUTH_CALLER_ANY };
 
-/* The access token in Authorization, of an account alone or of a branch too.
- */
+/* The access token in Authorization; ANY: that of a branch too. */
 bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims);
 
 /* Its session, as it stands; view->selectable tells of the branch asked about,
@@ -47,27 +45,24 @@ bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
 
 /* -- request bodies: a bad one is refused, with false -- */
 
-/* Media type and syntax, in this order.  *root is an object; NULL for no body
- * at all, where that is optional. */
+/* Media type, then syntax.  *root is an object; NULL for an absent optional. */
 bool auth_body(struct worker *w, bool optional, const pj_json_t **root);
 
 /* The string member name, which has to be there. */
 bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
                  pj_str_t *out);
 
-/* Whether a credential can be one. */
+/* 1 to 1024 bytes. */
 bool auth_credential_fits(struct worker *w, const char *name,
                           pj_str_t credential);
 
-/* The string member refreshToken: missing, null and "" all leave *out empty,
- * and so does root == NULL. */
+/* The string member refreshToken; missing, null, "" and no root are empty. */
 bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
                                pj_str_t *out);
 
 /* -- refusals: all return false, so that callers can return it -- */
 
-/* A problem.  A 503 gets a Retry-After; a 401 a challenge, of a scheme for
- * which browsers show no dialog. */
+/* A 503 gets a Retry-After, a 401 a challenge without a browser's dialog. */
 bool auth_refuse(struct worker *w, int status, const char *code,
                  const char *detail);
 bool auth_invalid(struct worker *w, const char *format, ...)
@@ -88,12 +83,9 @@ bool auth_failed(struct worker *w, const char *what);
 
 /* -- attempts at a credential: whose they are, and how many are allowed -- */
 
-/*
- * Fills *out for a login as account (normalised) from remote_addr.  IPv6
- * addresses count by their /64, IPv4 ones mapped into IPv6 as IPv4.  The
- * account becomes an HMAC under a key that only holders of the signing key
- * have, and a UUID made of it; false without a signing key.
- */
+/* Fills *out for a login as account (normalised) from remote_addr: of IPv6 the
+ * /64.  The account becomes an HMAC under a key that only holders of the
+ * signing key have, and a UUID made of it; false without a signing key. */
 PJ_MUST_CHECK bool auth_attempt_identify(const struct keys *keys,
                                          pj_str_t account, pj_str_t remote_addr,
                                          struct attempt *out);
@@ -104,15 +96,12 @@ struct auth_attempt {
     bool counted; /* as failed, until it is settled */
 };
 
-/* Counts it as failed; false with a refusal, and an audit line where there
- * were too many. */
+/* Counts it as failed; false, refused and audited, after too many. */
 bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
                         const char *limited_event, struct auth_attempt *a);
 
-/* Takes the count back where the answer in w->res says that no attempt failed:
- * after a success, or when the service or the database gave up, or something
- * else was refused.  Best effort: a count that stays is one too many, and
- * expires. */
+/* Takes the count back where the answer in w->res says anything but that the
+ * credential was wrong.  Best effort: a count that stays expires. */
 void auth_attempt_settle(struct worker *w, const struct auth_attempt *a);
 
 /* -- answers -- */
@@ -124,8 +113,8 @@ struct auth_answer {
     bool scoped;                     /* else a branch is to be chosen */
     /* A scoped answer has the list and an account token as well. */
     bool account_access;
-    int64_t as_of_us; /* access tokens are as of that time by the database's
-                         clock; 0: of when the session was read */
+    int64_t as_of_us; /* of access tokens, by the database's clock; 0: when the
+                         session was read */
     /* Each is left out when empty. */
     pj_str_t refresh_token, access_token, account_token;
 };
@@ -136,10 +125,12 @@ void auth_json(struct worker *w, struct jsonw *json);
 void auth_success(struct worker *w, struct jsonw *json, const char *code,
                   const char *message);
 
-/* Signs the access tokens that the answer needs; false when that fails. */
-bool auth_sign_access(struct worker *w, struct auth_answer *answer);
+/* A member whose value is an array of these. */
+void auth_list(struct jsonw *json, const char *name,
+               const struct store_list *list);
 
-/* Signs a refresh token; false when that fails. */
+/* Sign the access tokens that the answer needs, a refresh token; may fail. */
+bool auth_sign_access(struct worker *w, struct auth_answer *answer);
 bool auth_sign_refresh(struct worker *w, const struct session *s,
                        const char *jti, int64_t iat, int64_t exp,
                        pj_str_t *out);
@@ -148,7 +139,7 @@ bool auth_sign_refresh(struct worker *w, const struct session *s,
  * false, with a refusal, when that fails. */
 bool auth_answer(struct worker *w, struct auth_answer *answer);
 
-/* Sets the ids for logs and metrics. */
+/* Sets the ids for log lines. */
 void auth_names(struct worker *w, const char *account_id,
                 const char *session_id);
 

@@ -70,7 +70,7 @@ static bool check_next(struct worker *w, const struct change *c)
 {
     char detail[128];
 
-    switch (password_new_judge(w->cfg, c->next)) {
+    switch (password_new_judge(w->cfg, c->next, w->store.deadline_ms)) {
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:
@@ -92,23 +92,20 @@ static bool check_next(struct worker *w, const struct change *c)
     }
 }
 
-/* Whether a change whose answer was lost has happened. */
-static bool has_changed(struct worker *w, struct change *c)
-{
-    return store_own_account(&w->store, c->own->account_id, c->name,
-                             &c->account) == STORE_OK &&
-           strcmp(c->account.credential_hash, c->fresh) == 0;
-}
-
 /* STORE_NONE: the credential is another one meanwhile, the account is disabled
- * or the session has ended. */
+ * or the session has ended.  After a lost answer it is read whether it came. */
 static enum store_result write(struct worker *w, struct change *c)
 {
     enum store_result result = store_own_change(
         &w->store, c->own->account_id, c->account.credential_hash, c->fresh,
         c->own->session_id, &c->ended);
 
-    return result == STORE_UNKNOWN && has_changed(w, c) ? STORE_OK : result;
+    return result == STORE_UNKNOWN &&
+                   store_own_account(&w->store, c->own->account_id, c->name,
+                                     &c->account) == STORE_OK &&
+                   strcmp(c->account.credential_hash, c->fresh) == 0
+               ? STORE_OK
+               : result;
 }
 
 /* A login with the old one may have opened a session while the change waited

@@ -9,7 +9,6 @@
 #include "base/parse.h"
 #include "base/uuid.h"
 #include "store/store.h"
-#include "store/store_session.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -51,12 +50,10 @@ static bool read_body(struct worker *w, struct login *login)
 
 /* -- the credential -- */
 
-/*
- * The same statements and hashes, whether the account is unknown, disabled or
+/* The same statements and hashes, whether the account is unknown, disabled or
  * the credential wrong: the outcome is decided after all work is done.  For an
  * unknown account the hash of some other account is computed, so that its form
- * and parameters are as likely to be old ones; a match does not count.
- */
+ * and parameters are as likely to be old ones; a match does not count. */
 static bool check_credential(struct worker *w, struct login *login)
 {
     const struct account *a = &login->account;
@@ -127,8 +124,7 @@ static bool new_session(struct worker *w, const struct account *account,
     return uuid_generate(s->session_id) && uuid_generate(s->jti);
 }
 
-/* Ends the oldest sessions past the limit.  Best effort: the next login ends
- * those that are left. */
+/* Best effort: the next login ends those that are left. */
 static void end_oldest(struct worker *w, const struct session *s)
 {
     struct session_refs done;
@@ -157,12 +153,10 @@ static void sign(void *arg)
         auth_sign_access(s->worker, s->answer);
 }
 
-/*
- * Everything is signed before the session is written, by the threads that
- * hash: a login's signatures take longer than a refresh should have to wait.
- * True, without an answer, when the account's credential or status is no
- * longer what was checked.
- */
+/* Everything is signed before the session is written, by the threads that hash:
+ * a login's signatures take longer than a refresh should have to wait.  True,
+ * without an answer, when the account's credential or status is no longer what
+ * was checked. */
 static bool is_overtaken(struct worker *w, struct login *login)
 {
     struct session_view view;
@@ -201,11 +195,9 @@ static bool is_overtaken(struct worker *w, struct login *login)
     return false;
 }
 
-/*
- * An operator may set a credential and end the account's sessions while a
- * login with the old one is under way: such a login starts over, and so does
- * one that another login's rehash has overtaken.
- */
+/* An operator may set a credential and end the account's sessions while a login
+ * with the old one is under way: such a login starts over, and so does one that
+ * another login's rehash has overtaken. */
 static void log_in(struct worker *w, struct login *login)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -223,24 +215,19 @@ static void log_in(struct worker *w, struct login *login)
 /* Counts the login by the outcome that its answer tells. */
 static void count_outcome(const char *code)
 {
-    static const struct {
-        const char *code;
-        enum metrics_counter counter;
-    } outcomes[] = {
-        {"AUTH_LOGIN_SUCCESS", METRICS_LOGIN_SUCCEEDED},
-        {"AUTH_INVALID_CREDENTIALS", METRICS_LOGIN_FAILED},
-        {"AUTH_TOO_MANY_ATTEMPTS", METRICS_LOGIN_LIMITED},
-        {"AUTH_BUSY", METRICS_LOGIN_BUSY},
-        {"DATABASE_UNAVAILABLE", METRICS_LOGIN_UNAVAILABLE},
-        {"INTERNAL_ERROR", METRICS_LOGIN_ERROR},
-    };
-    const size_t count = sizeof(outcomes) / sizeof(outcomes[0]);
-    size_t i = 0;
+    static const char *const codes[METRICS_LOGIN_INVALID] = {
+        [METRICS_LOGIN_SUCCEEDED] = "AUTH_LOGIN_SUCCESS",
+        [METRICS_LOGIN_FAILED] = "AUTH_INVALID_CREDENTIALS",
+        [METRICS_LOGIN_LIMITED] = "AUTH_TOO_MANY_ATTEMPTS",
+        [METRICS_LOGIN_BUSY] = "AUTH_BUSY",
+        [METRICS_LOGIN_UNAVAILABLE] = "DATABASE_UNAVAILABLE",
+        [METRICS_LOGIN_ERROR] = "INTERNAL_ERROR"};
+    enum metrics_counter i = METRICS_LOGIN_SUCCEEDED;
 
-    while (i < count && strcmp(code, outcomes[i].code) != 0) {
+    while (i < METRICS_LOGIN_INVALID && strcmp(code, codes[i]) != 0) {
         i++;
     }
-    metrics_count(i < count ? outcomes[i].counter : METRICS_LOGIN_INVALID);
+    metrics_count(i);
 }
 
 void h_login(struct worker *w)

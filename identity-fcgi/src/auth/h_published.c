@@ -3,7 +3,6 @@
 
 #include "auth/handlers.h"
 
-#include "base/jsonw.h"
 #include "base/parse.h"
 
 #include <string.h>
@@ -56,11 +55,9 @@ static void add_algorithms(struct jsonw *json, const struct keys *keys)
     jsonw_array_end(json);
 }
 
-/*
- * RFC 8414 and OpenID Connect Discovery 1.0: what both require, and is true.
+/* RFC 8414 and OpenID Connect Discovery 1.0: what both require, and is true.
  * There is no flow.  Arrays that say so are empty rather than left out, which
- * would mean the flows that most have.
- */
+ * would mean the flows that most have. */
 static void add_metadata(struct jsonw *json, const struct worker *w,
                          const char *jwks_uri)
 {

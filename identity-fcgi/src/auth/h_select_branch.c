@@ -28,8 +28,7 @@ void h_select_branch(struct worker *w)
     pj_str_t branch_id;
     enum store_result result;
 
-    /* The token comes before the body: a caller without one learns nothing
-     * about its body. */
+    /* Without a token a caller learns nothing about its body. */
     if (!auth_caller(w, AUTH_CALLER_ACCOUNT, &claims) ||
         !auth_body(w, false, &root) ||
         !auth_member(w, root, "branchId", &branch_id) ||

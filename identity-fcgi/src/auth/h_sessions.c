@@ -6,7 +6,6 @@
 #include "auth/session.h"
 #include "auth/token.h"
 #include "store/store.h"
-#include "store/store_session.h"
 
 #include <string.h>
 
@@ -20,39 +19,12 @@ static bool find_caller(struct worker *w, pj_claims_t *claims,
 
 /* -- the list -- */
 
-static void add_text(struct jsonw *json, const char *name, const char *text)
-{
-    if (text[0] != '\0') {
-        jsonw_cstr(json, name, text);
-    } else {
-        jsonw_null(json, name);
-    }
-}
-
-static void add_session(struct jsonw *json, const struct own_session *s,
-                        bool current)
-{
-    jsonw_object(json, NULL);
-    jsonw_cstr(json, "sessionId", s->session_id);
-    jsonw_bool(json, "current", current);
-    jsonw_cstr(json, "createdAt", s->created_at);
-    jsonw_cstr(json, "usedAt", s->used_at);
-    jsonw_cstr(json, "expiresAt", s->expires_at);
-    add_text(json, "address", s->address);
-    add_text(json, "agent", s->agent);
-    add_text(json, "workspaceId", s->branch.workspace_id);
-    add_text(json, "workspaceName", s->branch.workspace_name);
-    add_text(json, "branchId", s->branch.branch_id);
-    add_text(json, "branchName", s->branch.branch_name);
-    jsonw_object_end(json);
-}
-
 void h_sessions(struct worker *w)
 {
     int64_t lifetime_s = w->cfg->session_max_lifetime_s;
     struct session_view view;
     const struct session *own = &view.session;
-    struct own_sessions list;
+    struct store_list list;
     pj_claims_t claims;
     struct jsonw json;
 
@@ -69,12 +41,7 @@ void h_sessions(struct worker *w)
     }
     auth_success(w, &json, "AUTH_SESSIONS_SUCCESS",
                  "These are the account's sessions.");
-    jsonw_array(&json, "sessions");
-    for (size_t i = 0; i < list.count; i++) {
-        add_session(&json, &list.items[i],
-                    strcmp(list.items[i].session_id, own->session_id) == 0);
-    }
-    jsonw_array_end(&json);
+    auth_list(&json, "sessions", &list);
     jsonw_bool(&json, "more", list.more);
     jsonw_object_end(&json);
 }
@@ -176,11 +143,9 @@ struct named {
     bool asked; /* a token came, good or not */
 };
 
-/*
- * Notes the session of a token with a valid signature and issuer, even if it
- * is expired, rotated out or issued by a clock ahead of ours.  Other tokens
- * are ignored.
- */
+/* Notes the session of a token with a valid signature and issuer, even if it is
+ * expired, rotated out or issued by a clock ahead of ours.  Other tokens are
+ * ignored. */
 static void name_session(struct worker *w, pj_str_t token, bool refresh,
                          struct named *named)
 {
@@ -245,8 +210,7 @@ void h_sessions_logout(struct worker *w)
     name_session(w, http_bearer(w->req->authorization), false, &named);
     name_session(w, token, true, &named);
     /* A cookie sent on behalf of another site's page does not express the
-     * user's wish: it is neither used nor cleared.  The other tokens are
-     * used. */
+     * user's wish: it alone is neither used nor cleared. */
     while (own_page && http_cookie_next(&rest, w->cfg->cookie_name, &token)) {
         name_session(w, token, true, &named);
     }

@@ -8,21 +8,15 @@
  * kind of computation has threads of its own. */
 enum hasher_lane { HASHER_HASH, HASHER_SIGN, HASHER_LANES };
 
-/*
- * Starts the threads of a lane, which give way to others on a busy machine: a
- * computation of tens of milliseconds must not hold up an answer of one.  No
- * more than places callers compute or wait at once.  Before serving; false
- * when they cannot be made.
- */
+/* Starts the threads of a lane, before serving; false when that fails.  They
+ * give way to others: a computation of tens of milliseconds must not hold up
+ * an answer of one.  At most places callers compute or wait at once. */
 PJ_MUST_CHECK bool hasher_start(enum hasher_lane lane, int threads, int places);
 
-/*
- * Has fn(arg) called by one of them and waits for its return.  Those who wait
- * for a thread get one in the order in which they came.  False, and fn is not
- * called, when there is no place, or no thread before until_ms of
- * CLOCK_MONOTONIC; in the past, that means one which is free.  Where no
- * threads were started fn is called right here.
- */
+/* Has fn(arg) called by one of them, first come first served, and waits for
+ * its return.  False, and fn is not called, when there is no place, or no
+ * thread before until_ms of CLOCK_MONOTONIC (in the past: none is free).  Where
+ * no threads were started fn is called right here. */
 PJ_MUST_CHECK bool hasher_run(enum hasher_lane lane, int64_t until_ms,
                               void (*fn)(void *arg), void *arg);
 

@@ -20,13 +20,8 @@
 #define NEW_FILE ".new" /* until it is whole; names like this are ignored */
 #define PUBLIC_BEGIN "-----BEGIN PUBLIC KEY-----"
 
-static const char *const state_names[] = {"signing", "replaced", "published",
-                                          "refresh"};
-
-const char *keys_dir_state_name(enum key_state state)
-{
-    return state_names[state];
-}
+const char *const keys_dir_states[] = {"signing", "replaced", "published",
+                                       "refresh"};
 
 #define fail(d, ...) error_is(&(d)->error, VARIABLE ": " __VA_ARGS__)
 
@@ -257,7 +252,7 @@ bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
     return ok;
 }
 
-static bool is_good(struct keys_dir *d, const struct key_file *f, bool signs)
+bool keys_dir_check(struct keys_dir *d, const struct key_file *f, bool signs)
 {
     pj_key_t *public = NULL, *private = NULL;
     bool ok = keys_dir_parse(d, f, &public, signs ? &private : NULL);
@@ -267,17 +262,12 @@ static bool is_good(struct keys_dir *d, const struct key_file *f, bool signs)
     return ok;
 }
 
-bool keys_dir_may_sign(struct keys_dir *d, const struct key_file *f)
-{
-    return is_good(d, f, true);
-}
-
 bool keys_dir_is_good(struct keys_dir *d)
 {
     bool ok = true;
 
     for (size_t i = 0; ok && i < d->count; i++) {
-        ok = is_good(d, &d->files[i], d->files[i].state == KEY_SIGNING);
+        ok = keys_dir_check(d, &d->files[i], d->files[i].state == KEY_SIGNING);
     }
     return ok;
 }
@@ -297,7 +287,7 @@ static bool name_file(struct keys_dir *d, const char *from, const char *kid,
     char name[NAME_MAX + 1];
     struct key_file f;
     int n = snprintf(name, sizeof(name), "%s.%s.%lld.pem", kid,
-                     state_names[state], (long long) since);
+                     keys_dir_states[state], (long long) since);
 
     return n < (int) sizeof(name) && parse_name(name, &f)
                ? rename_to(d, from, name)

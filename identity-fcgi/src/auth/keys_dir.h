@@ -1,9 +1,7 @@
-/*
- * Keys in a directory: a file a key, KID.STATE.SINCE.pem, whose name tells its
+/* Keys in a directory: a file a key, KID.STATE.SINCE.pem, whose name tells its
  * state and since when (in seconds of the epoch).  So a state changes by one
  * rename, whole or not at all.  A file holds the private key, where that is
- * there, and behind it the public one.
- */
+ * there, and behind it the public one. */
 
 #pragma once
 
@@ -40,8 +38,7 @@ struct keys_dir {
     struct error error;                  /* of what returned false */
 };
 
-/* A number that changes with the directory's files; 0 where it cannot be
- * read. */
+/* A number that changes with the directory's files; 0: it cannot be read. */
 uint64_t keys_dir_stamp(const char *path);
 
 /* Opens and reads the directory; refuses one that others may write to, a name
@@ -51,20 +48,18 @@ PJ_MUST_CHECK bool keys_dir_open(struct keys_dir *d, const char *path,
                                  bool lock);
 void keys_dir_close(struct keys_dir *d);
 
-const char *keys_dir_state_name(enum key_state state);
+extern const char *const keys_dir_states[]; /* their names */
 
-/* Parses the public part of a file and, unless private is NULL, the private
- * one. */
+/* Parses a file's public part and, unless private is NULL, the private one. */
 PJ_MUST_CHECK bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
                                   pj_key_t **public, pj_key_t **private);
 
-/* Whether all files are good, so that processes follow; an empty directory is.
- */
+/* Whether all files are good, so that processes follow. */
 PJ_MUST_CHECK bool keys_dir_is_good(struct keys_dir *d);
 
-/* Whether the file is good, and has what is needed to sign. */
-PJ_MUST_CHECK bool keys_dir_may_sign(struct keys_dir *d,
-                                     const struct key_file *f);
+/* Whether the file is good and, if it signs, has what is needed for that. */
+PJ_MUST_CHECK bool keys_dir_check(struct keys_dir *d, const struct key_file *f,
+                                  bool signs);
 
 /* When one returns true, its change is on disk.  A new file's SINCE is now, or
  * later: it is always greater than after. */

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
-#include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,12 +141,10 @@ static enum password_result compare_crypt(const struct stored *s,
     return result;
 }
 
-/*
- * libsodium's own comparison tells a lack of memory as a mismatch, which
- * would be counted as a failed login.  So what libsodium made is computed
- * here; only strings of other makers, which crypto_pwhash() cannot compute,
- * are left to it, while there is as much memory as they take.
- */
+/* libsodium's own comparison tells a lack of memory as a mismatch, which would
+ * be counted as a failed login.  So what libsodium made is computed here; only
+ * strings of other makers, which crypto_pwhash() cannot compute, are left to
+ * it, while there is as much memory as they take. */
 enum password_result password_compare(const struct stored *s,
                                       pj_str_t credential)
 {
@@ -239,17 +236,23 @@ static void compute(void *arg)
     }
 }
 
-/* Computes where there is room for it, in time. */
-static enum password_result run(struct computation *c, int64_t deadline_ms)
+/* Calls fn where there is room for it, in time. */
+static bool lend(void (*fn)(void *arg), void *arg, int64_t deadline_ms)
 {
-    int64_t asked_us = metrics_now_us();
-    int64_t until_ms = asked_us / 1000 + today.wait_ms;
+    int64_t until_ms = metrics_now_us() / 1000 + today.wait_ms;
 
     if (deadline_ms > 0 && deadline_ms < until_ms) {
         until_ms = deadline_ms;
     }
+    return hasher_run(HASHER_HASH, until_ms, fn, arg);
+}
+
+static enum password_result run(struct computation *c, int64_t deadline_ms)
+{
+    int64_t asked_us = metrics_now_us();
+
     c->result = PASSWORD_BUSY;
-    if (!hasher_run(HASHER_HASH, until_ms, compute, c)) {
+    if (!lend(compute, c, deadline_ms)) {
         c->started_us = metrics_now_us();
     }
     metrics_time(METRICS_HASH_WAIT, c->started_us - asked_us);
@@ -328,25 +331,16 @@ bool password_hash(pj_str_t credential, int64_t deadline_ms,
 
 /* -- what may become a credential -- */
 
-#define LINES_MAX (16 * 1024 * 1024) /* of six bytes of memory each */
+#define LIST_MAX_BYTES (256 * 1024 * 1024)
+#define OTHER SIZE_MAX /* the line is not the credential */
 
-/*
- * The list of forbidden credentials: a hash table of its lines, 32 bits of
- * each, so that not one in 10^8 others is taken for one of them.  It is read
- * at first use, and again when the file has changed.
- */
-struct table {
-    struct stat file; /* which was read; st_ino 0: none */
-    int error;        /* why it is not used, as errno */
-    uint32_t *slots;  /* 0: free */
-    uint64_t count;
+/* A look for a credential in the list of forbidden ones. */
+struct search {
+    const char *path;
+    pj_str_t credential;
+    enum password_new verdict;
+    int error; /* why the list cannot be read, as errno */
 };
-
-static struct {
-    pthread_mutex_t lock;
-    struct table table;
-    bool reading; /* somebody is, and enters it then */
-} list = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool is_shorter(pj_str_t credential, int characters)
 {
@@ -360,180 +354,76 @@ static bool is_shorter(pj_str_t credential, int characters)
     return characters > 0;
 }
 
-/* -- the table -- */
-
-#define HASH_OF_NOTHING UINT64_C(14695981039346656037) /* FNV-1a */
-
-static uint64_t hash_on(uint64_t hash, unsigned char ch)
+static unsigned char fold(unsigned char ch)
 {
-    ch |= ch >= 'A' && ch <= 'Z' ? 0x20 : 0;
-    return (hash ^ ch) * UINT64_C(1099511628211);
+    return ch >= 'A' && ch <= 'Z' ? ch | 0x20 : ch;
 }
 
-/* The slot of it, or the free one where it would be; *mark is what it has. */
-static uint32_t *slot_of(const struct table *t, uint64_t hash, uint32_t *mark)
+/* Compares byte by byte: same is how many of the line are the credential's. */
+static enum password_new search_lines(int fd, pj_str_t credential)
 {
-    uint64_t i;
-
-    hash = (hash ^ hash >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    *mark = (uint32_t) hash != 0 ? (uint32_t) hash : 1;
-    for (i = (hash >> 32) * t->count >> 32;
-         t->slots[i] != 0 && t->slots[i] != *mark;
-         i = i + 1 < t->count ? i + 1 : 0) {
-    }
-    return &t->slots[i];
-}
-
-static void enter(struct table *t, uint64_t hash)
-{
-    uint32_t mark, *slot;
-
-    if (t->slots != NULL) {
-        slot = slot_of(t, hash, &mark);
-        *slot = mark;
-    }
-}
-
-static bool is_listed(const struct table *t, pj_str_t credential)
-{
-    uint64_t hash = HASH_OF_NOTHING;
-    uint32_t mark;
-
-    for (size_t i = 0; i < credential.len; i++) {
-        hash = hash_on(hash, credential.data[i]);
-    }
-    return *slot_of(t, hash, &mark) == mark;
-}
-
-/* -- the file -- */
-
-static bool is_same(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
-           a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
-           a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
-           a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
-}
-
-/* Counts the lines, and enters them where there is a table. */
-static bool read_lines(int fd, struct table *t, uint64_t most, uint64_t *lines)
-{
-    unsigned char chunk[16 * 1024];
-    uint64_t hash = HASH_OF_NOTHING, n = 1;
-    bool cut = false; /* by a carriage return */
+    unsigned char chunk[64 * 1024];
+    size_t same = 0, total = 0;
     ssize_t len;
 
-    for (off_t at = 0; (len = pread(fd, chunk, sizeof(chunk), at)) > 0;
-         at += len) {
-        for (ssize_t i = 0; i < len && n <= most; i++) {
-            cut = cut || chunk[i] == '\r';
-            if (chunk[i] == '\n') {
-                enter(t, hash);
-                hash = HASH_OF_NOTHING;
-                cut = false;
-                n++;
-            } else if (!cut) {
-                hash = hash_on(hash, chunk[i]);
+    while ((len = read(fd, chunk, sizeof(chunk))) > 0) {
+        total += (size_t) len;
+        if (total > LIST_MAX_BYTES) {
+            errno = EFBIG;
+            return PASSWORD_UNREAD;
+        }
+        for (const unsigned char *p = chunk; p < chunk + len; p++) {
+            if (same == credential.len && (*p == '\n' || *p == '\r')) {
+                return PASSWORD_FORBIDDEN;
+            }
+            if (*p == '\n') {
+                same = 0;
+            } else if (same < credential.len &&
+                       fold(*p) == fold(credential.data[same])) {
+                same++;
+            } else {
+                same = OTHER;
             }
         }
-        if (n > most) {
-            errno = EFBIG;
-            return false;
-        }
     }
-    enter(t, hash);
-    *lines = n;
-    return len == 0;
+    return len < 0                  ? PASSWORD_UNREAD
+           : same == credential.len ? PASSWORD_FORBIDDEN
+                                    : PASSWORD_FITS;
 }
 
-static bool read_file(int fd, struct table *t)
+static void search(void *arg)
 {
-    uint64_t lines;
+    struct search *s = arg;
+    int fd = open(s->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
 
-    if (fstat(fd, &t->file) != 0) {
-        return false;
+    if (fd >= 0 && fstat(fd, &st) == 0) {
+        errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+        s->verdict = S_ISREG(st.st_mode) ? search_lines(fd, s->credential)
+                                         : PASSWORD_UNREAD;
     }
-    if (!S_ISREG(t->file.st_mode)) {
-        errno = S_ISDIR(t->file.st_mode) ? EISDIR : EINVAL;
-        return false;
+    s->error = errno;
+    if (fd >= 0) {
+        (void) close(fd);
     }
-    if (!read_lines(fd, t, LINES_MAX, &lines)) {
-        return false;
-    }
-    t->count = lines + lines / 2 + 1;
-    t->slots = calloc(t->count, sizeof(*t->slots));
-    return t->slots != NULL && read_lines(fd, t, lines, &lines);
-}
-
-/* The table of the file; without slots, and errno, where it cannot be read. */
-static struct table read_list(const char *path)
-{
-    struct table t = {.slots = NULL};
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), error;
-    bool ok;
-
-    if (fd < 0) {
-        return t;
-    }
-    ok = read_file(fd, &t);
-    error = errno;
-    if (!ok) {
-        free(t.slots);
-        t.slots = NULL;
-        t.error = error;
-    }
-    if (!ok && error != EFBIG) {
-        t.file.st_ino = 0; /* may be read the next time */
-    }
-    (void) close(fd);
-    errno = error;
-    return t;
-}
-
-/* Has the table that the file is now, under the lock, which is not held while
- * it is read: that may take seconds.  Others use the old one until then. */
-static bool follow(const char *path)
-{
-    struct stat now;
-    struct table t;
-    int error;
-
-    if (list.reading || (list.table.file.st_ino != 0 && stat(path, &now) == 0 &&
-                         is_same(&now, &list.table.file))) {
-        errno = list.table.error;
-        return list.table.slots != NULL;
-    }
-    list.reading = true;
-    (void) pthread_mutex_unlock(&list.lock);
-    t = read_list(path);
-    (void) pthread_mutex_lock(&list.lock);
-    list.reading = false;
-    error = errno;
-    free(list.table.slots);
-    errno = error;
-    list.table = t;
-    return t.slots != NULL;
 }
 
 enum password_new password_new_judge(const struct config *cfg,
-                                     pj_str_t credential)
+                                     pj_str_t credential, int64_t deadline_ms)
 {
-    enum password_new verdict;
+    struct search s = {.path = cfg->credential_forbidden,
+                       .credential = credential,
+                       .verdict = PASSWORD_UNREAD};
 
     if (is_shorter(credential, cfg->credential_min)) {
         return PASSWORD_SHORT;
     }
-    if (cfg->credential_forbidden == NULL) {
+    if (s.path == NULL) {
         return PASSWORD_FITS;
     }
-    (void) pthread_mutex_lock(&list.lock);
-    if (!follow(cfg->credential_forbidden)) {
-        verdict = list.reading ? PASSWORD_LATER : PASSWORD_UNREAD;
-    } else {
-        verdict = is_listed(&list.table, credential) ? PASSWORD_FORBIDDEN
-                                                     : PASSWORD_FITS;
+    if (!lend(search, &s, deadline_ms)) {
+        return PASSWORD_LATER;
     }
-    (void) pthread_mutex_unlock(&list.lock);
-    return verdict;
+    errno = s.error;
+    return s.verdict;
 }

@@ -13,17 +13,11 @@
 #define PASSWORD_MOST_MEMORY_KIB (256 * 1024)
 #define PASSWORD_MOST_ITERATIONS 10
 
-/*
- * Prepares libsodium and the dummy hash that unknown accounts are verified
- * against.  Once, before threads start.
- */
+/* Before threads start: libsodium, and the hash of what nobody knows. */
 PJ_MUST_CHECK bool password_setup(const struct config *cfg);
 
-/*
- * Starts threads for hashes and for the signatures of logins, after which a
- * computation waits for wait_ms at most; without them it is made in the
- * caller's thread.  False when they cannot be made.
- */
+/* Starts threads for hashes and the signatures of logins, for which a caller
+ * waits wait_ms at most; without them he computes himself. */
 PJ_MUST_CHECK bool password_start(const struct config *cfg, int64_t wait_ms);
 
 enum password_result {
@@ -33,16 +27,13 @@ enum password_result {
     PASSWORD_BUSY      /* not decided */
 };
 
-/*
- * Verifies credential against what is stored, or against the dummy hash when
- * that is NULL (PASSWORD_WRONG), or malformed or dearer than PASSWORD_MOST_*
- * (PASSWORD_UNUSABLE).  If text is not of today's parameters, a hash with them
- * is made too, whatever the verdict; with PASSWORD_OK fresh is that, else "".
- * Hashing and waiting callers together are at most half of the workers; one
- * more, or one that has waited too long or until deadline_ms of
- * CLOCK_MONOTONIC (0: none), is told PASSWORD_BUSY; so is one for which there
- * is no memory.
- */
+/* Verifies credential against what is stored, or against what nobody knows
+ * when that is NULL (PASSWORD_WRONG), or malformed or dearer than
+ * PASSWORD_MOST_* (PASSWORD_UNUSABLE).  If text is not of today's parameters, a
+ * hash with them is made too, whatever the verdict; with PASSWORD_OK fresh is
+ * that, else "".  PASSWORD_BUSY: half of the workers hash or wait already, it
+ * took too long or until deadline_ms of CLOCK_MONOTONIC (0: none), or there is
+ * no memory. */
 PJ_MUST_CHECK enum password_result
 password_verify(const char *text, pj_str_t credential, int64_t deadline_ms,
                 char fresh[PASSWORD_PHC_MAX]);
@@ -50,8 +41,7 @@ password_verify(const char *text, pj_str_t credential, int64_t deadline_ms,
 /* A hash of what nobody knows; password_setup() made it. */
 const char *password_nobody(void);
 
-/* Hashes credential into out; false where password_verify() would say
- * PASSWORD_BUSY. */
+/* Hashes credential into out; false where password_verify() is BUSY. */
 PJ_MUST_CHECK bool password_hash(pj_str_t credential, int64_t deadline_ms,
                                  char out[PASSWORD_PHC_MAX]);
 
@@ -73,8 +63,7 @@ struct stored {
     size_t salt_len, hash_len;
 };
 
-/* Keeps text.  NULL, or what is wrong with it: no known form, or one that
- * takes too long. */
+/* Keeps text.  NULL, or what is wrong: no known form, or too long to verify. */
 PJ_MUST_CHECK const char *password_parse(const char *text, struct stored *out);
 
 /* Computes; PASSWORD_BUSY: there was no memory. */
@@ -88,9 +77,10 @@ enum password_new {
     PASSWORD_SHORT,
     PASSWORD_FORBIDDEN, /* by the operator's list */
     PASSWORD_UNREAD,    /* errno tells why that cannot be read */
-    PASSWORD_LATER      /* another thread reads it for the first time */
+    PASSWORD_LATER      /* there was no thread to read it, as PASSWORD_BUSY */
 };
 
-/* By credential_min and credential_forbidden of cfg. */
+/* By credential_min and credential_forbidden of cfg; the latter is read. */
 PJ_MUST_CHECK enum password_new password_new_judge(const struct config *cfg,
-                                                   pj_str_t credential);
+                                                   pj_str_t credential,
+                                                   int64_t deadline_ms);

@@ -63,8 +63,7 @@ enum session_verdict session_decide(const struct session_view *view,
     return view->selectable ? SESSION_SCOPED : SESSION_NOT_SELECTABLE;
 }
 
-/* IPv4 as mapped into IPv6; what is no address, as a Unix socket's, is all
- * zeros. */
+/* IPv4 as mapped into IPv6; what is no address is all zeros. */
 static struct in6_addr network_of(const char *address)
 {
     struct in6_addr net;

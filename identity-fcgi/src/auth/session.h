@@ -15,32 +15,24 @@ enum session_verdict {
     SESSION_ACCOUNT_DISABLED /* not active, and to be revoked */
 };
 
-/*
- * Decides a request with a verified token that names account_id: with a jti a
+/* Decides a request with a verified token that names account_id: with a jti a
  * refresh, in the session's own branch; without one the selection of the
- * branch that view was read for.  The state of the session is checked before
- * the jti, so that a stale token of a revoked session is reported as revoked,
- * which a retry cannot mend.
- */
+ * branch that view was read for.  The session's state comes before the jti: a
+ * stale token of a revoked session is reported as revoked. */
 enum session_verdict session_decide(const struct session_view *view,
                                     pj_str_t account_id, const pj_str_t *jti,
                                     int64_t now_s, int64_t max_lifetime_s);
 
-/*
- * When a token issued at now_s for ttl_s expires in a session created at
- * created_at_s that may live max_lifetime_s (0: for ever).
- */
+/* When a token issued at now_s expires in a session created at created_at_s
+ * that may live max_lifetime_s (0: for ever). */
 int64_t session_expiry(int64_t now_s, int64_t ttl_s, int64_t created_at_s,
                        int64_t max_lifetime_s);
 
-/*
- * The iat of an access token that is issued at now_s, after the database told
- * its clock.  Gateways refuse an account's tokens from before its last
- * lockout, which is by the database's clock.  So a token made before the
- * lockout must have an iat no later than the lockout's second, whichever clock
- * is ahead, and one made after it a later iat.  (The lockout is ahead of the
- * database's clock where that was set back since.)
- */
+/* The iat of an access token issued at now_s, after the database told its
+ * clock.  By that clock gateways refuse an account's tokens from before its
+ * last lockout.  So whichever clock is ahead, a token made before the lockout
+ * has an iat no later than the lockout's second, one made after it a later
+ * one.  (The lockout is ahead of a clock that was set back since.) */
 int64_t session_issued_at(int64_t now_s, const struct store_clock *clock);
 
 enum session_retry {
@@ -49,12 +41,10 @@ enum session_retry {
     SESSION_RETRY_REUSE      /* somebody else has the token too */
 };
 
-/*
- * Who asks again for the token of a rotation, by the network of the address
+/* Who asks again for the token of a rotation, by the network of the address
  * (IPv4: /24, IPv6: /48) and by the agent.  Who loses an answer may change one
- * of them; whoever shares a session with a thief needs every successor that
- * the other got first, so three rotations of eight are no accident.
- */
+ * of them; who shares a session with a thief needs every successor that the
+ * other got first, so three rotations of eight are no accident. */
 enum session_retry session_judge_retry(const struct retry *of,
                                        const char *address, const char *agent);
 

@@ -358,9 +358,8 @@ static bool is_near(const char *a, size_t len, const char *b, int edits)
 }
 
 /* A name one or two letters off a known one is a typing error whose setting
- * would silently keep its default: refused.  Any other unknown PLATFORM_ name
- * may belong to somebody else (an orchestrator, a newer version): warned of.
- */
+ * would silently keep its default: refused.  Any other PLATFORM_ name may be
+ * somebody else's (an orchestrator's, a newer version's): warned of. */
 static bool check_names(struct config *cfg, char **vars, struct error *e)
 {
     for (; vars != NULL && *vars != NULL; vars++) {
@@ -390,8 +389,7 @@ static bool check_names(struct config *cfg, char **vars, struct error *e)
 
 /* -- the whole ------------------------------------------------------------ */
 
-/* Reads every value.  The first bad one gives false and *e; without that, bad
- * ones are skipped. */
+/* The first bad value gives false and *e; without e bad ones are skipped. */
 static bool load_values(struct config *cfg, const struct parse_env *file,
                         struct error *e)
 {

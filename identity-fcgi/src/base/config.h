@@ -75,10 +75,9 @@ struct config {
 
 #define CONFIG_DEFAULT_LISTEN "run/identity.sock"
 
-/* Reads the environment (env_file, if not NULL, wins over it) into *cfg and
- * checks every rule but those of the keys (keys_load()).  On failure *cfg is
- * empty and *e has one line that names the variable, what is wrong and what
- * is accepted, never a secret's value. */
+/* Reads the environment (env_file, if not NULL, wins) and checks every rule but
+ * those of the keys (keys_load()).  On failure *cfg is empty and *e names the
+ * variable, what is wrong and what is accepted, never a secret's value. */
 PJ_MUST_CHECK bool config_load(struct config *cfg, const char *env_file,
                                struct error *e);
 
@@ -86,9 +85,8 @@ PJ_MUST_CHECK bool config_load(struct config *cfg, const char *env_file,
  * APP_ENV is local and every host is this machine. */
 PJ_MUST_CHECK const char *config_refuse_seed(const struct config *cfg);
 
-/* Prints NAME=value for every setting, in the order of the table; a default
- * is marked, a secret shown as set or unset.  False with err when env_file
- * cannot be read. */
+/* Prints NAME=value for every setting; a default is marked, a secret shown as
+ * set or unset.  False when env_file cannot be read. */
 PJ_MUST_CHECK bool config_print(FILE *out, const char *env_file,
                                 struct error *e);
 

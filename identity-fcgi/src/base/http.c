@@ -10,7 +10,6 @@
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 #include <string.h>
-#include <strings.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -181,14 +180,12 @@ static const char *title_of(int status)
 {
     static const char *const titles[] = {
         [200] = "OK",
-        [204] = "No Content",
         [304] = "Not Modified",
         [400] = "Bad Request",
         [401] = "Unauthorized",
         [403] = "Forbidden",
         [404] = "Not Found",
         [405] = "Method Not Allowed",
-        [409] = "Conflict",
         [412] = "Precondition Failed",
         [413] = "Content Too Large",
         [415] = "Unsupported Media Type",
@@ -265,7 +262,7 @@ void http_response_head(struct http_response *res,
     buf_add(head, req->request_id.data, req->request_id.len);
     buf_addz(head, "\r\nX-Correlation-Id: ");
     buf_add(head, req->correlation_id.data, req->correlation_id.len);
-    if (res->status == 204 || res->status == 304) {
+    if (res->status == 304) {
         buf_reset(&res->body);
     } else {
         buf_addz(head, "\r\nContent-Length: ");
@@ -453,10 +450,7 @@ void http_etag(char etag[HTTP_ETAG_MAX], const void *document, size_t len)
 
     SHA256(document, len, digest);
     *p++ = '"';
-    for (size_t i = 0; i < 16; i++, p += 2) {
-        (void) snprintf(p, 3, "%02x", digest[i]);
-    }
-    memcpy(p, "\"", 2);
+    memcpy(uuid_hex(p, digest, 16), "\"", 2);
 }
 
 bool http_etag_matches(pj_str_t value, const char *etag, bool strong)

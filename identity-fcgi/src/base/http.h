@@ -42,16 +42,15 @@ struct http_response {
 void http_request_init(struct http_request *req, char *const *params,
                        pj_str_t body, bool body_too_large);
 
-/* Copies text as UTF-8 into out, as much of it as fits whole. */
+/* Copies text as UTF-8 into out, as much as fits whole. */
 void http_text(char *out, size_t cap, pj_str_t text);
 
 /* Empties *res over the caller's memory. */
 void http_response_init(struct http_response *res, void *headers,
                         size_t headers_cap, void *body, size_t body_cap);
 
-/* Writes the response's head as CGI wants it into head, which is emptied
- * first. A response that overflowed its memory becomes a 500.  For HEAD, 204
- * and 304 the body is dropped. */
+/* Writes the head as CGI wants it into head.  A response that overflowed
+ * becomes a 500; the body of one to HEAD and of a 304 is dropped. */
 void http_response_head(struct http_response *res,
                         const struct http_request *req, struct buf *head);
 
@@ -59,16 +58,15 @@ void http_response_head(struct http_response *res,
 void http_header(struct http_response *res, const char *name,
                  const char *value);
 
-/* Turns *res into an RFC 9457 problem: drops body and headers but not a
- * Set-Cookie, fills title from status.  detail must not hold a secret. Headers
- * that belong to the problem (Retry-After) are added after it. */
+/* Turns *res into an RFC 9457 problem: drops body and headers but Set-Cookie.
+ * Headers of the problem (Retry-After) are added after it. */
 void http_problem(struct http_response *res, const struct http_request *req,
                   int status, const char *code, const char *detail);
 
 enum http_cookie { HTTP_COOKIE_NONE, HTTP_COOKIE_ONE, HTTP_COOKIE_CONFLICT };
 
-/* Finds the cookie called name (RFC 6265 section 4.2).  Several with one value
- * count as one; an empty value as none; different values are a conflict. */
+/* Finds the cookie called name (RFC 6265 section 4.2).  An empty value counts
+ * as none; different values are a conflict. */
 enum http_cookie http_cookie_find(pj_str_t cookie_header, const char *name,
                                   pj_str_t *value);
 
@@ -96,10 +94,9 @@ bool http_is_json(pj_str_t content_type);
 
 #define HTTP_ETAG_MAX 35 /* its quotes and the NUL included */
 
-/* The strong entity tag of a document: what it is, not when it was made. */
+/* The strong entity tag of a document, by its bytes. */
 void http_etag(char etag[HTTP_ETAG_MAX], const void *document, size_t len);
 
-/* Whether the value of If-Match (to be compared strongly, RFC 9110 section
- * 13.1.1) or If-None-Match (weakly, section 13.1.2) names etag, which is
- * quoted and strong: "*", or a list that holds it. */
+/* Whether the value of If-Match (strong, RFC 9110 section 13.1.1) or
+ * If-None-Match (section 13.1.2) names etag, or is "*". */
 bool http_etag_matches(pj_str_t value, const char *etag, bool strong);

@@ -16,8 +16,7 @@ struct jsonw {
 
 void jsonw_init(struct jsonw *w, struct buf *out);
 
-/* name is NULL inside an array and for the root value.  It is written without
- * escaping. */
+/* name is NULL in an array and for the root; it is not escaped. */
 void jsonw_open(struct jsonw *w, const char *name, char bracket);
 void jsonw_close(struct jsonw *w, char bracket);
 #define jsonw_object(w, name) jsonw_open(w, name, '{')
@@ -25,8 +24,7 @@ void jsonw_close(struct jsonw *w, char bracket);
 #define jsonw_array(w, name) jsonw_open(w, name, '[')
 #define jsonw_array_end(w) jsonw_close(w, ']')
 
-/* Invalid UTF-8 is written as U+FFFD, so that the output is always valid
- * JSON. */
+/* Invalid UTF-8 is written as U+FFFD: the output is always valid JSON. */
 void jsonw_string(struct jsonw *w, const char *name, const void *s, size_t len);
 void jsonw_cstr(struct jsonw *w, const char *name, const char *s);
 void jsonw_int(struct jsonw *w, const char *name, int64_t v);

@@ -2,7 +2,6 @@
 
 #include "base/log.h"
 
-#include "base/buf.h"
 #include "base/jsonw.h"
 
 #include <errno.h>
@@ -15,8 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Below PIPE_BUF, so that lines of several processes never interleave on a
- * shared pipe. */
+/* PIPE_BUF: lines of several processes do not interleave on a shared pipe. */
 #define LINE_MAX_BYTES 4096
 #define FIELD_MAX_BYTES 1024
 #define TRUNCATED ",\"truncated\":true}\n"
@@ -164,8 +162,7 @@ void log_event(enum log_level level, const char *event, const char *message,
         jsonw_object_end(&l.json);
         buf_addc(&l.text, '\n');
     }
-    /* When the log itself cannot be written, only a command's exit status can
-     * tell. */
+    /* Then only a command's exit status can tell. */
     lost = write(audit ? settings.audit_fd : STDERR_FILENO, l.text.data,
                  l.text.len) != (ssize_t) l.text.len;
 }

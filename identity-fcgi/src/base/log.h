@@ -22,21 +22,18 @@ struct log_field log_text(const char *name, const void *text);
  * are kept, not copied. */
 void log_setup(const char *app_name, const char *app_env, enum log_level least);
 
-/* Every line of this thread carries these two ids from now on, until they are
- * unbound; the strings are kept, not copied. */
+/* Lines of this thread carry these two ids from now on; not copied either. */
 void log_bind(const void *request_id, const void *correlation_id);
 #define log_unbind() log_bind(NULL, NULL)
 
 /* Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
- * and the fields as one line.  event is a stable dotted name
- * ("auth.login.failed"), message one clear sentence or NULL.  Numbers come
- * first, because a line that is too long loses its end. */
+ * and the fields as one line.  event is a stable dotted name, message a
+ * sentence or NULL.  Numbers come first: too long a line loses its end. */
 void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, size_t count);
 
-/* Where audit lines go from now on, as PLATFORM_AUDIT_LOG says it; false with
- * errno.  Call before threads start, or never: then they go with the others.
- */
+/* Where audit lines go, as PLATFORM_AUDIT_LOG says it; false with errno.  At
+ * most once, before threads start; without it they go with the others. */
 PJ_MUST_CHECK bool log_audit_to(const char *where);
 
 /* Whether the last line that this thread wrote was lost. */

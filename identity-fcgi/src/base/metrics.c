@@ -1,7 +1,5 @@
-/*
- * Counters and histograms: atomic numbers, which all threads add to.  A sum
- * may miss what is being counted at that moment, and never goes back.
- */
+/* Counters and histograms: atomic numbers, which all threads add to.  A sum may
+ * miss what is being counted at that moment, and never goes back. */
 
 #include "base/metrics.h"
 
@@ -26,8 +24,8 @@ static const struct {
 } families[] = {
     {METRICS_LOGIN_SUCCEEDED, "identity_logins_total",
      "Logins by outcome.", "outcome",
-     {"succeeded", "failed", "limited", "busy", "unavailable", "invalid",
-      "error"}},
+     {"succeeded", "failed", "limited", "busy", "unavailable", "error",
+      "invalid"}},
     {METRICS_ROTATIONS, "identity_refresh_rotations_total",
      "Refresh tokens replaced by new ones.", NULL, {""}},
     {METRICS_RETRIES, "identity_refresh_retries_total",

@@ -14,8 +14,8 @@ enum metrics_counter {
     METRICS_LOGIN_LIMITED,     /* too many failures before */
     METRICS_LOGIN_BUSY,        /* no hash slot in time */
     METRICS_LOGIN_UNAVAILABLE, /* no database */
-    METRICS_LOGIN_INVALID,     /* no acceptable request */
     METRICS_LOGIN_ERROR,       /* our own fault */
+    METRICS_LOGIN_INVALID,     /* no acceptable request */
     METRICS_ROTATIONS,
     METRICS_RETRIES,
     METRICS_STALE_REFRESHES,
@@ -77,9 +77,8 @@ void metrics_add(enum metrics_counter counter, uint64_t n);
 #define metrics_count(counter) metrics_add(counter, 1)
 void metrics_time(enum metrics_timer timer, int64_t microseconds);
 
-/* Counts a request that was answered with status and code (NULL: none) after
- * so many microseconds.  A pair that metrics.c does not know is counted as
- * "other", so that no client can make a series. */
+/* Counts a request that was answered with status and code (NULL: none); a pair
+ * that metrics.c does not know as "other", so that no client makes a series. */
 void metrics_request(size_t endpoint, int status, const char *code,
                      int64_t microseconds);
 

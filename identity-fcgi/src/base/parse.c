@@ -122,10 +122,7 @@ bool parse_loopback(const char *hosts)
 
 /* -- names of accounts ---------------------------------------------------- */
 
-static bool is_space(unsigned char c)
-{
-    return c != '\0' && strchr(" \t\r\n", c) != NULL;
-}
+#define IS_SPACE(c) (memchr(" \t\r\n", c, 4) != NULL)
 
 /* ASCII's, or U+0080 to U+009F. */
 static bool has_control(pj_str_t s)
@@ -141,10 +138,10 @@ static bool has_control(pj_str_t s)
 
 const char *parse_account_name(pj_str_t in, unsigned char *mem, pj_str_t *out)
 {
-    while (in.len > 0 && is_space(in.data[in.len - 1])) {
+    while (in.len > 0 && IS_SPACE(in.data[in.len - 1])) {
         in.len--;
     }
-    for (; in.len > 0 && is_space(in.data[0]); in.data++) {
+    for (; in.len > 0 && IS_SPACE(in.data[0]); in.data++) {
         in.len--;
     }
     for (size_t i = 0; i < in.len; i++) {

@@ -44,10 +44,9 @@ bool parse_loopback(const char *hosts);
 
 #define ACCOUNT_NAME_MAX 320 /* bytes */
 
-/* As login and the operator's commands compare them.  Trims spaces, tabs, CR
- * and LF and folds A-Z; all other bytes stay.  mem has room for in.len bytes,
- * and *out points into it.  NULL, or what such a name must do that this one
- * does not. */
+/* As they are compared: trims spaces, tabs, CR and LF and folds A-Z.  *out
+ * points into mem, which has room for in.len bytes.  NULL, or what such a name
+ * must do that this one does not. */
 PJ_MUST_CHECK const char *parse_account_name(pj_str_t in, unsigned char *mem,
                                              pj_str_t *out);
 
@@ -71,7 +70,7 @@ struct parse_env {
 PJ_MUST_CHECK bool parse_env_read(struct parse_env *file, const char *path,
                                   struct error *e);
 
-/* The value of name, or NULL. */
+/* NULL: there is none. */
 const char *parse_env_get(const struct parse_env *file, const char *name);
 
 /* Wipes and frees. */

@@ -4,7 +4,6 @@
 #include "cmd/cmd.h"
 
 #include "base/log.h"
-#include "base/parse.h"
 #include "base/uuid.h"
 
 #include <ctype.h>
@@ -238,8 +237,7 @@ const char *cmd_reason(const char *constraint, const char *state)
     return NULL;
 }
 
-/* Turns the last error into a line, unless work has written one; always
- * false. */
+/* Turns the last error into a line, unless there is one; always false. */
 static bool explain(struct cmd *c, bool committing)
 {
     const struct db_error *error = db_script_error(c->db);
@@ -269,8 +267,7 @@ bool cmd_connect(struct cmd *c)
         return false;
     }
     c->db = db_script_open(&c->cfg, c->cfg.db_statement_timeout_ms, &why);
-    return c->db != NULL ||
-           cmd_fail(c, "cannot reach the database: %s", why.text);
+    return c->db != NULL || cmd_fail(c, "%s", why.text);
 }
 
 void cmd_keep(struct cmd *c, size_t results)
@@ -466,11 +463,6 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     vsnprintf(c->set[i].copy, sizeof(c->set[i].copy), format, ap);
     va_end(ap);
     c->set[i].text = c->set[i].copy;
-}
-
-void cmd_setn(struct cmd *c, const char *name, int64_t number)
-{
-    cmd_setf(c, name, "%lld", (long long) number);
 }
 
 /* -- changes -- */

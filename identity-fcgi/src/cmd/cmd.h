@@ -146,9 +146,8 @@ bool cmd_keys(struct cmd *c);
 /* Refuses "folded" where nobody could refer to an account by it. */
 bool cmd_name_is_free(struct cmd *c);
 
-/* Reads one line of at most cap bytes into c->secret, from standard input or,
- * where that is a terminal, without echo; again: typed twice (2 * cap bytes).
- */
+/* Reads a line of at most cap bytes into c->secret, from standard input; from a
+ * terminal without echo and, with again, twice (2 * cap bytes). */
 bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again);
 
 /* -- statements and values -- */
@@ -160,14 +159,11 @@ bool cmd_connect(struct cmd *c);
 bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c));
 bool cmd_work(struct cmd *c); /* that of c->spec */
 
-/*
- * Runs a statement, in which :name is a parameter with the value of this name,
- * or null; its type is what the server infers.  A row is referred to by its
- * UUID or its name: :name.id is the value if it has a UUID's form, else null,
- * and :name.name the other way round.  :name.given is the option's value, even
- * where a row has one of that name.  The rows stay, and the columns of the
- * first are values from now on.
- */
+/* Runs a statement, in which :name is a parameter with the value of this name,
+ * or null.  A row is referred to by its UUID or its name: :name.id is the value
+ * if it has a UUID's form, else null, and :name.name the other way round.
+ * :name.given is the option's value, even where a row has one of that name.
+ * The rows stay, and the columns of the first are values from now on. */
 bool cmd_sql(struct cmd *c, const char *sql);
 
 /* What the name of a constraint or an SQLSTATE says; NULL: no more. */
@@ -176,11 +172,9 @@ const char *cmd_reason(const char *constraint, const char *state);
 /* Frees all results but the first ones. */
 void cmd_keep(struct cmd *c, size_t results);
 
-/*
- * Runs sql, which looks for ref by :ref.id and :ref.name.  Fails if it finds
- * no row (with hint after the message where ref is a name; hint NULL: does not
- * fail) or several; the first column is the id.
- */
+/* Runs sql, which looks for ref by :ref.id and :ref.name; its first column is
+ * the id.  Fails on several rows and, unless hint is NULL, on none, with hint
+ * after the message where ref is a name. */
 bool cmd_find(struct cmd *c, const char *what, const char *ref,
               const char *hint, const char *sql);
 
@@ -192,6 +186,6 @@ const char *cmd_get(const struct cmd *c, const char *name);
 bool cmd_is(const struct cmd *c, const char *name, const char *text);
 /* Sets a value: cmd_set() keeps the text itself, the others a copy. */
 void cmd_set(struct cmd *c, const char *name, const char *text);
-void cmd_setn(struct cmd *c, const char *name, int64_t number);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+#define cmd_setn(c, name, n) cmd_setf(c, name, "%lld", (long long) (n))

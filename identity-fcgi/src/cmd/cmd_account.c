@@ -15,7 +15,6 @@
 
 #include <arpa/inet.h>
 #include <openssl/crypto.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,17 +24,12 @@
 #define BATCH_ACCOUNTS "500"
 #define BATCH_SESSIONS 1000
 
-static pj_str_t str(const char *text, size_t len)
-{
-    return (pj_str_t){(const unsigned char *) text, len};
-}
-
 /* -- credentials -- */
 
 /* Whether c->secret may become a credential. */
 static bool may_be_new(struct cmd *c)
 {
-    switch (password_new_judge(&c->cfg, str(c->secret, c->secret_len))) {
+    switch (password_new_judge(&c->cfg, pj_str(c->secret), 0)) {
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:
@@ -54,7 +48,7 @@ static bool hash(struct cmd *c)
 {
     char phc[PASSWORD_PHC_MAX];
 
-    if (!password_hash(str(c->secret, c->secret_len), 0, phc)) {
+    if (!password_hash(pj_str(c->secret), 0, phc)) {
         return cmd_fail(c, "the credential could not be hashed");
     }
     OPENSSL_cleanse(c->secret, sizeof(c->secret));
@@ -117,8 +111,7 @@ static bool fold_new_name(struct cmd *c)
     "a.account_id BETWEEN coalesce(:from::uuid, :accountId)"                   \
     " AND coalesce(:to::uuid, :accountId)"
 
-/*
- * Of those accounts the ones with a session that was not over at :since, or
+/* Of those accounts the ones with a session that was not over at :since, or
  * all.  The moment is later than the last one, and no earlier than any session
  * that is there, even where the clock was set back.  A row is asked for where
  * EXISTS would do: that might read the whole table at once, for all accounts.
@@ -164,11 +157,9 @@ static bool mark_rows(struct cmd *c)
     return cmd_sql(c, cmd_is(c, "most", "1") ? MARK("") : MARK("SKIP LOCKED"));
 }
 
-/*
- * Rows that somebody holds are passed over, and then waited for one by one:
+/* Rows that somebody holds are passed over, and then waited for one by one:
  * nobody waits for a row while holding another, so there is no deadlock with
- * who revokes several, in whatever order.
- */
+ * who revokes several, in whatever order. */
 static bool mark(struct cmd *c, int64_t *total)
 {
     bool wait = false;

@@ -12,10 +12,8 @@
 
 enum cmd_asked { ASKED_HAS, ASKED_LACKS, ASKED_FAILED };
 
-/*
- * Whether the metrics of a gateway at url, of that form, tell of a key set of
+/* Whether the metrics of a gateway at url, of that form, tell of a key set of
  * at least so many keys that was fetched at since or later, or a key set there
- * has the key.  Else a line in *why.  Takes a few seconds at most.
- */
+ * has the key.  Else a line in *why.  Takes a few seconds at most. */
 enum cmd_asked cmd_ask(const char *url, const char *kid, int64_t since,
                        size_t keys, struct error *why);

@@ -11,12 +11,10 @@
 #include "cmd/cmd_out.h"
 
 #include <openssl/crypto.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LINE_BYTES (16 * 1024)
-/* What lines cost goes by their length: so many are written within the time
- * of a statement. */
+/* So many, whose cost goes by their length, take less than a statement may. */
 #define BATCH_BYTES (32 * 1024)
 #define BATCH_ROOM (3 * LINE_BYTES) /* a line takes twice its own and more */
 

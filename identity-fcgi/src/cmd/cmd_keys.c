@@ -3,9 +3,7 @@
 
 #include "cmd/cmd.h"
 
-#include "auth/keys_dir.h"
 #include "auth/token.h"
-#include "base/parse.h"
 #include "cmd/cmd_ask.h"
 #include "cmd/cmd_out.h"
 
@@ -15,8 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Until every process follows the directory: 5 s, and one as times are whole
- * seconds. */
+/* Until every process follows the directory: 5 s, and one for rounding. */
 #define FOLLOW_S 6
 #define SOFT_AGE_S 600
 #define SYSTEM_TTL_S 3600
@@ -103,8 +100,7 @@ static int64_t longer(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* When every gateway has a key that is published, unless something is wrong.
- */
+/* When every gateway has a published key, unless something is wrong. */
 static int64_t known_from(const struct cmd *c, const struct key_file *f)
 {
     return f->since + FOLLOW_S + seconds_of(c, "soft-age", SOFT_AGE_S);
@@ -244,7 +240,7 @@ static bool take(struct cmd *c, enum step step, const struct key_file *f)
         return kid != NULL && took(c, ADD, kid, 0, true);
     }
     if (step == ACTIVATE) {
-        ok = keys_dir_may_sign(&dir, f) &&
+        ok = keys_dir_check(&dir, f, true) &&
              keys_dir_move(&dir, f, KEY_SIGNING, then);
     } else if (step == RETIRE) {
         ok = keys_dir_strip(&dir, f) &&
@@ -297,7 +293,7 @@ static bool change(struct cmd *c)
         return cmd_fail(c,
                         "this key is in the state \"%s\", whose next step "
                         "is keys %s",
-                        keys_dir_state_name(f->state), steps[safe].name);
+                        keys_dir_states[f->state], steps[safe].name);
     }
     if (!force && due > (int64_t) time(NULL)) {
         cmd_setn(c, "due", due);
@@ -323,7 +319,7 @@ static const char *sign_with_other(struct cmd *c, int64_t after)
     for (size_t i = dir.count; i-- > 1;) { /* the published ones first */
         const struct key_file *f = &dir.files[i];
 
-        if (f->state != KEY_REFRESH && keys_dir_may_sign(&dir, f) &&
+        if (f->state != KEY_REFRESH && keys_dir_check(&dir, f, true) &&
             keys_dir_move(&dir, f, KEY_SIGNING, longer(now, after + 1))) {
             c->line[0] = '\0'; /* why no new one was made */
             c->status = 0;
@@ -452,7 +448,7 @@ static bool list(struct cmd *c)
         int64_t due = f->state != KEY_SIGNING ? next_step(c, f, &step) : 0;
 
         cmd_set(c, "kid", f->kid);
-        cmd_set(c, "state", keys_dir_state_name(f->state));
+        cmd_set(c, "state", keys_dir_states[f->state]);
         cmd_setn(c, "stateSince", f->since);
         cmd_set(c, "step", step != ADD ? steps[step].name : "");
         cmd_setn(c, "dueAt", due);

@@ -4,9 +4,8 @@
 
 #include "cmd/cmd.h"
 
-/* Prints all that is held about the account (cmd_lookup.c). */
+/* Prints all that is held about the account. */
 bool cmd_lookup_person(struct cmd *c);
 
-/* Sets what the account's failed logins are counted under: "hmac" and, of
- * --address, "prefix" (cmd_lookup.c). */
+/* Sets what failed logins are counted under: "hmac", of --address "prefix". */
 bool cmd_lookup_attempts(struct cmd *c);

@@ -2,7 +2,6 @@
 
 #include "cmd/cmd_main.h"
 
-#include "base/parse.h"
 #include "cmd/cmd_out.h"
 
 #include <ctype.h>
@@ -165,8 +164,7 @@ static bool unknown(struct cmd *c, const char *arg)
     return refuse(c, "unknown option ", name);
 }
 
-/* Options have to be written out: an abbreviation may mean another one
- * tomorrow. */
+/* Written out: an abbreviation may mean another option tomorrow. */
 static const struct cmd_option *find_option(const struct cmd_option *o,
                                             const char *arg, size_t len)
 {

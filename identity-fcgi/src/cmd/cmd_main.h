@@ -16,10 +16,7 @@ void cmd_main_list(const char *group);
 /* Frees and wipes everything; the exit status, after a line that says why. */
 int cmd_main_end(struct cmd *c);
 
-/*
- * Parses argv[1..argc) for c->spec; argv[0] is the command's last word.
+/* Parses argv[1..argc) for c->spec; argv[0] is the command's last word.
  * Options may stand anywhere, as "--name value" or "--name=value"; "--" ends
- * them.  No value is ever repeated in an error: it may be a secret in the
- * wrong place.  --help leaves everything else unchecked.
- */
+ * them.  No error repeats a value: it may be a secret in the wrong place. */
 bool cmd_main_parse(struct cmd *c, int argc, char *const *argv);

@@ -39,8 +39,6 @@ static const struct column known[] = {
     {"tenantName", "tenant", TEXT, 16, false},
     {"tenantId", "tenant id", TEXT, 0, false},
     {"accountType", "type", TEXT, 0, false},
-    {"token", "token", TEXT, 0, false},
-    {"signature", "signature", TEXT, 0, false},
     {"workspaceName", "workspace", TEXT, 16, false},
     {"workspaceId", "workspace id", TEXT, 36, true},
     {"memberId", "member id", TEXT, 36, true},
@@ -142,8 +140,7 @@ void cmd_out_open(struct cmd *c)
     }
 }
 
-/* Hands what is written over to standard output, and wipes it: a token may be
- * among it. */
+/* Hands over to standard output, and wipes: a token may be among it. */
 static void flush(struct cmd *c)
 {
     if (c->out.overflow ||

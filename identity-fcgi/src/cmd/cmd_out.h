@@ -15,8 +15,7 @@ void cmd_out_open(struct cmd *c);
 bool cmd_out_values(struct cmd *c);
 void cmd_out_row(struct cmd *c);
 bool cmd_out_rows(struct cmd *c); /* all of the last result */
-/* Runs the statement of a list and prints its rows under its words, as a part
- * of one object. */
+/* Runs a list's statement and prints its rows, as a member of one object. */
 bool cmd_out_part(struct cmd *c, const struct cmd_spec *part);
 void cmd_out_claim(struct cmd *c, const char *label, const char *value,
                    bool time);

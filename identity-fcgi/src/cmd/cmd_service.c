@@ -4,8 +4,6 @@
 
 #include "auth/session.h"
 #include "auth/token.h"
-#include "base/parse.h"
-#include "base/uuid.h"
 #include "cmd/cmd_out.h"
 #include "store/migrate.h"
 #include "store/sweep.h"
@@ -101,8 +99,7 @@ static pj_str_t given_token(struct cmd *c)
     return (pj_str_t){(unsigned char *) c->secret + from, len - from};
 }
 
-/* The object that a part of a token holds, and its text; NULL where it holds
- * none. */
+/* The object that a part of a token holds, or NULL, and its text. */
 static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part, pj_str_t *json)
 {
     unsigned char *text = pj_arena_alloc(arena, part.len);
@@ -255,7 +252,7 @@ bool cmd_service_migrate(struct cmd *c, bool seed)
     if (!migrate_run(&c->cfg, seed, &e)) {
         return cmd_fail(c, "%s", e.text);
     }
-    cmd_setn(c, "schemaVersion", migrate_version());
+    cmd_setn(c, "schemaVersion", migrate_count);
     return true;
 }
 

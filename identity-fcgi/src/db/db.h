@@ -1,5 +1,4 @@
-/* PostgreSQL's values: statements, their parameters, and the rows they give.
- */
+/* PostgreSQL's values: statements, their parameters, their rows. */
 
 #pragma once
 
@@ -10,8 +9,7 @@
 /* Times: PostgreSQL counts from 2000, we from 1970. */
 #define DB_EPOCH_US (INT64_C(946684800) * 1000000)
 
-/* A statement of the program's fixed set.  Prepared once a connection under
- * its name, where prepared statements are on. */
+/* Prepared once a connection, where prepared statements are on. */
 struct db_statement {
     const char *name;
     const char *sql;
@@ -89,8 +87,7 @@ struct db_rows; /* a result; db_rows_free() it */
 size_t db_row_count(const struct db_rows *rows);
 /* Rows that an INSERT, UPDATE or DELETE touched. */
 size_t db_affected(const struct db_rows *rows);
-/* The column of this name, in small letters or as an SQL name without quotes;
- * -1 without one. */
+/* The column of this SQL name; -1 without one. */
 int db_column(const struct db_rows *rows, const char *name);
 bool db_is_null(const struct db_rows *rows, size_t row, int col);
 /* Writes the UUID's text and a NUL; "" for null. */

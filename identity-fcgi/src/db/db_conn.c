@@ -1,20 +1,16 @@
-/*
- * One connection, and one honest answer to "did it happen?".  The pool lends
- * it, and migrations and operators have it for themselves.
- * libpq is used without blocking: every wait is a poll() with a deadline, so a
- * server that hangs costs a request its time and no more.  There is no
- * PQcancel(): it blocks on a server that does not answer, and the server's own
- * statement_timeout ends what we gave up on.
- */
+/* One connection, and one honest answer to "did it happen?".  The pool lends
+ * it, and migrations and operators have it for themselves.  libpq is used
+ * without blocking: every wait is a poll() with a deadline, so a server that
+ * hangs costs a request its time and no more.  There is no PQcancel(): it
+ * blocks on a server that does not answer, and the server's own
+ * statement_timeout ends what we gave up on. */
 
 #include "db/db_conn.h"
 
 #include "base/log.h"
-#include "base/metrics.h"
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* How long the difference between the server's clock and ours is trusted. */
@@ -200,12 +196,10 @@ static PGconn *start(const struct config *cfg, size_t n)
     return PQconnectStartParams(names, values, 0);
 }
 
-/*
- * Every statement of the service finds a few rows by an index, and joins them
+/* Every statement of the service finds a few rows by an index, and joins them
  * row by row.  Of a small database the planner knows only that it is small
  * today: it would read and hash whole tables, at twice the cost, and keep that
- * plan while they grow.  Nor is any of them worth compiling.
- */
+ * plan while they grow.  Nor is any of them worth compiling. */
 #define SETTINGS(timeout, local)                                               \
     "set_config('enable_hashjoin', 'off', " local "),"                         \
     "set_config('enable_mergejoin', 'off', " local "),"                        \
@@ -360,8 +354,7 @@ static enum db_outcome set_fence(struct db_conn *c,
 }
 
 /* Begins a pipeline, all of which is one transaction: its isolation, then the
- * statement's timeout.  (SET LOCAL would do the same, but the server warns of
- * it in its log.) */
+ * statement's timeout.  (The server would log a warning of SET LOCAL.) */
 static bool send_settings(struct db_conn *c)
 {
     const char *timeout[] = {c->timeout_ms};

@@ -39,11 +39,10 @@ enum db_outcome {
     DB_DOUBT    /* no answer to the statement */
 };
 
-/* Tries each host of cfg once, *host first, with an equal part of the
- * remaining time each, and sets *host to the one that answered.  Statements
- * outside of explicit transactions are READ COMMITTED and have the statement
- * timeout of cfg, whatever the role's defaults; explicit transactions set
- * their own.  On failure one line in *e. */
+/* Tries each host of cfg once, *host first, with an equal part of the remaining
+ * time each, and sets *host to the one that answered.  autocommit: statements
+ * are READ COMMITTED and have the timeout of cfg, whatever the role's defaults.
+ * On failure one line in *e. */
 bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
                   bool autocommit, int64_t deadline_ms, struct error *e);
 void db_conn_close(struct db_conn *c);

@@ -73,12 +73,10 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/*
- * Takes a connected connection or, if there is none or a fresh one is wanted,
+/* Takes a connected connection or, if there is none or a fresh one is wanted,
  * one to be connected.  The server's limit may allow us fewer than the pool's
  * size, so whoever cannot connect waits for one that is lent.  NULL at the
- * deadline, and at once if nothing is lent and connecting has just failed.
- */
+ * deadline, and at once if nothing is lent and connecting has just failed. */
 static struct db_conn *take(struct db_pool *pool, bool another,
                             int64_t deadline_ms)
 {

@@ -12,18 +12,16 @@ enum db_result {
     DB_UNKNOWN      /* the answer to a write was lost */
 };
 
-/* The pool; one per process, sized and told where to connect by cfg, which
- * must outlive it.  NULL when memory is short. */
+/* NULL when memory is short; cfg must outlive it. */
 struct db_pool *db_pool_new(const struct config *cfg);
 void db_pool_free(struct db_pool *pool);
-/* How many connections there may be, how many are in use, and whether the last
- * attempt to connect was answered, but by a refusal of the role, its password
- * or the database. */
+/* Connections that there may be and that are in use; whether the server refused
+ * the role, its password or the database when last connecting. */
 void db_pool_use(struct db_pool *pool, int *size, int *used, bool *refused);
 
-/* Runs a statement on some connection of the pool, waiting for one, connecting
- * and executing until deadline_ms of db_now_ms() at most.  meanwhile, if not
- * NULL, is run while the server works.  On DB_OK *rows is the caller's. */
+/* Runs a statement, waiting for a connection, connecting and executing until
+ * deadline_ms of db_now_ms() at most.  meanwhile, if not NULL, is run while the
+ * server works.  On DB_OK *rows is the caller's. */
 PJ_MUST_CHECK enum db_result
 db_pool_run(struct db_pool *pool, const struct db_statement *st,
             const struct db_params *params, int64_t deadline_ms,

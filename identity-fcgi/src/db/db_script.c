@@ -1,5 +1,4 @@
-/* Migrations, sweeps and operators: a connection that waits for each answer.
- */
+/* A connection of migrations, sweeps and operators, with transactions. */
 
 #include "db/db_script.h"
 
@@ -20,12 +19,13 @@ struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
                                  struct error *e)
 {
     struct db_script *s = calloc(1, sizeof(*s));
+    struct error why = {"out of memory"};
     size_t host = 0;
 
-    (void) error_is(e, "out of memory");
     if (s == NULL ||
         !db_conn_open(&s->conn, cfg, &host, false,
-                      db_now_ms() + cfg->db_connect_timeout_ms, e)) {
+                      db_now_ms() + cfg->db_connect_timeout_ms, &why)) {
+        (void) error_is(e, "cannot reach the database: %s", why.text);
         free(s);
         return NULL;
     }

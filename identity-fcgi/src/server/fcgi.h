@@ -41,13 +41,10 @@ struct fcgi_exchange;
 struct fcgi_exchange *fcgi_exchange_new(size_t body_max);
 void fcgi_exchange_free(struct fcgi_exchange *ex);
 
-/*
- * Reads a request from fd, which stays the caller's.  All of it has to arrive
- * by deadline_us of metrics_now_us(), in any pieces; what has arrived is read
- * even after that.  The end of a body that is too large is not waited for, but
- * drained after the answer.  FCGI_KEEP_CONN is ignored: a connection serves
- * one request.
- */
+/* Reads a request from fd, which stays the caller's, until deadline_us of
+ * metrics_now_us(); what has arrived is read even after that.  The end of a
+ * body that is too large is drained after the answer.  FCGI_KEEP_CONN is
+ * ignored: a connection serves one request. */
 PJ_MUST_CHECK enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd,
                                       int64_t deadline_us,
                                       struct fcgi_call *call);

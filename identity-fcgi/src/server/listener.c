@@ -39,8 +39,7 @@ static bool is_listening(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on;
 }
 
-/* Descriptor 0, above the standard three: something else may print to
- * stdout. */
+/* Descriptor 0, above the standard three: something may print to stdout. */
 static int adopt(void)
 {
     int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -105,7 +104,7 @@ static int open_path(struct listener *l, const char *path)
     return fd;
 }
 
-/* Opens host:port, [v6]:port or *:port; *problem where errno is none. */
+/* Opens host:port or [v6]:port; *problem where errno is none. */
 static int open_tcp(const char *address, const char **problem)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
@@ -120,8 +119,7 @@ static int open_tcp(const char *address, const char **problem)
     if (host[0] == '[') {
         port[-2] = '\0';
     }
-    rc = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host + (host[0] == '['),
-                     port, &hints, &list);
+    rc = getaddrinfo(host + (host[0] == '['), port, &hints, &list);
     if (rc != 0) {
         *problem = gai_strerror(rc);
         return -1;

@@ -16,12 +16,9 @@ struct listener {
     char name[280]; /* for messages */
 };
 
-/*
- * Opens address, which parse_listen() accepted.  NULL takes
- * descriptor 0 where that is a listening socket, else the default path.  A
- * Unix socket gets mode 0660; one left behind by a process that is gone is
- * replaced, one that somebody listens on is not.  On failure one line in *e.
- */
+/* Opens address, which parse_listen() accepted; NULL: descriptor 0 where that
+ * is a listening socket, else the default path.  A Unix socket gets mode 0660
+ * and replaces one that nobody listens on.  On failure one line in *e. */
 PJ_MUST_CHECK bool listener_open(struct listener *l, const char *address,
                                  struct error *e);
 

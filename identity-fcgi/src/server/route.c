@@ -44,7 +44,7 @@ static void h_readyz(struct worker *w)
                   ? "database (it answers, but refuses the role, its password "
                     "or the database's name)"
                   : "database (no answer)";
-    } else if (version < migrate_version()) {
+    } else if (version < (int) migrate_count) {
         why = "migrations (the database's schema is older than this program)";
     } else if (result == STORE_NONE) {
         why = "rights (the database role lacks some; run roles.sql after a "
@@ -68,7 +68,7 @@ static void h_info(struct worker *w)
     jsonw_cstr(&json, "name", w->cfg->app_name);
     jsonw_cstr(&json, "environment", environment != NULL ? environment : "");
     jsonw_cstr(&json, "version", PLATFORM_VERSION);
-    jsonw_int(&json, "schema", migrate_version());
+    jsonw_int(&json, "schema", (int64_t) migrate_count);
     jsonw_object_end(&json);
     jsonw_object_end(&json);
 }
@@ -105,7 +105,7 @@ static void h_prometheus(struct worker *w)
         {"identity_db_pool_size", "Limit of database connections.", db_size},
         {"identity_session_revocations",
          "Revocations for gateways, as of the last sweep; -1 before it.",
-         sweep_revocations()},
+         sweep_revocations},
         {"identity_keys", "Public keys in the key set.",
          (int64_t) w->keys->published_count},
     };

@@ -19,20 +19,15 @@ struct server_service {
     void (*stopping)(void);
 };
 
-/*
- * Blocks the signals that server_run() takes.  Call it before any thread is
- * made, so that every thread inherits the mask.
- */
+/* Blocks the signals that server_run() takes, before any thread is made. */
 void server_block_signals(void);
 
-/*
- * Serves with the threads and the request timeout of cfg until SIGTERM or
- * SIGINT, then stops accepting, finishes what is in flight and returns true.
- * Beyond max_connections peers wait in the backlog.  false when it could not
- * start, or when finishing took longer than the request timeout and one
- * second; then threads may still run and the process has to end by _exit().  A
- * second signal ends the process at once.
- */
+/* Serves with the threads and the request timeout of cfg until SIGTERM or
+ * SIGINT, then finishes what is in flight and returns true; a second signal
+ * ends the process at once.  Beyond max_connections peers wait in the backlog.
+ * False when it could not start, or when finishing took longer than the
+ * request timeout and one second: then threads may still run, and the process
+ * has to end by _exit(). */
 PJ_MUST_CHECK bool server_run(struct listener *listener,
                               const struct config *cfg, int max_connections,
                               const struct server_service *service);

@@ -12,15 +12,12 @@
 
 #define CHECKSUM_HEX (2 * SHA256_DIGEST_LENGTH + 1)
 
-/*
- * One lock for everybody who migrates this database.  It belongs to the
+/* One lock for everybody who migrates this database.  It belongs to the
  * transaction, so that it works through a pooler and is released when the
- * process dies.
- */
+ * process dies. */
 #define LOCK "SELECT pg_advisory_xact_lock(7236589412356)"
 
-/* A migration may take long and wait for locks, but not for ever for a server
- * that hangs. */
+/* A migration may take long, but does not wait for ever for a hung server. */
 #define LIMIT_MS (10 * 60 * 1000)
 
 static const struct migrate_file bootstrap = {
@@ -45,11 +42,6 @@ struct run {
     struct error *e;
 };
 
-int migrate_version(void)
-{
-    return (int) migrate_count;
-}
-
 static bool failed(struct run *r)
 {
     const struct db_error *error = db_script_error(r->db);
@@ -63,21 +55,15 @@ static bool exec(struct run *r, const char *sql, char *value, size_t cap)
     return db_script_run(r->db, sql, value, cap) || failed(r);
 }
 
-static void checksum(const struct migrate_file *file, char out[CHECKSUM_HEX])
-{
-    unsigned char digest[SHA256_DIGEST_LENGTH];
-
-    SHA256((const unsigned char *) file->sql, file->len, digest);
-    (void) uuid_hex(out, digest, sizeof(digest));
-}
-
 /* -- transactions, under the lock -- */
 
 static bool apply(struct run *r, const struct migrate_file *file)
 {
+    unsigned char digest[SHA256_DIGEST_LENGTH];
     char sum[CHECKSUM_HEX], applied[128], sql[512];
 
-    checksum(file, sum);
+    SHA256((const unsigned char *) file->sql, file->len, digest);
+    (void) uuid_hex(sum, digest, sizeof(digest));
     snprintf(sql, sizeof(sql),
              "SELECT checksum FROM schema_migrations WHERE version = %d",
              file->version);
@@ -94,8 +80,7 @@ static bool apply(struct run *r, const struct migrate_file *file)
             "the release that it was migrated with, or a newer one",
             file->name);
     }
-    /* Name and checksum are our own constants, without characters to escape.
-     */
+    /* Name and checksum have no characters to escape. */
     snprintf(sql, sizeof(sql),
              "INSERT INTO schema_migrations (version, name, checksum)"
              " VALUES (%d, '%s', '%s')",

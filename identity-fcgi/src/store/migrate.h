@@ -4,14 +4,8 @@
 
 #include "base/config.h"
 
-/* The newest migration in this binary. */
-int migrate_version(void);
-
-/*
- * Applies pending migrations, one transaction each under an advisory lock, and
- * the local seed if asked (a local database only).  On failure one line in *e
- * and false.
- */
+/* Applies pending migrations, one transaction each under an advisory lock, and
+ * the local seed if asked (a local database only).  False with a line in *e. */
 PJ_MUST_CHECK bool migrate_run(const struct config *cfg, bool seed,
                                struct error *e);
 
@@ -24,5 +18,5 @@ struct migrate_file {
 };
 
 extern const struct migrate_file migrate_files[]; /* versions 1, 2, 3, ... */
-extern const size_t migrate_count;
+extern const size_t migrate_count; /* and so the newest version */
 extern const struct migrate_file migrate_seed;

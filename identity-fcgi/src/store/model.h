@@ -38,8 +38,7 @@ struct scope {
 /* What the database said when it was asked, by its own clock. */
 struct store_clock {
     int64_t now_us;
-    int64_t valid_after_us; /* when the account was last locked out; 0: never
-                             */
+    int64_t valid_after_us; /* the account's last lockout; 0: none */
 };
 
 /* A row of auth_sessions, and the state of its account. */
@@ -64,9 +63,8 @@ struct session_view {
     struct session session;
     bool selectable;    /* the branch asked about is; scope is then filled */
     struct scope scope; /* of that branch */
-    /* The selectable branches, sorted by workspace name, branch name and
-     * branch id: of the scope's workspace, or of all workspaces without a
-     * scope. */
+    /* The selectable branches, sorted by workspace name, branch name and id: of
+     * the scope's workspace, or without a scope of all. */
     struct branch_list branches;
 };
 
@@ -94,34 +92,18 @@ struct session_refs {
     size_t count;
 };
 
-/* A session as its owner is shown it; strings in the rows, "" where null. */
-struct own_session {
-    char session_id[STORE_UUID];
-    const char *created_at, *used_at, *expires_at; /* ISO 8601, UTC */
-    const char *address, *agent;
-    struct branch branch;
-};
-
-struct own_sessions {
-    struct own_session *items;
+/* Objects in JSON, as the statement writes them; in the caller's arena. */
+struct store_list {
+    const char **items;
     size_t count;
     bool more;
 };
 
 /* What gateways refuse: a session's tokens, or an account's older ones. */
-struct revocation {
-    char session_id[STORE_UUID]; /* "": of an account */
-    char account_id[STORE_UUID];
-    int64_t issued_before_s;
-    int64_t revoked_at_us, dies_at_us; /* none of the tokens lives then */
-};
-
 struct revocations {
-    struct revocation *items;
-    size_t count;
-    bool more; /* at once, after cursor */
+    struct store_list list; /* more: at once, after cursor */
     char cursor[STORE_CURSOR];
-    int64_t now_us;
+    char now[32]; /* seconds since 1970, with decimals */
 };
 
 enum store_result {

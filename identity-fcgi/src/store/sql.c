@@ -1,5 +1,4 @@
-/* Runs statements, and copies rows into the domain's structs, in the arena of
- * the request. */
+/* Runs statements, and copies rows into structs in the request's arena. */
 
 #include "store/sql.h"
 

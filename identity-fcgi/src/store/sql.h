@@ -45,12 +45,10 @@ enum {
     SQL_BRANCH_COLS
 };
 
-/*
- * A row of the session, then one for each branch that can be selected in it:
+/* A row of the session, then one for each branch that can be selected in it:
  * the other columns of each are null, which costs nothing to send.  The
  * branches are sorted here: for the few that most have, a row each costs the
- * server less than a sort and aggregates that make one row of them.
- */
+ * server less than a sort and aggregates that make one row of them. */
 #define SQL_SESSION                                                            \
     "WITH session AS MATERIALIZED ("                                           \
     "   SELECT s.account_id, a.account_type,"                                  \
@@ -111,7 +109,7 @@ enum store_result sql_end_one(const struct store *st,
 bool sql_run_safe(struct sql_query *q, const struct store *st,
                   const struct db_statement *sql);
 
-/* Frees the rows; the result. */
+/* Frees the rows. */
 enum store_result sql_end(struct sql_query *q);
 
 /* Parameters: the address and the agent of who asks, "" is null; until when
@@ -124,9 +122,8 @@ enum store_result sql_end(struct sql_query *q);
 void sql_copy_clock(const struct db_rows *rows, int col,
                     struct store_clock *out);
 
-/* Reads the columns of an account: id, type, whether it is enabled; its
- * credential from the column hash, and SQL_CLOCK from the column clock on.
- */
+/* Reads an account from its columns: id, type, whether it is enabled; its
+ * credential from hash, and SQL_CLOCK from clock on. */
 void sql_copy_account(const struct db_rows *rows, int hash, int clock,
                       struct account *out);
 
@@ -137,12 +134,10 @@ char *sql_keep(pj_arena_t *arena, const char *text);
 void sql_copy_text(const struct db_rows *rows, size_t row, int col, char *out,
                    size_t cap);
 
-/*
- * Fills all of out but the session, which is filled already, from rows of
+/* Fills all of out but the session, which is filled already, from rows of
  * SQL_BRANCH_COLUMNS; these are null in a row without a branch.  The list is
  * filled if asked for or if nothing is selectable.  False when the arena is
- * spent.
- */
+ * spent. */
 bool sql_copy_branches(pj_arena_t *arena, const struct db_rows *rows, bool list,
                        struct session_view *out);
 

@@ -28,10 +28,8 @@ void store_use(const struct store *st, int *size, int *used, bool *refused)
 
 /* -- accounts -- */
 
-/*
- * Always one row.  s is the stand-in for an account that does not exist: the
- * next one after $2 in the order of ids, or the first.
- */
+/* Always one row.  s is the stand-in for an account that does not exist: the
+ * next one after $2 in the order of ids, or the first. */
 static const struct db_statement account_find_sql = {
     "account_find",
     "SELECT a.account_id, a.account_type, a.status = 'ACTIVE',"
@@ -153,22 +151,49 @@ enum store_result store_ping(struct store *st, int *schema_version)
 
 #define ALIVE SQL_NOT_LOCKED_OUT("s")
 
+/* Keeps the texts of a column, up to the first null; more says whether there
+ * is a row beyond most. */
+static bool keep_list(pj_arena_t *arena, const struct db_rows *rows, int col,
+                      size_t most, struct store_list *out)
+{
+    size_t rows_count = db_row_count(rows);
+    size_t count = rows_count < most ? rows_count : most;
+
+    out->more = rows_count > most;
+    out->items = pj_arena_alloc(arena, (count + 1) * sizeof(*out->items));
+    for (size_t i = 0; out->items != NULL && i < count; i++) {
+        if (db_is_null(rows, i, col)) {
+            break;
+        }
+        out->items[i] = sql_keep(arena, db_text(rows, i, col, NULL));
+        if (out->items[i] == NULL) {
+            return false;
+        }
+        out->count++;
+    }
+    return out->items != NULL;
+}
+
 /* The sessions $3 and $4 say to be alive, but $2, by the index of their age;
  * one more than are shown.  Of the one that asks nothing is told that a
  * refresh changes: who holds a stolen token could watch for the owner's. */
 static const struct db_statement sessions_own_sql = {
     "sessions_own",
-    "SELECT session_id, to_char(s.created_at AT TIME ZONE 'UTC', iso),"
+    "SELECT (SELECT row_to_json(o) FROM (SELECT"
+    "       session_id AS \"sessionId\", current,"
+    "       to_char(s.created_at AT TIME ZONE 'UTC', iso) AS \"createdAt\","
     "       to_char(CASE WHEN current OR used_at IS NULL THEN s.created_at"
-    "               ELSE used_at END AT TIME ZONE 'UTC', iso),"
+    "               ELSE used_at END AT TIME ZONE 'UTC', iso) AS \"usedAt\","
     "       to_char(CASE WHEN current THEN $6 ELSE expires_at END"
-    "               AT TIME ZONE 'UTC', iso),"
+    "               AT TIME ZONE 'UTC', iso) AS \"expiresAt\","
     "       CASE WHEN current OR used_at IS NULL THEN login_address"
-    "            ELSE used_address END,"
+    "            ELSE used_address END AS address,"
     "       CASE WHEN current OR used_at IS NULL THEN login_agent"
-    "            ELSE used_agent END,"
-    "       s.workspace_id::text, workspace_name,"
-    "       s.active_branch_id::text, branch_name"
+    "            ELSE used_agent END AS agent,"
+    "       s.workspace_id AS \"workspaceId\","
+    "       workspace_name AS \"workspaceName\","
+    "       s.active_branch_id AS \"branchId\","
+    "       branch_name AS \"branchName\") AS o)"
     "  FROM (VALUES ('YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')) AS f (iso),"
     "       ((SELECT *, true AS current FROM auth_sessions"
     "          WHERE session_id = $2 AND account_id = $1)"
@@ -183,42 +208,10 @@ static const struct db_statement sessions_own_sql = {
     " ORDER BY current DESC, s.created_at DESC, session_id",
     false};
 
-static bool copy_own(pj_arena_t *arena, const struct db_rows *rows,
-                     struct own_sessions *out)
-{
-    size_t count = db_row_count(rows);
-
-    out->more = count > STORE_MAX_OWN + 1;
-    count -= out->more;
-    out->items = pj_arena_alloc(arena, (count + 1) * sizeof(*out->items));
-    for (; out->items != NULL && out->count < count; out->count++) {
-        size_t row = out->count;
-        struct own_session *s = &out->items[row];
-        const char **texts[] = {&s->created_at,
-                                &s->used_at,
-                                &s->expires_at,
-                                &s->address,
-                                &s->agent,
-                                &s->branch.workspace_id,
-                                &s->branch.workspace_name,
-                                &s->branch.branch_id,
-                                &s->branch.branch_name};
-
-        db_uuid(rows, row, 0, s->session_id);
-        for (int i = 0; i < 9; i++) {
-            *texts[i] = sql_keep(arena, db_text(rows, row, i + 1, NULL));
-            if (*texts[i] == NULL) {
-                return false;
-            }
-        }
-    }
-    return out->items != NULL;
-}
-
 enum store_result store_own_list(struct store *st, pj_arena_t *arena,
                                  const struct session *current, int64_t now_s,
                                  int64_t opened_at_s, int64_t expires_at_s,
-                                 struct own_sessions *out)
+                                 struct store_list *out)
 {
     struct sql_query q = {0};
 
@@ -227,7 +220,7 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
               DB_TIME(now_s), DB_TIME(opened_at_s), DB_INT(STORE_MAX_OWN + 1),
               DB_TIME(expires_at_s));
     if (sql_run(&q, st, &sessions_own_sql, NULL) &&
-        !copy_own(arena, q.rows, out)) {
+        !keep_list(arena, q.rows, 0, STORE_MAX_OWN + 1, out)) {
         q.result = STORE_UNAVAILABLE;
     }
     return sql_end(&q);
@@ -322,16 +315,14 @@ enum store_result store_own_change(struct store *st, const char *account_id,
 
 /* -- revocations -- */
 
-/*
- * Where gateways were is a snapshot: all of what it saw was given to them.  It
+/* Where gateways were is a snapshot: all of what it saw was given to them.  It
  * is told as MARK.NEXT.OPEN: OPEN are transactions below NEXT that it did not
  * see, none from NEXT on was seen.  (Rows may say numbers that are still to
  * come: a dump of another server brings them.  Who begins is given those.)
  * While what is new takes several pages, .XID.SEQ follows, the last row given;
  * when there is none left the snapshot of the first page is where they are.
- * Where the OPEN ones would not fit, NEXT is one of them, and rows may be
- * given again.
- */
+ * Where the OPEN ones would not fit, NEXT is one of them, and rows may be given
+ * again. */
 #define CURSOR_FORM                                                            \
     "[0-9a-f-]{36}\\.[0-9]{1,18}\\.([0-9]{1,18}(_[0-9]{1,18})*)?"              \
     "(\\.[0-9]{1,18}\\.[0-9]{1,18})?"
@@ -340,14 +331,18 @@ enum store_result store_own_change(struct store *st, const char *account_id,
  * the rows are seen.  28 open ones fit a cursor. */
 static const struct db_statement revocations_sql = {
     "revocations",
-    "SELECT clock_timestamp(),"
+    "SELECT extract(epoch FROM clock_timestamp())::text,"
     "       $1 = '' OR coalesce(mark::text = was_mark"
     "           AND was_next <= pg_snapshot_xmax(snapshot), false),"
     "       CASE WHEN at_xid IS NULL"
     "            THEN concat_ws('.', mark, next, coalesce(open, ''))"
     "            ELSE concat_ws('.', was_mark, was_next, was_open) END,"
-    "       r.xid || '.' || r.seq, r.session_id, r.account_id,"
-    "       r.issued_before, r.revoked_at, r.dies_at"
+    "       r.xid || '.' || r.seq,"
+    "       CASE WHEN r.xid IS NOT NULL THEN (SELECT"
+    "           json_strip_nulls(row_to_json(e)) FROM (SELECT"
+    "           r.session_id AS id, r.account_id AS subject, r.issued_before,"
+    "           extract(epoch FROM r.revoked_at) AS revoked_at,"
+    "           floor(extract(epoch FROM r.dies_at)) + 1 AS dies_at) AS e) END"
     "  FROM (SELECT split_part($1, '.', 1) AS was_mark,"
     "               nullif(split_part($1, '.', 2), '')::xid8 AS was_next,"
     "               split_part($1, '.', 3) AS was_open,"
@@ -380,35 +375,19 @@ static const struct db_statement revocations_sql = {
     " ORDER BY r.xid, r.seq",
     false};
 
-enum { NOW, KNOWN, BASE, AT, SESSION, ACCOUNT, BEFORE, REVOKED, DIES };
+enum { NOW, KNOWN, BASE, AT, ENTRY };
 
 static bool copy(pj_arena_t *arena, const struct db_rows *rows,
                  struct revocations *out)
 {
-    size_t count = db_row_count(rows);
-    const char *last = "";
-
-    out->now_us = db_time_us(rows, 0, NOW);
-    out->more = count > STORE_MAX_LIST;
-    count = db_is_null(rows, 0, AT) ? 0 : count - out->more;
-    if (out->more) {
-        last = db_text(rows, count - 1, AT, NULL);
+    if (!keep_list(arena, rows, ENTRY, STORE_MAX_LIST, &out->list)) {
+        return false;
     }
     snprintf(out->cursor, sizeof(out->cursor), "%s%s%s",
-             db_text(rows, 0, BASE, NULL), out->more ? "." : "", last);
-    out->items = pj_arena_alloc(arena, (count + 1) * sizeof(*out->items));
-    for (; out->items != NULL && out->count < count; out->count++) {
-        size_t row = out->count;
-        struct revocation *r = &out->items[row];
-
-        db_uuid(rows, row, SESSION, r->session_id);
-        db_uuid(rows, row, ACCOUNT, r->account_id);
-        r->issued_before_s =
-            db_is_null(rows, row, BEFORE) ? 0 : db_int64(rows, row, BEFORE);
-        r->revoked_at_us = db_time_us(rows, row, REVOKED);
-        r->dies_at_us = db_time_us(rows, row, DIES);
-    }
-    return out->items != NULL;
+             db_text(rows, 0, BASE, NULL), out->list.more ? "." : "",
+             out->list.more ? db_text(rows, STORE_MAX_LIST - 1, AT, NULL) : "");
+    sql_copy_text(rows, 0, NOW, out->now, sizeof(out->now));
+    return true;
 }
 
 enum store_result store_revocations(struct store *st, pj_arena_t *arena,

@@ -6,27 +6,19 @@
 #include "base/config.h"
 #include "store/model.h"
 
-/* Makes the pool, of db_pool_size connections, and a handle; copies of that
- * serve other threads.  False when memory is short. */
+/* Makes the pool and a handle, copies of which serve other threads. */
 PJ_MUST_CHECK bool store_open(struct store *st, const struct config *cfg);
 /* Ends the pool: once, when no thread uses it any more. */
 void store_close(struct store *st);
 
-/* How many database connections there may be, how many are in use, and whether
- * the database refuses new ones (the role, its password, or its own name). */
+/* As db_pool_use(). */
 void store_use(const struct store *st, int *size, int *used, bool *refused);
 
-/*
- * The operations.  Any may return STORE_UNAVAILABLE, those that write
- * STORE_UNKNOWN too.
- */
+/* Any may return STORE_UNAVAILABLE, those that write STORE_UNKNOWN too. */
 
-/*
- * Finds an account by its normalised name.  If there is none: STORE_NONE, and
+/* Finds an account by its normalised name.  If there is none: STORE_NONE, and
  * out->credential_hash is that of the account chosen by the UUID stand_in (""
- * if there are no accounts), found by the same work, so that the cost of
- * verifying reveals nothing.
- */
+ * without accounts), found by the same work: its cost reveals nothing. */
 enum store_result store_account_find(struct store *st, pj_str_t name,
                                      const char *stand_in, struct account *out);
 /* Replaces the credential hash where it is still old_hash. */
@@ -34,11 +26,8 @@ enum store_result store_account_rehash(struct store *st, const char *account_id,
                                        const char *old_hash,
                                        const char *new_hash);
 
-/*
- * Counts a login as failed before it is tried.  STORE_NONE when the pair has
- * max_failures or the address ten times as many; nothing is counted then, and
- * *retry_after_s says when to try again.
- */
+/* Counts a login as failed before it is tried.  STORE_NONE, and nothing is
+ * counted, when the pair has max_failures or the address ten times as many. */
 enum store_result store_attempt_begin(struct store *st,
                                       const struct attempt *attempt,
                                       int max_failures, int64_t window_s,
@@ -48,31 +37,25 @@ enum store_result store_attempt_settle(struct store *st,
                                        const struct attempt *attempt,
                                        bool success);
 
-/*
- * A round trip; *schema_version is the newest applied migration.  STORE_NONE:
- * the database answers, but its role lacks rights that requests need.
- */
+/* *schema_version is the newest applied migration.  STORE_NONE: the role lacks
+ * rights that requests need. */
 enum store_result store_ping(struct store *st, int *schema_version);
 
 /* -- one's own sessions and credential -- */
 
-/*
- * The account's sessions that are alive at now_s, opened after opened_at_s:
- * first the one called current, used when it was opened and said to expire at
- * expires_at_s; then the STORE_MAX_OWN newest of the others.
- */
+/* The account's sessions that are alive at now_s, opened after opened_at_s, as
+ * the API has them: first the one called current, said to expire at
+ * expires_at_s; then the STORE_MAX_OWN newest of the others. */
 enum store_result store_own_list(struct store *st, pj_arena_t *arena,
                                  const struct session *current, int64_t now_s,
                                  int64_t opened_at_s, int64_t expires_at_s,
-                                 struct own_sessions *out);
-/* ACTIVE -> REVOKED for all sessions of the account but, unless that is NULL,
- * the one called except; *ended is how many, also where it came only so far.
- * Repeating it is safe. */
+                                 struct store_list *out);
+/* ACTIVE -> REVOKED for all sessions of the account but except (NULL: none);
+ * *ended grows, also where it came only so far.  Repeating it is safe. */
 enum store_result store_own_end(struct store *st, const char *account_id,
                                 const char *except, int64_t *ended);
 
-/* Finds an account by its id, as store_account_find() does; name has room for
- * ACCOUNT_NAME_MAX bytes and a NUL. */
+/* Finds an account by its id; name has room for ACCOUNT_NAME_MAX and a NUL. */
 enum store_result store_own_account(struct store *st, const char *account_id,
                                     char *name, struct account *out);
 /* Replaces the credential where it is still old_hash, the account enabled and
@@ -84,12 +67,10 @@ enum store_result store_own_change(struct store *st, const char *account_id,
 
 /* -- what gateways have to refuse -- */
 
-/*
- * What became known to the database after cursor ("": from the beginning), at
+/* What became known to the database after cursor ("": from the beginning), at
  * most STORE_MAX_LIST of it.  However late a transaction commits, none of its
  * revocations is missed.  STORE_NONE: the cursor is of another database, or
- * this one has crashed or lost its last transactions since.
- */
+ * this one has crashed or lost its last transactions since. */
 enum store_result store_revocations(struct store *st, pj_arena_t *arena,
                                     const char *cursor,
                                     struct revocations *out);

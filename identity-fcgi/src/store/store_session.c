@@ -33,12 +33,10 @@ static enum store_result copy_revoked(struct sql_query *q,
     return sql_end(q);
 }
 
-/*
- * Locking the account's row waits for an operator who is changing it, so that
+/* Locking the account's row waits for an operator who is changing it, so that
  * no session opens while all are being ended.  The session's time is from the
  * database's clock, as lockouts are, and later than the last lockout in that
- * row, even if the clock was set back.
- */
+ * row, even if the clock was set back. */
 static const struct db_statement session_create_sql = {
     "session_create",
     "WITH owner AS ("
@@ -69,11 +67,9 @@ enum store_result store_session_create(struct store *st,
                   DB_TIME_US(s->clock.valid_after_us));
 }
 
-/*
- * Reads $2 + SPARE rows at most, however many sessions the account has; later
- * logins end the others.  Locked rows are left to the next login, so this
- * never waits.
- */
+/* Reads $2 + SPARE rows at most, however many sessions the account has; later
+ * logins end the others.  Locked rows are left to the next login, so this never
+ * waits. */
 #define SPARE 100
 
 _Static_assert(SPARE <= STORE_MAX_REVOKE, "they all fit the caller's array");
@@ -284,11 +280,9 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
 
 /* -- what a rotation writes -- */
 
-/*
- * Replaces the jti of the row s by $3, with the expiry $4.  That is by the
+/* Replaces the jti of the row s by $3, with the expiry $4.  That is by the
  * service's clock and could be before created_at, which is by the database's.
- * $9 to $11 are those of SQL_CLIENT(), $12 to $14 those of RETRY().
- */
+ * $9 to $11 are those of SQL_CLIENT(), $12 to $14 those of RETRY(). */
 #define ROTATE                                                                 \
     "UPDATE auth_sessions s SET jti = $3, used_at = now(),"                    \
     " expires_at = greatest($4, created_at + interval '1 us'),"                \
@@ -320,14 +314,12 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
 
 /* -- reading and rotating at once -- */
 
-/*
- * Reads as store_session_read() does, and is the compare-and-swap as well. The
- * read is one snapshot.  If the row has changed since, the update looks at
- * what has become of it: it does nothing, and the caller reads again, unless
- * all that the decision used is as it was.  A session never changes its
- * account, so that is asked of the snapshot: asked of the row, it would offer
- * the planner an index that leads to all sessions of the account.
- */
+/* Reads as store_session_read() does, and is the compare-and-swap as well.  The
+ * read is one snapshot.  If the row has changed since, the update looks at what
+ * has become of it: it does nothing, and the caller reads again, unless all
+ * that the decision used is as it was.  A session never changes its account, so
+ * that is asked of the snapshot: asked of the row, it would offer the planner
+ * an index that leads to all sessions of the account. */
 #define ALLOWED                                                                \
     "    WHERE s.session_id = $1 AND s.status = 'ACTIVE'"                      \
     "      AND s.expires_at >= $6 AND s.jti = $2 AND s.created_at >= $7"       \
@@ -387,10 +379,8 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
 
 /* -- rotating what was read -- */
 
-/*
- * The compare-and-swap, in four forms.  The scope columns are compared too, so
- * that a concurrent selection is not lost.
- */
+/* The compare-and-swap, in four forms.  The scope columns are compared too, so
+ * that a concurrent selection is not lost. */
 #define UNCHANGED                                                              \
     " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"                \
     "   AND workspace_id IS NOT DISTINCT FROM $5"                              \
@@ -420,10 +410,8 @@ enum store_result store_session_rotate(struct store *st,
                   SQL_CLIENT(st), RETRY(to, pj_str(old->jti)));
 }
 
-/*
- * A version that knows nothing of retries replaces jti and leaves the columns
- * of one as they are: then retry_next is no longer the row's jti.
- */
+/* A version that knows nothing of retries replaces jti and leaves the columns
+ * of one as they are: then retry_next is no longer the row's jti. */
 static const struct db_statement session_retry_sql = {
     "session_retry",
     "SELECT jti, retry_iat, expires_at, used_at, coalesce(used_address, ''),"

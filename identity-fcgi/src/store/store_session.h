@@ -1,5 +1,4 @@
-/* The life of a session: opened, read, bound to a branch, revoked, refreshed.
- */
+/* The life of a session, from its opening to its end. */
 
 #pragma once
 
@@ -18,19 +17,15 @@ enum store_result store_session_choices(struct store *st, pj_arena_t *arena,
 enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash);
-/*
- * If the account of s has more than most active sessions, revokes the expired
- * and then the oldest of the others, some at a time, and puts them into
- * done; STORE_NONE if there are none.
- */
+/* If the account of s has more than most active sessions, revokes the expired
+ * and then the oldest of the others, some at a time, and puts them into done;
+ * STORE_NONE if there are none. */
 enum store_result store_session_limit(struct store *st, const struct session *s,
                                       int most, struct session_refs *done);
-/*
- * Reads a session, and about branch_id (NULL: its own active branch) whether
- * it is selectable in the session, all in one statement.  The list is filled
- * if asked for, and always when that branch is not selectable.  Both ids may
- * be any strings.  meanwhile, if not NULL, is run while the database works.
- */
+/* Reads a session, and about branch_id (NULL: its own active branch) whether it
+ * is selectable in the session, all in one statement.  The list is filled if
+ * asked for, and always when that branch is not selectable.  Both ids may be
+ * any strings.  meanwhile, if not NULL, is run while the database works. */
 enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      pj_str_t session_id,
                                      const pj_str_t *branch_id, bool list,
@@ -39,10 +34,8 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
 /* Sets the scope of an ACTIVE session whose workspace is null or the same. */
 enum store_result store_session_select(struct store *st, const char *session_id,
                                        const struct scope *scope);
-/*
- * ACTIVE -> REVOKED for ids[0..count), count <= STORE_MAX_REVOKE.  done
- * gets those that were ACTIVE.  Repeating it is safe.
- */
+/* ACTIVE -> REVOKED for ids[0..count), count <= STORE_MAX_REVOKE.  done gets
+ * those that were ACTIVE.  Repeating it is safe. */
 enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
                                        size_t count, struct session_refs *done);
 
@@ -71,41 +64,32 @@ struct retry {
     unsigned elsewhere;
 };
 
-/*
- * Reads as store_session_read() does and, in the same statement, replaces jti
- * and expires_at if session_decide() of session.h would allow it and the
- * scope, if any, is still selectable and unchanged.  STORE_OK says that the
- * session was read, and *rotated that it was rotated after
- * that moment.
- */
+/* Reads as store_session_read() does and, in the same statement, replaces jti
+ * and expires_at if session_decide() of session.h would allow it and the scope,
+ * if any, is still selectable and unchanged.  STORE_OK says that the session
+ * was read, and *rotated that it was rotated after that moment. */
 enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         const struct rotation *to, bool list,
                                         struct meanwhile *meanwhile,
                                         struct session_view *out,
                                         bool *rotated);
-/*
- * The compare-and-swap of a refresh alone: replaces jti and expires_at, and
+/* The compare-and-swap of a refresh alone: replaces jti and expires_at, and
  * clears the scope if clear_scope, if id, old->jti, ACTIVE and the scope
- * columns of old still match.  STORE_NONE when no row matched.
- */
+ * columns of old still match.  STORE_NONE when no row matched. */
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
                                        const struct rotation *to,
                                        bool clear_scope);
-/*
- * STORE_OK when token is the one that its session's last rotation replaced,
+/* STORE_OK when token is the one that its session's last rotation replaced,
  * less than window_s ago, and what replaced it is not used yet; *out is that
- * rotation.  Else STORE_NONE.
- */
+ * rotation.  Else STORE_NONE. */
 enum store_result store_session_retry(struct store *st,
                                       const pj_claims_t *token,
                                       int64_t window_s, struct retry *out);
-/*
- * Notes that the token of that rotation, jti, is given again, and access
- * tokens with it: to somebody elsewhere, if that is so.  Clears the scope if
+/* Notes that the token of that rotation, jti, is given again, and access tokens
+ * with it: to somebody elsewhere, if that is so.  Clears the scope if
  * clear_scope.  STORE_NONE when the session no longer has that jti and the
- * scope of s.  Repeating it is safe.
- */
+ * scope of s.  Repeating it is safe. */
 enum store_result store_session_repeat(struct store *st,
                                        const struct session *s, const char *jti,
                                        bool elsewhere, bool clear_scope);

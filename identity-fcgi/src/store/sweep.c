@@ -33,8 +33,7 @@
 /* A part: 32 MiB, or as much of a larger table as makes 64 parts of it. */
 #define PART_BLOCKS 4096
 #define PARTS 64
-/* Rotated-out tokens matter for a minute, rows of attempts until their window
- * ends. */
+/* Rotated-out tokens matter for a minute, attempts until their window ends. */
 #define ROTATED_KEEP_S 600
 #define ATTEMPTS_KEEP_S 60
 /* Clocks may disagree by so much about when a token is dead. */
@@ -60,12 +59,7 @@ struct sweep {
     struct error *e;
 };
 
-static _Atomic int64_t revocations_left = -1;
-
-int64_t sweep_revocations(void)
-{
-    return revocations_left;
-}
+_Atomic int64_t sweep_revocations = -1;
 
 static struct timespec in_ms(int64_t ms)
 {
@@ -134,8 +128,7 @@ static bool number(struct sweep *s, const char *sql, const struct db_params *p,
     return db_script_run(s->work, "COMMIT", NULL, 0) || failed(s, s->work);
 }
 
-/* $1 is how long rows are kept, $2 how many go at once, $3 and $4 bound the
- * blocks. */
+/* $1: how long rows are kept; $2: how many go at once; $3, $4: the blocks. */
 #define IN_BLOCKS                                                              \
     " WHERE ctid >= format('(%s,0)', $3)::tid"                                 \
     "   AND ctid < format('(%s,0)', $4)::tid"
@@ -234,12 +227,8 @@ static bool sweep_kind(struct sweep *s, const struct kind *k, int64_t keep_s,
 
 static bool open_script(struct sweep *s, struct db_script **db)
 {
-    struct error why;
-
-    *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, &why);
-    return *db != NULL ||
-           error_is(s->e, "cannot reach the database: %s", why.text) ||
-           end(s, SWEEP_FAILED);
+    *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, s->e);
+    return *db != NULL || end(s, SWEEP_FAILED);
 }
 
 static bool take_lock(struct sweep *s)
@@ -262,7 +251,7 @@ static bool count_revocations(struct sweep *s)
     if (!number(s, "SELECT count(*) FROM session_revocations", &none, &left)) {
         return false;
     }
-    revocations_left = left;
+    sweep_revocations = left;
     return true;
 }
 
@@ -322,8 +311,7 @@ static void sweep_once(struct sweeper *by)
     }
 }
 
-/* Without synchronous standbys, all settings but off wait for this server's
- * disk. */
+/* Without synchronous standbys all settings but off wait for the disk. */
 static const char forgetful_sql[] =
     "SELECT CASE level"
     "    WHEN 'off' THEN 'a crash of the server'"

@@ -18,34 +18,26 @@ enum sweep_result {
     SWEEP_FAILED   /* one line is in *e; counts is what was done */
 };
 
-/*
- * Sweeps everything, with sessions that ended over keep_s ago, on connections
- * of its own and under an advisory lock that lets one process at a time sweep.
- */
+/* Sweeps everything, sessions that ended over keep_s ago too, on connections of
+ * its own, one process at a time. */
 enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
                             int64_t counts[SWEEP_KINDS], struct error *e);
 
-/* How many revocations there were when this process last wanted to sweep; -1
- * before it did. */
-int64_t sweep_revocations(void);
+/* How many revocations there were at this process's last sweep; -1 before. */
+extern _Atomic int64_t sweep_revocations;
 
-/* Which blocks of a table the part at cursor (wherever that is) is: from
- * *first on, *count of them, without wrapping.  Pure; for the test. */
+/* Which blocks of a table the part at cursor, any number, is.  For the test. */
 void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
                 uint64_t *count);
 
-/*
- * Starts a thread that first looks whether the database may lose commits and
- * then, unless that is 0, sweeps a part every sweep_interval_s.  NULL where no
- * thread could be made (a log line says so).  cfg must outlive it.
- */
+/* Starts a thread that looks whether the database may lose commits and then,
+ * unless that is 0, sweeps a part every sweep_interval_s.  cfg must outlive it.
+ * NULL, with a log line, where no thread could be made. */
 struct sweeper *sweep_start(const struct config *cfg);
 
 /* Tells it to stop after the batch in hand; returns at once.  NULL allowed. */
 void sweep_stop(struct sweeper *s);
 
-/*
- * Stops it, waits for the thread to end and frees s; false when it did not
- * within wait_ms (its database hangs): the process has to end by _exit() then.
- */
+/* Stops it, waits for its end and frees s; false when that took over wait_ms
+ * (its database hangs): the process has to end by _exit() then. */
 PJ_MUST_CHECK bool sweep_join(struct sweeper *s, int wait_ms);
