@@ -254,7 +254,7 @@ static struct keys *load(const struct config *cfg, struct error *e)
     bool ok;
 
     if (keys == NULL) {
-        (void) error_is(e, "out of memory");
+        error_write(e, "out of memory");
         return NULL;
     }
     keys->refs = 1;
@@ -289,7 +289,7 @@ struct keys *keys_load(const struct config *cfg, struct error *e)
         if (before != after) {
             keys_release(keys);
             keys = NULL;
-            (void) error_is(e, DIRECTORY ": it keeps changing");
+            error_write(e, DIRECTORY ": it keeps changing");
         }
     } while (before != after && ++looks < LOOKS);
     return keys;

@@ -255,11 +255,11 @@ static void say_refused(const struct setting *s, const char *text,
         }
         (void) snprintf(out, 5, "%s\"", *text != '\0' ? "..." : "");
     }
-    (void) error_is(e, "%s: %s is not accepted; accepted: %s%s", s->name, shown,
-                    s->kind >= KIND_SECONDS
-                        ? "integer seconds or a number with s, m, h or d, "
-                        : "",
-                    s->accepted);
+    error_write(e, "%s: %s is not accepted; accepted: %s%s", s->name, shown,
+                s->kind >= KIND_SECONDS
+                    ? "integer seconds or a number with s, m, h or d, "
+                    : "",
+                s->accepted);
 }
 
 /* -- rules that join settings --------------------------------------------- */

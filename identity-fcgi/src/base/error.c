@@ -5,12 +5,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-bool error_is(struct error *e, const char *format, ...)
+void error_write(struct error *e, const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
     (void) vsnprintf(e->text, sizeof(e->text), format, args);
     va_end(args);
-    return false;
 }

@@ -8,6 +8,8 @@ struct error {
     char text[512];
 };
 
-/* Writes it; always false. */
-bool error_is(struct error *e, const char *format, ...)
+void error_write(struct error *e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Writes it; always false, as analyzers can see. */
+#define error_is(...) (error_write(__VA_ARGS__), false)

@@ -193,8 +193,7 @@ static const char *title_of(int status)
         [500] = "Internal Server Error",
         [503] = "Service Unavailable",
     };
-    const char *title =
-        status > 0 && (size_t) status < COUNT(titles) ? titles[status] : NULL;
+    const char *title = (size_t) status < COUNT(titles) ? titles[status] : NULL;
 
     return title != NULL ? title : "Unknown";
 }

@@ -234,7 +234,7 @@ bool parse_env_read(struct parse_env *file, const char *path, struct error *e)
     }
     if (file->text == NULL || file->vars == NULL || ferror(in) ||
         len == PARSE_ENV_MAX_BYTES) {
-        (void) error_is(e, "%s: cannot read: %s", path, strerror(errno));
+        error_write(e, "%s: cannot read: %s", path, strerror(errno));
         fclose(in);
         parse_env_free(file);
         return false;
@@ -247,7 +247,7 @@ bool parse_env_read(struct parse_env *file, const char *path, struct error *e)
                       : read_line(file, this);
     }
     if (problem != NULL) {
-        (void) error_is(e, "%s: line %zu: %s", path, line, problem);
+        error_write(e, "%s: line %zu: %s", path, line, problem);
         parse_env_free(file);
     }
     return problem == NULL;

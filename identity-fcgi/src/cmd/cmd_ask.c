@@ -103,9 +103,9 @@ enum cmd_asked cmd_ask(const char *url, const char *kid, int64_t since,
               : metric(answer, METRIC "keys") >= (double) keys &&
                     (double) now.tv_sec + (double) now.tv_nsec / 1e9 - age >=
                         (double) since;
-    (void) error_is(why, "%s: %s", url,
-                    status == 0     ? "does not answer"
-                    : status != 200 ? "answers with a status other than 200"
-                                    : "does not have the new key yet");
+    error_write(why, "%s: %s", url,
+                status == 0     ? "does not answer"
+                : status != 200 ? "answers with a status other than 200"
+                                : "does not have the new key yet");
     return status != 200 ? ASKED_FAILED : has ? ASKED_HAS : ASKED_LACKS;
 }

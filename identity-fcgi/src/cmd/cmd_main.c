@@ -318,13 +318,14 @@ static bool run(struct cmd *c)
 
 bool cmd_main(struct cmd *c, int argc, char *const *argv)
 {
-    const char *group = argv[0], *word = argc > 1 ? argv[1] : "";
+    const char *group = argv[0], *word = argc > 1 ? argv[1] : "", *rest;
 
     /* Who went away, and a limit that is reached, shall be noticed. */
     (void) signal(SIGPIPE, SIG_IGN);
     (void) signal(SIGXFSZ, SIG_IGN);
     c->spec = find(group, NULL);
-    if (after(c->spec, group)[0] != '\0') {
+    rest = c->spec != NULL ? after(c->spec, group) : NULL;
+    if (rest != NULL && rest[0] != '\0') {
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
             strcmp(word, "help") == 0 || (c->help && argc == 1)) {
             printf("usage: identity-fcgi %s COMMAND [...]\n\ncommands:\n",

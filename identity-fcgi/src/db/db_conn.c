@@ -269,7 +269,7 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
         why = "no answer from the database in time";
     }
     if (!c->refused) { /* what a host said is worth more than silence */
-        (void) error_is(e, "%.*s", (int) strcspn(why, "\n"), why);
+        error_write(e, "%.*s", (int) strcspn(why, "\n"), why);
     }
     c->refused = c->refused || is_refusal(pg);
     PQfinish(pg);
@@ -285,7 +285,7 @@ bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
     hosts = hosts == 0 ? 1 : hosts < MAX_HOSTS ? hosts : MAX_HOSTS;
     db_conn_close(c);
     c->refused = false;
-    (void) error_is(e, "no time left to connect");
+    error_write(e, "no time left to connect");
     for (size_t i = 0; i < hosts; i++) {
         size_t n = (*host + i) % hosts;
         int64_t now = db_now_ms();

@@ -25,7 +25,7 @@ struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
     if (s == NULL ||
         !db_conn_open(&s->conn, cfg, &host, false,
                       db_now_ms() + cfg->db_connect_timeout_ms, &why)) {
-        (void) error_is(e, "cannot reach the database: %s", why.text);
+        error_write(e, "cannot reach the database: %s", why.text);
         free(s);
         return NULL;
     }

@@ -105,10 +105,10 @@ static bool failed(struct sweep *s, const struct db_script *db)
     const struct db_error *error = db_script_error(db);
 
     if (strcmp(error->state, "42P01") == 0) {
-        (void) error_is(
-            s->e, "the database is not migrated: run identity-fcgi migrate");
+        error_write(s->e,
+                    "the database is not migrated: run identity-fcgi migrate");
     } else {
-        (void) error_is(s->e, "the database failed: %s", error->message);
+        error_write(s->e, "the database failed: %s", error->message);
     }
     return end(s, SWEEP_FAILED);
 }
@@ -246,7 +246,7 @@ static bool take_lock(struct sweep *s)
 static bool count_revocations(struct sweep *s)
 {
     struct db_params none = {0};
-    int64_t left;
+    int64_t left = 0;
 
     if (!number(s, "SELECT count(*) FROM session_revocations", &none, &left)) {
         return false;
