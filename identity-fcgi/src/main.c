@@ -106,7 +106,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     if (metrics_now_us() / 1000 < call->deadline_ms) {
         route_handle(route, w);
     } else {
-        /* Nobody waits for it any more: make room for those who do. */
+        /* The client has given up: serve those who still wait. */
         auth_refuse(w, 503, "AUTH_BUSY", "The service is busy; try again.");
     }
     keys_release(w->keys);
@@ -168,7 +168,7 @@ static void reload_keys(void)
 }
 
 /* Follows the directory of the keys in use, whatever became of the settings.
- * What is wrong is told once, and looked at again until it is right. */
+ * Logs an error once, and tries again until the directory is good. */
 static void follow_keys(void)
 {
     struct config cfg = {.worker_threads = self.cfg->worker_threads};

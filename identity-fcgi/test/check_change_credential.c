@@ -135,18 +135,22 @@ START_TEST (test_a_large_list) {
         ck_assert_int_eq(judge(name),
                          i < LINES ? PASSWORD_FORBIDDEN : PASSWORD_FITS);
     }
+    change("right", "pass999999");
+    ck_not_allowed();
+    change("right", "pass1000000");
+    ck_changed();
     unlink(path);
     free(lines);
 }
 END_TEST
 
-/* Those who look are as few as those who hash. */
 static void nap(void *arg)
 {
     ck_assert_int_eq(judge("x"), PASSWORD_LATER);
     *(bool *) arg = true;
 }
 
+/* It is read by the threads that hash, as many at a time. */
 START_TEST (test_the_list_waits_for_a_thread) {
     bool napped = false;
 

@@ -60,7 +60,7 @@ bool auth_failed(struct worker *w, const char *what)
 
 /* -- who asks: an access token, and its session -- */
 
-/* A token in Authorization would help (RFC 6750 section 3.1). */
+/* A challenge for a bearer token (RFC 6750 section 3.1). */
 static bool refuse_token(struct worker *w, const char *code, const char *detail)
 {
     http_problem(w->res, w->req, 401, code, detail);

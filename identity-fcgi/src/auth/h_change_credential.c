@@ -64,8 +64,8 @@ static bool check_current(struct worker *w, struct change *c)
 
 #define NOT_ALLOWED 400, "AUTH_CREDENTIAL_NOT_ALLOWED"
 
-/* After the current one, so that nobody learns what is forbidden, or has the
- * list read, who does not know that. */
+/* After the current one: only its owner may learn what is forbidden, and have
+ * the list read. */
 static bool check_next(struct worker *w, const struct change *c)
 {
     char detail[128];

@@ -1,5 +1,5 @@
-/* What anybody may know, and keep for a while: the public keys, and where who
- * knows only the issuer finds them. */
+/* Public documents that may be cached: the key set, and the metadata by which
+ * clients find it from the issuer alone. */
 
 #include "auth/handlers.h"
 

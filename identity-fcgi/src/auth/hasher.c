@@ -19,7 +19,7 @@
  * threads go first, but hashing still proceeds on a busy machine. */
 #define NICENESS 10
 
-/* On the stack of who waits for it. */
+/* On the stack of the waiting caller. */
 struct job {
     void (*fn)(void *arg);
     void *arg;

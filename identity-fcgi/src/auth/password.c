@@ -33,7 +33,7 @@
 #define LETTER "[./0-9A-Za-z]"
 #define SALT "(rounds=[1-9][0-9]{3,8}\\$)?" LETTER "{1,16}\\$" LETTER
 
-/* Only what its maker would write is good: nobody could log in with more. */
+/* A hash must have the form in which its maker writes it. */
 static const struct form {
     enum stored_form form;
     const char *pattern;

@@ -42,9 +42,9 @@ enum session_retry {
 };
 
 /* Who asks again for the token of a rotation, by the network of the address
- * (IPv4: /24, IPv6: /48) and by the agent.  Who loses an answer may change one
- * of them; who shares a session with a thief needs every successor that the
- * other got first, so three rotations of eight are no accident. */
+ * (IPv4: /24, IPv6: /48) and by the agent.  A client that lost an answer may
+ * have changed one of them; one that shares its session with a thief needs a
+ * retry whenever the thief was first, so three rotations of eight are reuse. */
 enum session_retry session_judge_retry(const struct retry *of,
                                        const char *address, const char *agent);
 

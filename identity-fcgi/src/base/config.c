@@ -186,8 +186,8 @@ static const char *preset_of(const struct config *cfg, const struct setting *s)
 
 #define MEMBER(cfg, s) ((void *) ((char *) (cfg) + (s)->member))
 
-/* What of a text is not accepted: of a list the first word that is not, copied
- * to word, or the text if it has none; NULL: nothing. */
+/* The part of a text that is not accepted: of a list its first bad word, copied
+ * to word, or the text if it has no word; NULL: the text is good. */
 static const char *refused_part(const struct setting *s, const char *text,
                                 char word[512])
 {
@@ -240,7 +240,7 @@ static bool store_value(struct config *cfg, const struct setting *s,
     return true;
 }
 
-/* Says what is wrong with text, shortly and without control characters. */
+/* Names the setting, its value, shortened and printable, and accepted ones. */
 static void say_refused(const struct setting *s, const char *text,
                         struct error *e)
 {

@@ -162,7 +162,7 @@ void log_event(enum log_level level, const char *event, const char *message,
         jsonw_object_end(&l.json);
         buf_addc(&l.text, '\n');
     }
-    /* Then only a command's exit status can tell. */
+    /* A command tells of a lost line by its exit status. */
     lost = write(audit ? settings.audit_fd : STDERR_FILENO, l.text.data,
                  l.text.len) != (ssize_t) l.text.len;
 }

@@ -131,7 +131,7 @@ static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
     }
     UI_free(ui);
     if (result == -2) {
-        /* Whoever interrupts gets an interrupted program. */
+        /* End by the signal, as a shell expects. */
         (void) raise(SIGINT);
     }
     if (result != 0) {

@@ -103,8 +103,8 @@ struct cmd {
     size_t secret_len;
 
     struct db_script *db;
-    size_t found;    /* rows that it gave */
-    int64_t touched; /* rows that it wrote */
+    size_t found;    /* rows of the last result */
+    int64_t touched; /* rows that the last statement wrote */
     bool changed;    /* work made a change; true at first */
     struct db_rows *results[CMD_MAX_RESULTS];
     size_t result_count;

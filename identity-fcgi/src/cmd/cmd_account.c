@@ -157,9 +157,9 @@ static bool mark_rows(struct cmd *c)
     return cmd_sql(c, cmd_is(c, "most", "1") ? MARK("") : MARK("SKIP LOCKED"));
 }
 
-/* Rows that somebody holds are passed over, and then waited for one by one:
- * nobody waits for a row while holding another, so there is no deadlock with
- * who revokes several, in whatever order. */
+/* Passes over rows that are locked, and then waits for them one by one: as it
+ * never waits for a row while holding another, it cannot deadlock with another
+ * transaction that revokes several. */
 static bool mark(struct cmd *c, int64_t *total)
 {
     bool wait = false;
@@ -175,7 +175,7 @@ static bool mark(struct cmd *c, int64_t *total)
     return true;
 }
 
-/* The rows of sessions that are over already, which may take its time. */
+/* Marks the rows of sessions that the lockout has ended; may take long. */
 static bool mark_account(struct cmd *c)
 {
     int64_t ended = cmd_get(c, "session") != NULL; /* that one */
@@ -198,7 +198,7 @@ static bool prepare(struct cmd *c)
     return cmd_keys(c) && read_credential(c);
 }
 
-/* First, and whole: where it goes nowhere, nothing is deleted. */
+/* Prints everything first: if that fails, nothing is deleted. */
 static bool hand_over(struct cmd *c)
 {
     return cmd_lookup_person(c) &&
@@ -225,7 +225,7 @@ static bool erase_clients(struct cmd *c)
                       " WHERE account_id = :accountId");
 }
 
-/* Nobody writes a session's row any more that is marked. */
+/* After the rows are marked, since nobody writes to a revoked session. */
 static bool erase_sessions(struct cmd *c)
 {
     return (mark_account(c) && cmd_transact(c, erase_clients)) ||

@@ -16,7 +16,7 @@
 #define METRIC "\nplatform_gateway_key_set_"
 #define ANSWER_MAX (4 * 1024 * 1024) /* metrics of some thousand routes */
 
-/* A connection to the host and port of url, or -1; *at is behind them. */
+/* Connects to the host and port of url, or -1; url[*at] follows them. */
 static int connect_to(const char *url, char host[256], int *at)
 {
     const struct timeval limit = {TIMEOUT_S, 0};
@@ -47,7 +47,7 @@ static int connect_to(const char *url, char host[256], int *at)
     return fd;
 }
 
-/* What a GET answers, as far as it comes in time and has room. */
+/* The answer to a GET, as much as arrives in time and fits. */
 static const char *get(const char *url)
 {
     static char answer[ANSWER_MAX + 1];

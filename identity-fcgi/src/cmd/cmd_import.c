@@ -198,7 +198,7 @@ static bool import(struct cmd *c)
     cmd_setn(c, "unchanged", in.unchanged);
     cmd_setn(c, "refused", in.refused);
     if (!ok) {
-        /* What follows a semicolon is of the last transaction alone. */
+        /* Drops "; nothing was changed", true of the last transaction alone. */
         (void) cmd_fail(c,
                         "%.*s; accounts added so far: %lld, run the same "
                         "command to go on",
@@ -208,7 +208,7 @@ static bool import(struct cmd *c)
         (void) cmd_fail(c, "lines refused: %lld", (long long) in.refused);
     }
     OPENSSL_cleanse(&in, sizeof(in));
-    return ok; /* what was refused is told with the rest */
+    return ok; /* with lines refused the counts are still printed */
 }
 
 /* clang-format off */

@@ -37,7 +37,7 @@ static bool early;           /* nor does it have to */
 
 /* -- the directory -- */
 
-/* A key that is no longer secret, or is not good, can always be revoked. */
+/* For revoking, which also has to work while a file is bad. */
 static bool open_bad(struct cmd *c)
 {
     if (!cmd_load(c)) {
@@ -51,7 +51,7 @@ static bool open_bad(struct cmd *c)
            cmd_misused(c, "%s", dir.error.text);
 }
 
-/* No process would follow what is done with a file in it that is not good. */
+/* Refuses while any file is bad: processes would ignore the change. */
 static bool open_dir(struct cmd *c)
 {
     return open_bad(c) &&
@@ -223,8 +223,8 @@ static bool took(struct cmd *c, enum step step, const char *kid, int64_t due,
     return true;
 }
 
-/* Takes a step, or tells what it would be.  What signs next is newer than what
- * signed, whatever the clock says. */
+/* Takes a step or, with --dry-run, prints it.  A key starts to sign later than
+ * the one before it, whatever the clock says. */
 static bool take(struct cmd *c, enum step step, const struct key_file *f)
 {
     int64_t now = (int64_t) time(NULL);
@@ -310,8 +310,8 @@ static bool change(struct cmd *c)
     return take(c, step, f);
 }
 
-/* Has a key that is there already sign; its id, or NULL.  That takes a rename
- * alone, for which there is room on any disk. */
+/* Makes another key of the directory sign; its id, or NULL.  A rename is
+ * enough, which works on a full disk. */
 static const char *sign_with_other(struct cmd *c, int64_t after)
 {
     int64_t now = (int64_t) time(NULL);

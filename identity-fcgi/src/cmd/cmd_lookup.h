@@ -1,4 +1,4 @@
-/* What only reads: show and list. */
+/* The commands that only read: show and list. */
 
 #pragma once
 

@@ -143,7 +143,7 @@ static bool refuse(struct cmd *c, const char *what, const char *name)
                        c->spec->words, what, name, c->spec->words);
 }
 
-/* What is no option of ours is shown only as far as it looks like one. */
+/* Shows an unknown option only if it looks like one: it may be a secret. */
 static bool unknown(struct cmd *c, const char *arg)
 {
     size_t len = strcspn(arg, "=");
@@ -320,7 +320,7 @@ bool cmd_main(struct cmd *c, int argc, char *const *argv)
 {
     const char *group = argv[0], *word = argc > 1 ? argv[1] : "", *rest;
 
-    /* Who went away, and a limit that is reached, shall be noticed. */
+    /* Get EPIPE and EFBIG instead of dying. */
     (void) signal(SIGPIPE, SIG_IGN);
     (void) signal(SIGXFSZ, SIG_IGN);
     c->spec = find(group, NULL);
@@ -359,8 +359,7 @@ int cmd_main_end(struct cmd *c)
         fprintf(stderr, "identity-fcgi: %s\n", c->line);
     }
     if (c->audit_lost) {
-        /* A change of which there is no record is told from one that was not
-         * made, whatever else went wrong since. */
+        /* An exit status of its own, whatever else failed since. */
         fprintf(stderr, "identity-fcgi: the change was made and stands, but "
                         "its audit line could not be written\n");
         status = CMD_LOST;

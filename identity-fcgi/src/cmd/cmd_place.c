@@ -43,8 +43,8 @@ static bool find_tenant(struct cmd *c)
             ":ref.name"
             " ORDER BY tenant_id FOR NO KEY UPDATE");
     }
-    /* Names of tenants are no key: the lock, whose number means nothing, makes
-     * looking and adding one step. */
+    /* Tenants' names have no unique index: the lock, any number, makes looking
+     * and adding one step. */
     return cmd_sql(c, "SELECT pg_advisory_xact_lock(7236589412358)") &&
            cmd_sql(c, "INSERT INTO tenants (tenant_name)"
                       " SELECT :new-tenant WHERE NOT EXISTS ("
@@ -179,7 +179,7 @@ static bool give(struct cmd *c)
     return true;
 }
 
-/* Away: the roles, or without any the branch. */
+/* Revokes the roles or, without --role, the branch. */
 static bool take(struct cmd *c)
 {
     return cmd_sql(
@@ -191,7 +191,7 @@ static bool take(struct cmd *c)
                  "   AND role_code = ANY (string_to_array(:codes, ','))");
 }
 
-/* Leaves two rows a branch: which one it is, and what is granted in it now. */
+/* Leaves two results a branch: its ids, and its grants as they are now. */
 static bool change(struct cmd *c)
 {
     bool (*one)(struct cmd *) =
@@ -258,7 +258,7 @@ static bool check_grant(struct cmd *c)
 
 static bool check_revoke(struct cmd *c)
 {
-    /* What --all does instead. */
+    /* With --all. */
     static const struct cmd_spec end = {
         .lock = true,
         .find = find_member,

@@ -18,8 +18,8 @@ struct db_statement {
 
 #define DB_PARAM_PLACES (DB_MAX_PARAMS + 1)
 
-/* Parameters in order, zeroed at first.  Those that are too many share the
- * last place and do not count: the server refuses a statement with too few. */
+/* Parameters in order, zeroed at first.  The ones past the limit share the last
+ * place and are not counted: the server refuses a statement with too few. */
 struct db_params {
     size_t count;
     unsigned types[DB_PARAM_PLACES];

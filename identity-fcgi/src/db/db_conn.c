@@ -143,7 +143,7 @@ void db_conn_error(const PGconn *pg, const PGresult *res,
 
 /* -- connecting ----------------------------------------------------------- */
 
-/* Notices belong in the server's own log. */
+/* The server logs its notices itself. */
 static void ignore_notice(void *arg, const char *message)
 {
     (void) arg;

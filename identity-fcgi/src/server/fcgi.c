@@ -93,8 +93,8 @@ static bool fail(struct fcgi_exchange *ex, enum fcgi_end why)
     return false;
 }
 
-/* After a call that failed: whether it may be made again, as the peer has sent
- * or taken something, or left. */
+/* After a failed call: waits until the peer sends, reads or leaves; false at
+ * the deadline or after another error than EAGAIN. */
 static bool wait_for(struct fcgi_exchange *ex, short events)
 {
     struct pollfd p = {ex->fd, events, 0};
@@ -295,8 +295,8 @@ static void send_answer(struct fcgi_exchange *ex)
                     (size_t) (end - ex->raw) - REQUEST_ROOM);
 }
 
-/* Waits until the peer has read the answer and closes: one that is still
- * sending would take a closed connection for a failure. */
+/* Reads on until the peer closes: one that is still sending would take a closed
+ * connection for a failure and drop the answer. */
 static void drain(struct fcgi_exchange *ex)
 {
     size_t drained = 0;

@@ -155,8 +155,7 @@ bool listener_open(struct listener *l, const char *address, struct error *e)
         return error_is(e, "cannot listen on %s: %s", l->name,
                         problem != NULL ? problem : strerror(errno));
     }
-    /* Inherited by what is accepted over TCP: an answer does not wait for the
-     * peer's acknowledgement. */
+    /* TCP connections inherit it: no answer waits for an acknowledgement. */
     (void) setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return true;
 }

@@ -5,9 +5,9 @@
  * and queues it; a worker reads the one request that it is good for, answers
  * and closes.  Of those that are idle, the one that was busy last goes first:
  * its memory, and its part of the processor's caches, are warm.  A peer that
- * does not send its request costs a worker, but not for longer than
- * IO_TIMEOUT_MS after it came, in the queue or out of it: any number of them,
- * come together, hold up the others for that time once.
+ * does not send its request blocks a worker until IO_TIMEOUT_MS after it
+ * connected, time in the queue included: however many such peers come at once,
+ * they hold up the others for that time once.
  */
 
 #include "server/server.h"

@@ -27,7 +27,7 @@ static const struct migrate_file bootstrap = {
            "  checksum   text NOT NULL CHECK (checksum ~ '^[0-9a-f]{64}$'),"
            "  applied_at timestamptz NOT NULL DEFAULT now())"};
 
-/* Who may do what we may not. */
+/* Names the role that may migrate. */
 #define WHO_MAY                                                                \
     "SELECT format('the database role %I may not do this: migrate as %s',"     \
     "  current_user, coalesce("                                                \

@@ -35,7 +35,7 @@ struct scope {
     size_t role_count;
 };
 
-/* What the database said when it was asked, by its own clock. */
+/* Times by the database's clock, as it read the row. */
 struct store_clock {
     int64_t now_us;
     int64_t valid_after_us; /* the account's last lockout; 0: none */

@@ -112,8 +112,8 @@ bool sql_run_safe(struct sql_query *q, const struct store *st,
 /* Frees the rows. */
 enum store_result sql_end(struct sql_query *q);
 
-/* Parameters: the address and the agent of who asks, "" is null; until when
- * the access tokens live that this request issues. */
+/* Parameters: the client's address and agent, "" is null; the end of the access
+ * tokens that this request issues. */
 #define SQL_CLIENT(st)                                                         \
     DB_TEXT((st)->client_address), DB_TEXT((st)->client_agent),                \
         DB_TIME((st)->access_until_s)

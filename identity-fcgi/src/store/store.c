@@ -230,8 +230,8 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
 
 #define BATCH 1000
 
-/* Those of the account $1 but $2, in the order in which all do it who lock
- * several and wait. */
+/* Ends the sessions of the account $1 but $2; in this order every statement
+ * locks several. */
 #define END(from)                                                              \
     "UPDATE auth_sessions"                                                     \
     "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"      \
@@ -315,14 +315,13 @@ enum store_result store_own_change(struct store *st, const char *account_id,
 
 /* -- revocations -- */
 
-/* Where gateways were is a snapshot: all of what it saw was given to them.  It
- * is told as MARK.NEXT.OPEN: OPEN are transactions below NEXT that it did not
- * see, none from NEXT on was seen.  (Rows may say numbers that are still to
- * come: a dump of another server brings them.  Who begins is given those.)
- * While what is new takes several pages, .XID.SEQ follows, the last row given;
- * when there is none left the snapshot of the first page is where they are.
- * Where the OPEN ones would not fit, NEXT is one of them, and rows may be given
- * again. */
+/* A cursor is a snapshot: its reader has all rows that it sees.  It is written
+ * as MARK.NEXT.OPEN: the snapshot sees no transaction from NEXT on, nor the
+ * OPEN ones below NEXT.  (A dump of another server may bring rows of numbers
+ * still to come: a reader without a cursor gets them.)  While the news take
+ * several pages, .XID.SEQ of the last row follows, and the snapshot stays that
+ * of the first page.  If the OPEN ones do not fit, NEXT is one of them, and
+ * rows may be sent again. */
 #define CURSOR_FORM                                                            \
     "[0-9a-f-]{36}\\.[0-9]{1,18}\\.([0-9]{1,18}(_[0-9]{1,18})*)?"              \
     "(\\.[0-9]{1,18}\\.[0-9]{1,18})?"

@@ -1,7 +1,5 @@
 /* The life of a session: opened, read, bound to a branch, revoked; rotated, by
- * the statement that reads it or later; and what is asked of its last
- * rotation.
- */
+ * the statement that reads it or later; its last rotation. */
 
 #include "store/store_session.h"
 
@@ -107,8 +105,8 @@ enum store_result store_session_limit(struct store *st, const struct session *s,
     return copy_revoked(&q, done);
 }
 
-/* Locking the account's row waits for who is locking it out: the tokens that
- * are given out were made before. */
+/* The lock on the account's row waits for a lockout under way: the tokens that
+ * are answered were signed before it. */
 static const struct db_statement session_select_sql = {
     "session_select",
     "WITH owner AS MATERIALIZED ("

@@ -39,8 +39,8 @@
 /* Clocks may disagree by so much about when a token is dead. */
 #define REVOCATIONS_KEEP_S 3600
 
-/* Held during a sweep by a transaction that does nothing else: it ends with
- * its process, even through a pooler, and keeps no snapshot. */
+/* Held during a sweep by a transaction that does nothing else: the lock ends
+ * with its process, even through a pooler, and keeps no snapshot. */
 #define LOCK "SELECT pg_try_advisory_xact_lock(7236589412357)"
 
 /* The thread of a serving process. */
