@@ -525,7 +525,8 @@ sub _may_have_ended ($self, $c) {
 
 sub _may_have_expired ($self, $c) {
     my $t = $self->{access}{ $c->{token} // '' } // return 1;
-    return ($self->_wall($c->{e}) + $self->_skew >= $t->[1], 'early');
+    my $least = $t->[1] + ($self->{rule}{leeway} // 0) - $self->_skew;
+    return ($self->_wall($c->{e}) >= $least, 'early');
 }
 
 sub _wrong_kind ($self, $c) {
