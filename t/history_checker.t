@@ -9,7 +9,7 @@ use Platform::Test::History;
 # issued when the call began.
 my $RIGHT = <<'HISTORY';
 rule epoch=1000 issuer=i window=10 failures=3 lockout=20 reach=1 recover=2
-rule skew=2 leeway=5 doubt=8 access_ttl=30
+rule skew=2 leeway=5 doubt=8 access_ttl=30 away=pause,crash
 call 0 0 set 200 OK account=a to=k0
 call 0 0 set 200 OK account=o to=k0
 call 0 0 grant 200 OK account=a type=CUSTOMER can=w/t/m/b1:BOSS+HAND,w/t/m/b2:HAND
@@ -192,11 +192,15 @@ my @TABLE = (
     [ '', 'but where the feed was away',
         '24.5 24.6 context 401 GATEWAY_TOKEN_INVALID session=s3 token=p3' =>
             '24.5 24.6 context ok session=s3 token=p3',
-        '+fault 23.5 24 kill' ],
+        '+fault 23.5 24 pause' ],
     [ 'reach', 'or has been back for long enough',
         '24.5 24.6 context 401 GATEWAY_TOKEN_INVALID session=s3 token=p3' =>
             '24.5 24.6 context ok session=s3 token=p3',
-        '+fault 20 21 kill' ],
+        '+fault 20 21 pause' ],
+    [ 'reach', 'or did not go',
+        '24.5 24.6 context 401 GATEWAY_TOKEN_INVALID session=s3 token=p3' =>
+            '24.5 24.6 context ok session=s3 token=p3',
+        '+fault 23.5 24 kill' ],
     [ 'expired', 'a gateway lets in an expired token',
         '140 141 context 401 GATEWAY_TOKEN_EXPIRED' => '150 151 context ok' ],
     [ 'kind', 'a gateway lets an account token in',
@@ -205,6 +209,8 @@ my @TABLE = (
         'account=a token=t3 branch=b1' => 'account=a token=t4 branch=b1' ],
     [ 'strange', 'a token of another session',
         'session=s3 token=p3 echo' => 'session=s1 token=p3 echo' ],
+    [ 'strange', 'a session of another account',
+        '7 8 select ok session=s1 account=a' => '7 8 select ok session=s1 account=o' ],
     [ 'strange', 'an access token that nobody was given',
         'session=s3 token=p3 echo' => 'session=s3 token=pX echo' ],
     [ 'strange', 'somebody else\'s session is ended',
@@ -214,6 +220,9 @@ my @TABLE = (
     # nobody out without a cause
     [ 'out', 'a session that nobody ended',
         '+call 28.1 28.2 refresh 401 AUTH_SESSION_NOT_ACTIVE session=s1 jti=r5' ],
+    [ '', 'one that was opened meanwhile',
+        '+call 34.5 35.5 login ok account=a address=z secret=k1 refresh=R(s0,z1) access=A(s0,z2)',
+        '+call 36.5 36.6 refresh ok session=s0 jti=z1 refresh=R(s0,z3) access=A(s0,z4)' ],
     [ 'out', 'one opened after the lockout',
         '+call 66.1 66.2 list 401 AUTH_SESSION_NOT_ACTIVE session=s5 account=a token=n2' ],
     [ 'out', 'the one that changed the credential', '35 36 lock' => '38.5 39 lock' ],
@@ -254,10 +263,14 @@ my @TABLE = (
     [ 'list-foreign', 'it has somebody else\'s', 'sessions=s9,s99' => 'sessions=s9,s1' ],
     [ 'list-unknown', 'it has one that nobody opened', 'sessions=s1,s2' => 'sessions=s1,s2,s99' ],
     [ 'list-unknown', 'more than logins were lost', 'sessions=s9,s99' => 'sessions=s9,s99,s98' ],
+    [ 'list-unknown', 'or will be lost',
+        '+call 94.4 94.5 list ok session=s7 account=o token=j2 sessions=s7,s8,s99 current=s7' ],
     [ 'list-current', 'it begins with another', 'sessions=s1,s2' => 'sessions=s2,s1' ],
     [ 'list-twice', 'it has one twice', 'sessions=s1,s2' => 'sessions=s1,s2,s2' ],
     [ 'count', 'more sessions ended than there were', 'ended=1' => 'ended=2' ],
     [ 'count', 'fewer', 'ended=2' => 'ended=1' ],
+    [ 'count', 'more than logins were lost by then', 'ended=2' => 'ended=3' ],
+    [ 'count', 'fewer, long before a fault', 'ended=2' => 'ended=1', '+fault 120 121 pause' ],
     [ '', 'as one may have ended before',
         'ended=2' => 'ended=1',
         '+call 94.3 94.9 logout 0 - session=s8 jti=h1' ],
@@ -279,7 +292,8 @@ my @TABLE = (
     [ 'claims', 'another issuer', 'rule epoch=1000 issuer=i' => 'rule epoch=1000 issuer=j' ],
     [ 'claims', 'issued at another time', 'epoch=1000' => 'epoch=1004' ],
     [ 'claims', 'that lives for longer', 'access_ttl=30' => 'access_ttl=20' ],
-    [ 'claims', 'no refresh token', 'refresh=R(s4,m1) ' => '' ],
+    [ 'claims', 'no refresh token', 'refresh=oR(s9,g5) ' => '' ],
+    [ 'claims', 'no access token', 'access=oA(s9,g6) ' => '' ],
     [ 'branches', 'a branch that is not the account\'s',
         'A(s5,n2) branches=b1,b3' => 'A(s5,n2) branches=b1,b2' ],
     [ 'scope', 'a selection of another branch',
@@ -306,6 +320,14 @@ my @TABLE = (
     [ '', 'both do while it is changed',
         '31 32 login 401 AUTH_INVALID_CREDENTIALS account=a address=z secret=k0' =>
             '29.5 32 login ok account=a address=z secret=k0 refresh=R(s0,z1) access=A(s0,z2)' ],
+    [ 'credential', 'one that was set without an answer, and overwritten since',
+        '33 34 login ok account=a address=z secret=k1' =>
+            '33 34 login ok account=a address=z secret=kU',
+        '+call 12 12.1 set 0 - account=a to=kU' ],
+    [ '', 'while nobody knows which it is',
+        '33 34 login ok account=a address=z secret=k1' =>
+            '33 34 login ok account=a address=z secret=kU',
+        '+call 27 27.1 set 0 - account=a to=kU' ],
     [ 'credential', 'a change by a wrong one', 'secret=k0 to=k1' => 'secret=kX to=k1' ],
     [ 'disabled', 'an account that is off logs in',
         '74 login 401 AUTH_INVALID_CREDENTIALS account=a address=u secret=k1' =>
@@ -324,6 +346,12 @@ my @TABLE = (
         'login 429 AUTH_TOO_MANY_ATTEMPTS account=a address=y secret=k1' =>
             'login 401 AUTH_INVALID_CREDENTIALS account=a address=y secret=bad',
         '+fault 42.5 43 crash' ],
+    [ '', 'a change in a session that has ended is no failure',
+        '42.1 43 login 401 AUTH_INVALID_CREDENTIALS account=a address=y secret=bad' =>
+            '42.1 43 change 401 AUTH_SESSION_NOT_ACTIVE session=s4 account=a address=y secret=bad',
+        'call 43.1 44 login 429 AUTH_TOO_MANY_ATTEMPTS account=a address=y secret=k1' =>
+            'call 43.1 44 login ok account=a address=y secret=k1 refresh=R(s0,z1) '
+                . 'access=A(s0,z2)' ],
     [ 'limited', 'a lockout without failures',
         '43 login 401 AUTH_INVALID_CREDENTIALS' => '43 login 429 AUTH_TOO_MANY_ATTEMPTS' ],
 

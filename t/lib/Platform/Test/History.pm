@@ -73,6 +73,9 @@ sub calls ($self) { return $self->{calls} }
 
 sub faults ($self) { return @{ $self->{fault} } }
 
+# How many calls a gateway had to refuse since the session had ended, and did.
+sub in_time ($self) { return $self->{in_time} // 0 }
+
 # { "OP STATUS CODE" => how many }.
 sub kinds ($self) { return $self->{count} }
 
@@ -84,7 +87,6 @@ sub _bad ($self, $c, $kind, $what) {
 
 sub _each ($self, $open, $do) {
     my $fh = $open->();
-    my $doubt = sub { $self->{rule}{doubt} || $NEVER };
     while (my $line = <$fh>) {
         chomp $line;
         next if $line =~ /^(?:#|$)/;
@@ -100,7 +102,7 @@ sub _each ($self, $open, $do) {
             @c{qw(b e op status code)} = @word;
             $c{yes} = $c{status} == 200;
             $c{unsure} = !$c{yes} && $c{status} !~ /^4/ && !_undone(\%c);
-            $c{until} = $c{unsure} ? max($c{e}, $c{b} + $doubt->()) : $c{e};
+            $c{until} = $c{unsure} ? max($c{e}, $c{b} + ($self->{rule}{doubt} // 0)) : $c{e};
             $do->($self, \%c);
         }
         else {
@@ -258,6 +260,8 @@ sub _settle ($self) {
         @$_ = sort { $a->[0] <=> $b->[0] } @$_ for @$who{qw(can secret status end)};
     }
     @{ $self->{fault} } = sort { $a->[0] <=> $b->[0] } @{ $self->{fault} };
+    my %away = map { ($_ => 1) } split /,/, $self->{rule}{away} // '';
+    $self->{away} = [ grep { $away{ $_->[2] } } @{ $self->{fault} } ];
 }
 
 # -- what may have been --
@@ -293,11 +297,11 @@ sub _wall ($self, $t) { return $t + ($self->{rule}{epoch} // 0) }
 sub _skew ($self) { return $self->{rule}{skew} // 0 }
 
 # Until when gateways may let in what ended at $t: a while longer where what tells
-# them of it was away.
+# them of it was away (rule away= names the faults that do that).
 sub _reach ($self, $t) {
     my $until = $t + ($self->{rule}{reach} // 1);
     my $recover = $self->{rule}{recover} // 0;
-    for my $fault (@{ $self->{fault} }) {
+    for my $fault (@{ $self->{away} }) {
         last if $fault->[0] > $until;
         $until = max($until, $fault->[1] + $recover);
     }
@@ -387,8 +391,7 @@ sub _hold_scope ($self, $c, $s) {
     my @may = _values($s->{scope}, $c->{b}, $c->{e}, 1);
     return if any { $_ eq $got } @may;
     # It loses its branch where that is closed.
-    my $from = min(map { $_->[0] } grep { $_->[0] <= $c->{e} } @{ $s->{scope} });
-    my @closed = grep { $_ ne 'none' && $self->_closed($s->{account}, $_, $from, $c->{e}) } @may;
+    my @closed = grep { $_ ne 'none' && $self->_closed($s->{account}, $_, $s->{b}, $c->{e}) } @may;
     $self->_bad($c, 'scope', "the session's branch is another") if $got ne 'none' || !@closed;
 }
 
@@ -520,7 +523,10 @@ sub _is_row ($self, $c, $t, $account) {
 
 sub _may_have_ended ($self, $c) {
     my $s = $self->{session}{ $c->{session} } // return 1;
-    return (($self->_fate($s))[0] < $c->{e}, 'out');
+    my ($maybe, $surely) = $self->_fate($s);
+    $self->{in_time}++ if $c->{op} eq 'context' && $surely < $NEVER
+        && $c->{b} > $surely + $self->{rule}{reach} && $c->{b} > $self->_reach($surely);
+    return ($maybe < $c->{e}, 'out');
 }
 
 sub _may_have_expired ($self, $c) {
