@@ -218,6 +218,10 @@ sub guess ($who) {
         });
     }
     in_a_while($_, sub { login($who, address => $address) }) for 0.6, 1 + rand 6, $LOCKOUT + 2;
+    in_a_while(2 + rand 5, sub {
+        my $s = one_of(grep { $_->{who} == $who } @live) // return;
+        return change($s, secret => 'wrong', address => $address);
+    }) for 1 .. 2;
     return login($who, secret => 'wrong', address => $address);
 }
 
@@ -318,10 +322,24 @@ sub learn_login ($request, $status, $code, $got) {
     my $who = $request->{who};
     return if $status != 200;
     my ($id) = $got->{refreshToken}{claims} =~ /"session_id":"([^"]+)"/;
-    push @live, { id => $id, who => $who, refresh => $got->{refreshToken}, old => [], stale => 0,
+    my $s = { id => $id, who => $who, refresh => $got->{refreshToken}, old => [], stale => 0,
         account => $got->{accountAccessToken}, workspace => $got->{accessToken} };
+    if (rand() < 0.1) {
+        rests($s);
+    }
+    else {
+        push @live, $s;
+    }
     $who->{secret} = $request->{secret};
     $who->{maybe} = [] if $who->{sure_at} && time > $who->{sure_at};
+}
+
+# Refreshes, and asks again only when the time for that is over.
+sub rests ($s) {
+    my $token = $s->{refresh};
+    in_a_while(0, sub { refresh($s) });
+    in_a_while($WINDOW + 2, sub { refresh($s, $token) });
+    in_a_while($WINDOW + 4, sub { push @live, $s; return refresh($s) });
 }
 
 # The first that knows what came after the token goes on with it.
