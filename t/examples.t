@@ -4,6 +4,7 @@
 use JSON::PP ();
 
 use Platform::Test;
+use Platform::Test::Page qw(prints steps);
 
 Platform::Test::Env::plain('README.md has no sanitizer mode');
 
@@ -381,6 +382,7 @@ my %AT = (
     # Entra's keys do not say their algorithm.
     "/$TENANT/discovery/v2.0/keys" => { keys => [ { %{ $rsa->jwk }{qw(kty use kid n e)},
         x5t => 'x', x5c => ['MIIC'], issuer => "$ID/$TENANT/v2.0" } ] },
+    '/jwks' => { keys => [ $rsa->jwk ] },
     '/auth/v1/.well-known/jwks.json' => { keys => [ { %{ $ec->jwk }{qw(kty crv x y kid alg)},
         ext => JSON::PP::true, key_ops => ['verify'] } ] },
 );
@@ -505,6 +507,27 @@ is_deeply [ map { status($_, $one) } qw(/api/hello /api/basket/a /api/products/a
     [ 200, 401, 200 ], 'two-issuers: staff';
 is_deeply told(call('/api/products/a', token => $one)), { 'X-User-Id' => $id,
     'X-Issuer' => 'http://127.0.0.1:' . $s->face }, 'two-issuers: and who says so';
+
+# The configuration of docs/other-issuers.md does what the page says.
+my $page = "$root/docs/other-issuers.md";
+my ($conf) = $t->read_file($page) =~ /^```nginx\nhttp \{\n(.*?^\}\n)```/ms;
+my %here = (9000 => $t->port('upstream'), 8083 => $t->port('explain'));
+$conf =~ s/\b(9000|8083)\b/$here{$1}/g;
+$conf =~ s/listen \K8080/127.0.0.1:$port{8090}/;
+$conf =~ s{/var/log/nginx/}{};
+$t->write_file('checkout/run/examples/page/nginx.conf',
+    ours("events { }\nhttp {\ninclude ../local.conf;\n$conf"));
+my $for_it = jwt_sign(key => $rsa, payload => { iss => $ID, aud => 'my-api', sub => 'ann',
+    exp => time + 600 });
+start('page', sub { status('/api/', $for_it) });
+my ($refused, @steps) = steps($page, 'Try it');
+prints('other-issuers.md', sub ($script) {
+    return shell("token=$for_it\n" . $script =~ s/:8080/:$port{8090}/gr =~ s/8083/$here{8083}/gr);
+}, @steps);
+my $said = shell($refused->[0] =~ s/8080/$port{8090}/r);
+my @lines = $refused->[1] =~ /^\w.*$|"(?:code|detail)":"[^"]*"/mg;
+is_deeply [ scalar @lines, grep { index($said, $_) < 0 } @lines ], [5],
+    'other-issuers.md: without a token';
 stop();
 
 # All of them have been tried, and README.md has all.
