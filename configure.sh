@@ -378,6 +378,8 @@ probe_tests() {
         "no test that it can scrape us" "prometheus --version"
     probe_optional "Caddy" caddy caddy \
         "no test that it can ask us" "caddy version"
+    probe_optional "HAProxy" haproxy haproxy \
+        "no test that it can ask us" "haproxy -v"
     probe_optional "clang-format" clang-format clang-format \
         "no make fmt, no make lint" "clang-format --version"
     probe_optional "clang-tidy" clang-tidy clang-tidy \
@@ -417,7 +419,7 @@ new_services=''
 # packages are set up, by files that are gone afterwards.
 hold_services() {
     # Not one of the same name that is there: it is somebody else's.
-    for service in nginx postgresql pgbouncer prometheus caddy; do
+    for service in nginx postgresql pgbouncer prometheus caddy haproxy; do
         case " $packages " in *" $service "*)
             systemctl cat "$service.service" >/dev/null 2>&1 ||
                 new_services="$new_services $service.service" ;;

@@ -119,7 +119,7 @@ static void *work(void *arg)
         _exit(1);
     }
     while (FCGX_Accept_r(&req) == 0) {
-        /* The end of a connection then waits for nobody. */
+        /* Closing a connection then waits for nobody. */
         FCGX_Detach(&req);
         while (FCGX_GetStr(body, sizeof(body), req.in) > 0) {
         }

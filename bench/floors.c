@@ -1,7 +1,7 @@
 /*
- * What the parts that nobody can avoid cost on this machine now: RSA-2048
- * signatures, their verification, Argon2id; and what jose/ makes of verifying
- * a token, and of parsing and checking it.
+ * What the unavoidable parts cost on this machine now: RSA-2048 signatures,
+ * their verification, Argon2id.  And what jose/ costs to verify a token, and
+ * to parse and check it.
  *
  *   floors KEY.pem MILLISECONDS THREADS sign|verify|argon2id
  *   floors KEY.pem MILLISECONDS THREADS jose|parse TOKEN ISSUER
@@ -99,7 +99,7 @@ static bool jose_once(struct thread *t)
     return pj_jws_verify(&t->jws, t->key) == PJ_OK;
 }
 
-/* Everything that the gateway does with a token but verifying it. */
+/* All that the gateway does with a token, except to verify its signature. */
 static bool parse_once(struct thread *t)
 {
     static _Thread_local unsigned char bytes[ARENA_BYTES];

@@ -35,8 +35,8 @@ GRANT USAGE ON SCHEMA public TO platform_identity, platform_operator;
 
 DO $$
 BEGIN
-  -- Nothing of ours needs tables or types of its own, not even for a moment,
-  -- and by default everybody may make temporary ones.
+  -- None of these roles needs tables or types of its own, not even temporary
+  -- ones, which everybody may make by default.
   EXECUTE format('REVOKE CREATE, TEMPORARY ON DATABASE %I '
                  'FROM PUBLIC, platform_identity, platform_operator',
                  current_database());
@@ -54,7 +54,7 @@ BEGIN
   GRANT SELECT, INSERT, UPDATE, DELETE
     ON auth_sessions, rotated_tokens, login_attempts
     TO platform_identity, platform_operator;
-  -- Triggers write it, whoever ends a session.
+  -- Only triggers write it, whoever ends a session.
   GRANT SELECT, DELETE ON session_revocations
     TO platform_identity, platform_operator;
   GRANT INSERT, UPDATE ON tenants, workspaces, branches, accounts, members

@@ -15,8 +15,8 @@
 
 /* -- signatures of a digest ----------------------------------------------- */
 
-/* Fills md and returns the context to use: ctx itself if no other thread can
- * be using it. */
+/* Fills md and returns the context to use: ctx itself if it belongs to this
+ * thread alone. */
 static EVP_PKEY_CTX *operation_begin(const pj_key_t *key, EVP_PKEY_CTX *ctx,
                                      pj_str_t input, unsigned char *md)
 {
@@ -144,9 +144,10 @@ static const pj_key_type_t rsa = {
 
 /* -- ECDSA on P-256 ------------------------------------------------------- */
 
-/* A point has one spelling, and its curve a name: OpenSSL takes other
- * encodings from PEM and DER, and the numbers of a curve.  It refuses a point
- * off the curve itself; one at infinity has no spelling that is taken here. */
+/* Requires the uncompressed encoding of a point, and a curve by its name:
+ * OpenSSL also accepts other encodings from PEM and DER, and a curve by its
+ * numbers.  OpenSSL itself refuses a point off the curve; the point at infinity
+ * has no uncompressed encoding. */
 static pj_err_t p256_check(EVP_PKEY *pkey)
 {
     static const char *const demands[][2] = {
@@ -171,7 +172,8 @@ static pj_err_t p256_check(EVP_PKEY *pkey)
                : PJ_ERR_CRYPTO;
 }
 
-/* Whether 1 <= number < n, the order of the group (FIPS 186-4 section 6.4). */
+/* Whether 1 <= number < n, where n is the order of the group (FIPS 186-4
+ * section 6.4). */
 static bool p256_in_range(const unsigned char number[P256_BYTES])
 {
     static const unsigned char zero[P256_BYTES];
@@ -349,7 +351,7 @@ static const pj_key_type_t ed25519 = {
 
 /* -- the table ------------------------------------------------------------ */
 
-/* Of rows for one type of key the first is that of keys that name none. */
+/* A key that names no algorithm gets the first row of its type. */
 static const pj_alg_t algs[] = {
     {"RS256", &rsa, "SHA256", RSA_PKCS1_PADDING},
     {"RS384", &rsa, "SHA384", RSA_PKCS1_PADDING},

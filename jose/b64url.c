@@ -7,7 +7,7 @@
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                "abcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/* 64 more than what each base64url character stands for; 0: it is none. */
+/* The value of each base64url character, plus 64; 0: not one of them. */
 static const unsigned char places[256] = {
     ['A'] = 64,  65,  66,  67,  68,  69,  70,  71,          72,
     73,          74,  75,  76,  77,  78,  79,  80,          81,
@@ -60,7 +60,7 @@ void pj_out_b64url(pj_out_t *out, pj_str_t bytes)
         out->err = pj_b64url_encode(at, len, &len, bytes);
 }
 
-/* Decodes four characters to three bytes; false if one is none of ours. */
+/* Decodes four characters to three bytes; false if one is not base64url. */
 static bool four_decode(unsigned char *dst, const unsigned char *s)
 {
     unsigned a = places[s[0]], b = places[s[1]];

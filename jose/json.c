@@ -1,8 +1,8 @@
 /*
  * Memory, and strict JSON: yajl's callbacks build a tree in the arena.
  *
- * yajl is the lexer and grammar; what it is lax about is refused before it
- * runs (pj_json_text_check), what it does not look at in the callbacks.  Its
+ * yajl is the lexer and grammar.  pj_json_text_check() refuses what yajl is lax
+ * about before yajl runs; the callbacks refuse what it does not look at.  Its
  * own memory is a scratch cut from the far end of the arena and given back
  * when the parse is over, so that only the tree stays.
  */
@@ -165,7 +165,7 @@ typedef struct {
     size_t names_len;
 } parser_t;
 
-/* What a callback returns that cancels. */
+/* A callback that cancels returns this. */
 static int stop(parser_t *p, pj_err_t err)
 {
     p->err = err;
@@ -394,8 +394,8 @@ pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text, const pj_json_t **root)
         pj_arena_alloc(&scratch.arena, names_max(text.len) * sizeof(*p.names));
 
     err = yajl_run(&p, &scratch);
-    /* Unescaped strings in the scratch may be secret; wipe it here, as nobody
-     * else knows of it. */
+    /* Unescaped strings in the scratch may be secret, and no caller knows of
+     * it: wipe it here. */
     OPENSSL_cleanse(arena->end, (size_t) (scratch.arena.pos - arena->end));
     arena->end += need;
     if (err == PJ_OK)

@@ -35,7 +35,7 @@ static pj_str_t member_bytes(pj_out_t *out, const pj_key_t *key,
     return (pj_str_t){dst, 0};
 }
 
-/* The required members of key's JWK, of a thumbprint all there are. */
+/* The required members of key's JWK; a thumbprint has no others. */
 static void members_write(pj_out_t *out, const pj_key_t *key)
 {
     const pj_member_t *first = key->alg->type->members;
@@ -138,7 +138,7 @@ static pj_err_t number_parse(OSSL_PARAM *param, const pj_member_t *member,
     return err;
 }
 
-/* What OpenSSL makes a public key of. */
+/* The parameters that OpenSSL makes a public key from. */
 typedef struct {
     OSSL_PARAM params[PJ_JWK_MEMBERS + 1];
     unsigned char numbers[PJ_JWK_MEMBERS][PJ_RSA_MAX_BYTES];
@@ -283,8 +283,8 @@ static const pj_key_t *only_key(const pj_keyset_t *set,
     return only;
 }
 
-/* Of two keys of one type, neither could be chosen: there are as many blocks
- * as types at most. */
+/* With two keys of one type neither could be chosen, so there are at most as
+ * many blocks as types. */
 static pj_err_t pem_parse(pj_keyset_t *set, pj_str_t text)
 {
     static const pj_str_t begin = PJ_STR("-----BEGIN");

@@ -6,8 +6,8 @@
 
 #define HEADER_MAX_BYTES (64 + 6 * PJ_KID_MAX_BYTES)
 
-/* Cuts off what stands before the first dot of rest, and the dot; what has
- * none becomes empty, and so does rest. */
+/* Cuts the part before the first dot off rest, and the dot.  Without a dot
+ * both the part and rest become empty. */
 static pj_str_t part_cut(pj_str_t *rest)
 {
     const unsigned char *dot =

@@ -24,9 +24,8 @@ pj_err_t pj_kid_check(pj_str_t kid)
 }
 
 /*
- * A context set up for one operation of key.  Made once a key and then
- * copied or used again: that spares each operation the look-up of algorithms
- * by name.
+ * A context set up for one operation of key.  Made once a key, then copied or
+ * reused, so that no operation looks algorithms up by name.
  */
 static EVP_PKEY_CTX *context_new(const pj_key_t *key,
                                  int (*init)(EVP_PKEY_CTX *))
@@ -322,7 +321,7 @@ static EVP_PKEY *pkcs8_key(const decoded_t *in)
     return pkey;
 }
 
-/* PKCS#1 is the inside of PKCS#8: once wrapped, both are read alike. */
+/* PKCS#1 is the content of PKCS#8: once wrapped, both are read alike. */
 static EVP_PKEY *pkcs1_key(const decoded_t *in)
 {
     PKCS8_PRIV_KEY_INFO *info = NULL;

@@ -76,10 +76,12 @@ $t->write_file('keys.json', jwks(jwt_key('a')));
 # the page has elsewhere: another issuer, and the location of its keys.
 my %http = (directives => $minimal);
 my $public = 'platform_gateway_access public;';
-for my $page ([ directives => 'Several issuers' ], ['other-issuers'], ['coming-from']) {
+for my $page ([ directives => 'Several issuers' ], ['other-issuers'], ['coming-from'],
+    [ logout => 'Other issuers' ])
+{
     my ($name, $section) = @$page;
     my $text = $t->read_file("$root/docs/$name.md");
-    ($text) = $text =~ /^## \Q$section\E\n(.*?)^## /ms if $section;
+    ($text) = $text =~ /^## \Q$section\E\n(.*?)(?:^## |\z)/ms if $section;
     my $n = 0;
     for my $block ($text =~ /^```nginx\n((?!load_module).*?)^```\n/gms) {
         $block =~ s{(?:proxy_pass|set \$\w+) https://\K[\w.-]+}{127.0.0.1}g;
@@ -90,14 +92,14 @@ for my $page ([ directives => 'Several issuers' ], ['other-issuers'], ['coming-f
             next;
         }
         my $at = { location => 'server', server => 'http',
-            platform_gateway_trust => 'http', map => 'http' }->{$first} // 'location';
+            platform_gateway_trust => 'http', map => 'http', platform_gateway_revocations => 'http' }->{$first} // 'location';
         my %in = (http => 'platform_gateway_trust else { issuer x; key_file keys.json; }',
             server => 'platform_gateway on;', location => 'empty_gif;');
         $in{location} .= $at eq 'location' ? 'platform_gateway_access token;' : $public;
         $in{$at} .= "\n$block";
         $in{server} .= "location = $_ { internal; $public proxy_pass http://127.0.0.1;"
-            . ' subrequest_output_buffer_size 64k; }'
-            for grep { $block !~ /location = $_ / } $block =~ /key_location (\S+);/g;
+            . ' subrequest_output_buffer_size 1m; }'
+            for grep { $block !~ /location = $_ / } $block =~ /(?:key_location |uri=)([^\s;]+)/g;
         my ($ok, $why) = $t->location_test(%in);
         ok $ok, "$name: nginx takes block $n, at $at" or diag $why, $block;
     }

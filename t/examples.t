@@ -4,6 +4,7 @@
 use JSON::PP ();
 
 use Platform::Test;
+use Platform::Test::Page qw(prints steps);
 
 Platform::Test::Env::plain('README.md has no sanitizer mode');
 
@@ -13,25 +14,30 @@ my $s = $t->full_stack;
 
 # As make run has them, and what they are here.
 my %port = (8080 => $s->gateway, 8081 => $s->face, 8082 => $t->port('stub'),
-    8090 => $t->port('example'), 8091 => $t->port('caddy'), 8443 => $t->port('tls'));
+    8090 => $t->port('example'), 8091 => $t->port('caddy'),
+    8092 => $t->port('haproxy'), 8443 => $t->port('tls'));
 
 # Issuers elsewhere, by what their examples call them, are one server here, and
 # its certificate is what the system trusts; no line is added.
 my $elsewhere = '127.0.0.1:' . $t->port('elsewhere');
 
+# The reader's checkout.
+my $own = "$dir/checkout";
+
 sub ours ($text) {
-    $text =~ s/\b(80(?:8[0-2]|9[01])|8443)\b/$port{$1}/g;
+    $text =~ s/\b(80(?:8[0-2]|9[0-2])|8443)\b/$port{$1}/g;
     $text =~ s{https://(?:id\.example\.com|example\.eu\.auth0\.com
         |login\.microsoftonline\.com|exampleexampleexampl\.supabase\.co)\b}
         {https://$elsewhere}gx;
+    $text =~ s{/etc/haproxy/}{$own/run/examples/forward-auth/};
     $text =~ s{/etc/ssl/certs/ca-certificates\.crt}{$dir/elsewhere.pem}g;
     return $text;
 }
 
-# The reader's checkout: this one's build/, and examples with our ports.  The
-# stand-in at 8082 tells of the headers of our own tokens alone.
-my $own = "$dir/checkout";
-my $foreign = qr{/(?:keycloak|auth0|entra|supabase|two-issuers|websocket|spa-cookie)/};
+# It has this one's build/, and examples with our ports.  The stand-in at 8082 tells
+# of the headers of our own tokens alone.
+my $foreign = qr{/(?:keycloak|auth0|entra|supabase|two-issuers|websocket
+    |spa-cookie|forward-auth)/}x;
 $t->echo_upstream;
 for my $file (split /\0/, qx{cd $root && find examples -type f -print0}) {
     local $port{8082} = $file =~ $foreign ? $t->port('upstream') : $port{8082};
@@ -75,7 +81,7 @@ my $running;
 
 sub start ($name, $ask) {
     my $status = ref $ask ? $ask : sub { call($ask, token => $one)->status };
-    stop() if $running;
+    stop() if $running && $running->alive;
     prepare($name);
     my $said = shell("$set_up\nexample $name -t");
     like $said, qr/test is successful/, "$name: nginx -t" or diag $said;
@@ -253,56 +259,107 @@ is call('/api/hello', method => 'POST', body => '', token => $one)->status, 200,
     'spa-cookie: a program needs no origin';
 is call('/api/hello')->status, 401, 'spa-cookie: no token';
 
-# As Traefik asks; and a real Caddy, where there is one.
-my ($traefik, $caddyfile) = map { $t->read_file("$own/run/examples/forward-auth/$_") }
-    qw(traefik.yml Caddyfile);
+# As Traefik asks; and a real Caddy and HAProxy, where there are.
+my ($traefik, $caddyfile, $lua) = map { $t->read_file("$own/run/examples/forward-auth/$_") }
+    qw(traefik.yml Caddyfile haproxy.lua);
 my ($judge) = $traefik =~ m{address: "http://127\.0\.0\.1:\d+(/[^"]+)"};
 my ($copied) = $caddyfile =~ /copy_headers (.*)/;
 sub judged ($method, $uri, %o) {
     return call($judge, %o, method => 'GET', headers => [ 'X-Forwarded-Method' => $method,
-        'X-Forwarded-Uri' => $uri, 'X-Forwarded-Proto' => 'https', @{ $o{headers} // [] } ]);
+        'X-Forwarded-Uri' => $uri, 'X-Forwarded-Proto' => 'https' ]);
 }
-start('forward-auth', sub { judged(GET => '/api/hello', token => $one)->status });
-my @forged = (headers => [ 'X-Account-Id' => 'forged' ]);
+sub judges () { return judged(GET => '/api/hello', token => $one)->status }
+start('forward-auth', \&judges);
+
+# [the account, or status and code; method, path, more]
 my @asked = (
-    [ 200, $id, GET => '/api/hello?x=y', token => $one, @forged ],
-    [ 403, undef, GET => '/api/hello', token => $account ],
-    [ 401, undef, GET => '/api/hello' ],
-    [ 200, $id, PUT => '/api/profile/a', token => $one ],
-    [ 405, undef, POST => '/api/profile/a', token => $one ],
-    [ 200, '', POST => '/api/status', @forged ],
-    [ 404, undef, GET => '/other' ],
+    [ [$id], GET => '/api/hello?x=y', token => $one ],
+    [ [ 403, 'GATEWAY_CONTEXT_FORBIDDEN' ], GET => '/api/hello', token => $account ],
+    [ [ 401, 'GATEWAY_TOKEN_INVALID' ], GET => '/api/hello', token => 'x' ],
+    [ [ 401, 'GATEWAY_TOKEN_MISSING' ], GET => '/api/hello' ],
+    [ [ 401, 'GATEWAY_TOKEN_MISSING' ], POST => '/api/hello', body => 'x' ],
+    [ [$id], PUT => '/api/profile/a', token => $one, body => 'x' ],
+    [ [ 405, 'METHOD_NOT_ALLOWED' ], POST => '/api/profile/a', token => $one ],
+    [ [''], POST => '/api/status' ],
+    [ [ 404, 'GATEWAY_ROUTE_NOT_FOUND' ], GET => '/other' ],
 );
 for (@asked) {
-    my ($status, $account_id, $method, $uri, @more) = @$_;
-    $res = judged($method, $uri, @more);
-    is_deeply [ $res->status, $res->header('X-Account-Id') ],
-        [ $status == 200 ? 204 : $status, $account_id ], "forward-auth: $method $uri: $status";
+    my ($want, $method, $uri, @more) = @$_;
+    my ($name, $res) = ("forward-auth: $method $uri", judged($method, $uri, @more));
+    @$want > 1 ? is_problem($res, @$want, $name)
+        : is_deeply [ $res->status, $res->header('X-Account-Id') ], [ 204, @$want ], $name;
 }
 my @copied = split ' ', $copied;
-is_deeply [ $traefik =~ /^ +- (X-\S+)$/mg ], \@copied, 'forward-auth: both copy the same headers';
+is_deeply [ $traefik =~ /^ +- (X-\S+)$/mg ], \@copied, 'forward-auth: Traefik copies the same';
+is_deeply [ ($lua =~ /copied = \{([^}]*)/)[0] =~ /"([^"]*)"/g ], \@copied,
+    'forward-auth: and HAProxy';
 $res = judged(GET => '/api/hello', token => $one);
 is_deeply [ grep { !defined $res->header($_) } @copied ], [], 'forward-auth: all there are';
-is_deeply [ sort $caddyfile =~ /request_header -(X-\S+)/g ],
-    [ sort grep { !/-(?:Request|Correlation)-Id$/ } @copied ], 'forward-auth: none is a client\'s';
+my @context = grep { !/-(?:Request|Correlation)-Id$/ } @copied;
+is_deeply [ sort $caddyfile =~ /request_header -(X-\S+)/g ], [ sort @context ],
+    'forward-auth: none is a client\'s';
 
+my @forged = map { my $name = $_; map { $_ => 'forged' } $name, $name =~ tr/-/_/r,
+    $name =~ s/-(?=\w+$)/_/r, lc $name } @context;
+my %front = (
+    caddy => [ 8091, [qw(run --adapter caddyfile --config)], 'Caddyfile' ],
+    haproxy => [ 8092, ['-f'], 'haproxy.cfg' ]);
+
+# What it answers, asked with forged headers.
+sub front ($name, $method, $uri, @more) {
+    return eval { http($port{ $front{$name}[0] }, $method, $uri, @more,
+        headers => \@forged) } // Platform::Test::Response->garbage('');
+}
+my @fronts;
+for my $name (sort keys %front) {
 SKIP: {
-    chomp(my $caddy = `sh -c "command -v caddy"`);
-    skip 'needs caddy', 1 + @asked unless $caddy;
-    my $front = $t->process('caddy', env => { PATH => $ENV{PATH}, HOME => $dir }, cmd => [ $caddy,
-        qw(run --adapter caddyfile --config), "$own/run/examples/forward-auth/Caddyfile" ]);
-    my $via = sub ($method, $uri, %o) {
-        return eval { http($port{8091}, $method, $uri, %o) } // Platform::Test::Response->garbage('');
-    };
-    ok eventually(sub { $via->(GET => '/api/status')->status eq 200 }), 'forward-auth: Caddy runs';
-    for (@asked) {
-        my ($status, $account_id, $method, $uri, @more) = @$_;
-        $res = $via->($method, $uri, @more);
-        is_deeply [ $res->status, $status == 200 ? header($res, 'X-Account-Id') // '' : () ],
-            [ $status, $status == 200 ? $account_id : () ],
-            "forward-auth: by Caddy, $method $uri: $status";
+        my (undef, $args, $file) = @{ $front{$name} };
+        chomp(my $program = `sh -c "command -v $name"`);
+        skip "needs $name", 1 + @asked unless $program;
+        push @fronts, $name;
+        $t->process($name, env => { PATH => $ENV{PATH}, HOME => $dir }, ok_status => ['any'],
+            cmd => [ $program, @$args, "$own/run/examples/forward-auth/$file" ]);
+        ok eventually(sub { front($name, GET => '/api/status')->status eq 200 }),
+            "forward-auth: $name runs";
+        for (@asked) {
+            my ($want, $method, $uri, @more) = @$_;
+            my ($case, $res) = ("forward-auth: by $name, $method $uri",
+                front($name, $method, $uri, @more));
+            @$want > 1 ? is_problem($res, @$want, $case) : is_deeply [ $res->status,
+                reached($res, 'X-Account-Id')->[0] // '', grep { $_->[1] eq 'forged' }
+                @{ $res->json->{headers} } ], [ 200, @$want ], $case;
+        }
     }
 }
+
+# A judge that does not list them, and none.
+my $judging = $t->read_file("$own/run/examples/forward-auth/nginx.conf");
+$t->write_file('checkout/run/examples/forward-auth/nginx.conf',
+    $judging =~ s/allow 127\.0\.0\.1/allow 127.0.0.2/r);
+start('forward-auth', \&judges);
+is front($_, GET => '/api/status')->status, 403, "forward-auth: $_, which is not listed"
+    for @fronts;
+# What the page quotes is there; and a script that fails lets nobody pass.
+my $cfg = $t->read_file("$root/examples/forward-auth/haproxy.cfg");
+is_deeply [ grep { index($cfg, $_) < 0 } $t->read_file("$root/docs/directives.md")
+    =~ /^```haproxy\n(.*?)^```/gms ], [], 'forward-auth: directives.md quotes haproxy.cfg';
+SKIP: {
+    skip 'needs haproxy', 2 unless grep { $_ eq 'haproxy' } @fronts;
+    $port{8092} = $t->port('broken');
+    $t->write_file('broken.lua', $lua =~ s/(?=core\.httpclient)/nil + /r);
+    $t->process('broken', ok_status => ['any'], cmd => [ 'haproxy', '-f', $t->write_file(
+        'broken.cfg', ours($cfg) =~ s{/\S+/haproxy\.lua}{$dir/broken.lua}r) ]);
+    ok eventually(sub { front('haproxy', GET => '/api/status')->status eq 503 }),
+        'forward-auth: a script that fails';
+    my $fault = qr/ALERT.*Lua function 'judge'.*arithmetic on a nil/;
+    like $t->read_file("$dir/broken.log"), $fault, 'forward-auth: by a fault in it';
+    $t->allow($fault);
+}
+
+stop();
+$port{8092} = $t->port('haproxy');
+like front($_, GET => '/api/status')->status, qr/^50[23]$/, "forward-auth: $_, and no judge"
+    for @fronts;
 
 # -- other issuers, with the shapes of their keys, metadata and tokens
 
@@ -325,6 +382,7 @@ my %AT = (
     # Entra's keys do not say their algorithm.
     "/$TENANT/discovery/v2.0/keys" => { keys => [ { %{ $rsa->jwk }{qw(kty use kid n e)},
         x5t => 'x', x5c => ['MIIC'], issuer => "$ID/$TENANT/v2.0" } ] },
+    '/jwks' => { keys => [ $rsa->jwk ] },
     '/auth/v1/.well-known/jwks.json' => { keys => [ { %{ $ec->jwk }{qw(kty crv x y kid alg)},
         ext => JSON::PP::true, key_ops => ['verify'] } ] },
 );
@@ -449,6 +507,27 @@ is_deeply [ map { status($_, $one) } qw(/api/hello /api/basket/a /api/products/a
     [ 200, 401, 200 ], 'two-issuers: staff';
 is_deeply told(call('/api/products/a', token => $one)), { 'X-User-Id' => $id,
     'X-Issuer' => 'http://127.0.0.1:' . $s->face }, 'two-issuers: and who says so';
+
+# The configuration of docs/other-issuers.md does what the page says.
+my $page = "$root/docs/other-issuers.md";
+my ($conf) = $t->read_file($page) =~ /^```nginx\nhttp \{\n(.*?^\}\n)```/ms;
+my %here = (9000 => $t->port('upstream'), 8083 => $t->port('explain'));
+$conf =~ s/\b(9000|8083)\b/$here{$1}/g;
+$conf =~ s/listen \K8080/127.0.0.1:$port{8090}/;
+$conf =~ s{/var/log/nginx/}{};
+$t->write_file('checkout/run/examples/page/nginx.conf',
+    ours("events { }\nhttp {\ninclude ../local.conf;\n$conf"));
+my $for_it = jwt_sign(key => $rsa, payload => { iss => $ID, aud => 'my-api', sub => 'ann',
+    exp => time + 600 });
+start('page', sub { status('/api/', $for_it) });
+my ($refused, @steps) = steps($page, 'Try it');
+prints('other-issuers.md', sub ($script) {
+    return shell("token=$for_it\n" . $script =~ s/:8080/:$port{8090}/gr =~ s/8083/$here{8083}/gr);
+}, @steps);
+my $said = shell($refused->[0] =~ s/8080/$port{8090}/r);
+my @lines = $refused->[1] =~ /^\w.*$|"(?:code|detail)":"[^"]*"/mg;
+is_deeply [ scalar @lines, grep { index($said, $_) < 0 } @lines ], [5],
+    'other-issuers.md: without a token';
 stop();
 
 # All of them have been tried, and README.md has all.

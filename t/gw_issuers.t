@@ -42,6 +42,8 @@ pass /claims: platform_gateway_access token;
     platform_gateway_claim_header sub X-User;
     platform_gateway_claim_header account_id X-Account-Id;
 pass /shop: platform_gateway_access token; platform_gateway_trusted shop;
+pass /audience: platform_gateway_access token; platform_gateway_audience orders-api;
+pass /requires: platform_gateway_access token; platform_gateway_require aud shop-api;
 pass /two: platform_gateway_access token; platform_gateway_trusted platform blog;
 pass /roles: platform_gateway_access token;
     platform_gateway_require realm_access.roles seller admin;
@@ -116,6 +118,9 @@ my %IN = (
     '/two'    => { own => 200, shop => 401, blog => 200 },
     '/own'    => { own => 200, shop => 403, blog => 403 },
     '/mixed'  => { own => 200, shop => 200, blog => 200 },
+    # The audience of a location is of the tokens without a block alone.
+    '/audience' => { own => 401, shop => 200, blog => 200 },
+    '/requires' => { own => 403, shop => 200, blog => 403 },
 );
 for my $path (sort keys %IN) {
     my %got = map { my $of = $_; ($of => status($path, token($of))) } keys %KEY;
@@ -204,6 +209,7 @@ for my $case (
         [ $status, $status == 403 ? 'GATEWAY_CLAIM_REQUIRED' : () ], "required: $name";
 }
 is status('/roles/more', token('shop')), 403, 'a location inherits what is required';
+is status('/roles/scope', token('shop', scope => 'orders:*')), 200, 'or has lines of its own instead';
 for my $case ([ 'x orders:read y', 200 ], [ 'orders:*', 200 ], [ ['orders:read'], 200 ],
     [ 'orders:readx', 403 ], [ 'orders:read,x', 403 ], [ '', 403 ], [ undef, 403 ])
 {

@@ -27,8 +27,8 @@ sub bare_code_of ($text) {
     return join '', @lines;
 }
 
-# Each half: its files, what its functions begin with before the file's name, and
-# whether only circles count: jose/ has one header for all.
+# Each half: its files, the prefix of its functions' names before the file's name, and
+# whether only circles are looked for: jose/ has one header for all files.
 my @halves = (
     ['ngx_platform_gateway_module/*.[ch]', 'ngx_http_pgw_'],
     ['identity-fcgi/src/*.[ch] identity-fcgi/src/*/*.[ch]', ''],
@@ -72,9 +72,9 @@ sub symbols_of {
     return @found;
 }
 
-# What is wrong with the files of a half, { path => text }: circles over all
-# names, headers of a file that are of another one too (a header without a file
-# may be of several), functions and types with a wrong name.
+# The faults of the files of a half, { path => text }: circles over all names, a
+# header of one file that declares names of another (a header without a file may
+# declare names of several), functions and types with a wrong name.
 sub corridors {
     my ($text, $prefix) = @_;
     my (%home, %own, %uses, %types, @found);
@@ -130,7 +130,7 @@ sub corridors {
             . join ' ', map { s{.*/}{}r } @circle] } circles_of(\%uses);
 }
 
-# The sets of nodes each of which leads to all others of its set.
+# The circles: sets of files each of which needs all others of its set.
 sub circles_of {
     my ($uses) = @_;
     my (%reach, %seen, @circles);
@@ -148,7 +148,7 @@ sub circles_of {
     return @circles;
 }
 
-# A half with each fault, and one that is the same without it.
+# Tries each fault on a half, and the same half without the fault.
 sub corridors_self_test {
     my %good = (
         'm/x_a.h' => "#define X_A 1\nstruct x_b;\nextern int x_a_last;\n"

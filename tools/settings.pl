@@ -8,7 +8,7 @@ use File::Basename qw(dirname);
 
 my %macro;
 
-# Its text, with the names in it replaced by theirs.
+# The text of a macro, with the macros in it replaced by their texts.
 sub macro {
     my ($name) = @_;
     my $tokens = $macro{$name} // return;

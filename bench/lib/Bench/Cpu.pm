@@ -38,7 +38,7 @@ sub _reaped_us {
 
     open my $fh, '<', "/proc/$pid/stat" or return 0;
     my $stat = <$fh> // '';
-    # Behind the name, which may hold anything: state is the first.
+    # Fields behind the name, which may hold anything; the first is the state.
     my @field = split ' ', $stat =~ s/^.*\) //r;
     return ($field[13] + $field[14]) / $TICKS * 1e6;
 }

@@ -1,7 +1,7 @@
 package Bench::Figures;
 
-# Medians, spreads, how sure a median is, whether it reaches a goal; tables;
-# what they were measured on.
+# Medians, quartiles, confidence intervals and goals; tables; the machine that
+# figures were measured on.
 
 use strict;
 use warnings;
@@ -68,8 +68,8 @@ sub ratio {
     return { median => median(@ratios), low => $low, high => $high };
 }
 
-# What is said of a ratio and its interval under a goal: at most $limit, or at
-# least that where $relation is ">=".
+# The verdict on a ratio and its interval: at most $limit, or at least $limit where
+# $relation is ">=".
 sub verdict {
     my ($ratio, $limit, $relation) = @_;
 
@@ -98,7 +98,7 @@ sub count {
         reverse sprintf '%.0f', $_[0];
 }
 
-# Rows of cells in columns, the first one the heads.
+# A table of rows of cells; the first row has the heads.
 sub table {
     my (@rows) = @_;
 
@@ -115,7 +115,7 @@ sub table {
     } @rows) . "\n";
 }
 
-# Of goals { text, ratio, limit, relation }, those without a limit last.
+# The table of goals { text, ratio, limit, relation }; those without a limit come last.
 sub goal_table {
     my (@goals) = @_;
 
@@ -130,7 +130,7 @@ sub goal_table {
     } sort { defined $b->{limit} <=> defined $a->{limit} } @goals);
 }
 
-# What it was measured on, a line each; and further names and values.
+# The machine, a line each; and further names and values.
 sub machine {
     my ($cpu) = qx{cat /proc/cpuinfo} =~ /^model name\s*:\s*(.*)/m;
     my ($nginx, $postgres) = (Platform::Test::Env::nginx(),

@@ -44,11 +44,11 @@ sub import ($class, @names) {
 my $owner = $$;
 my @instances;
 
-# A program that ended before it had read all is no end of the test; a handler,
+# A program that ends before it has read everything does not end the test.  A handler,
 # unlike IGNORE, is not inherited.
 $SIG{PIPE} = sub { };
 
-# What must not stand in any log.
+# Texts that must not be in any log.
 my $BAD = qr/
     \[(?:alert|crit|emerg)\]
   | (?:Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer
@@ -108,7 +108,7 @@ sub expand ($self, $text, $name = 'nginx') {
         GLOBALS_HTTP => join("\n", "access_log $dir/$name.combined.log;",
             $text =~ /large_client_header_buffers/ ? '' : 'large_client_header_buffers 2 24k;',
             map {"${_}_temp_path $dir/$name/$_;"} qw(client_body proxy fastcgi uwsgi scgi)),
-        # A location that only the gateway asks.
+        # A location for the gateway's own requests.
         FETCHED => qq{internal; proxy_http_version 1.1; proxy_set_header Connection "";
             proxy_pass_request_headers off;},
         PLATFORM_LOG => q{log_format platform escape=none '$platform_access_json';}
@@ -172,7 +172,7 @@ sub postgres ($self, %o) {
         Platform::Test::Postgres->new(dir => $self->{dir}, name => $name, %o));
 }
 
-# A primary and a standby, which has each commit before that is answered.
+# A primary and a synchronous standby: it has each commit before its client knows.
 sub postgres_pair ($self) {
     my $primary = $self->postgres;
     my $standby = $self->postgres(name => 'standby', standby_of => $primary);
@@ -182,8 +182,8 @@ sub postgres_pair ($self) {
     return ($primary, $standby);
 }
 
-# The environment identity-fcgi gets here, changed by what is given (undef
-# takes a variable away).
+# The environment of identity-fcgi in tests, with these changes (undef removes a
+# variable).
 sub identity_env ($self, %change) {
     my $key = jwt_key('identity');
     my %env = (
@@ -263,13 +263,13 @@ sub track ($self, $what) {
 
 sub stop ($self, $what, @signal) { return $what->stop(@signal) }
 
-# Log lines that match are meant by this test.
+# This test expects log lines that match.
 sub allow ($self, @patterns) {
     push @{ $self->{allowed} }, @patterns;
     return $self;
 }
 
-# Stops everything and looks for what went wrong; a list of lines.
+# Stops everything; returns what went wrong, as lines.
 sub finish ($self) {
     return () if $self->{finished};
     $self->{finished} = 1;

@@ -20,7 +20,7 @@ sub rss {
     return $kb * 1024;
 }
 
-# Each token of the list once; or one for a second.
+# Sends each token of the list once; or one token for a second.
 sub _send {
     my ($case) = @_;
 

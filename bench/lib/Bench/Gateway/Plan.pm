@@ -16,8 +16,8 @@ my %GATEWAY = (
 );
 
 # Cases: [name, instance, kind of request, list => number of tokens that come
-# in turn, order].  Goals: [case, case that it is held against, at most so many
-# times, verify => so many RSA verifications may come on top].
+# in turn, order].  Goals: [case, case that it is compared with, greatest ratio,
+# verify => so many RSA verifications are added to the other case].
 our @GROUPS = (
     {   name  => 'proxied',
         title => 'Proxied',

@@ -1,9 +1,9 @@
 package Bench::Gateway::Round;
 
-# Rounds of a second: wrk, what it cost the gateway's process, and whether
-# every answer was the one that was meant.  The cases of a group run in turn,
-# there and back again (A B C C B A), as often as asked: whatever drifts in the
-# meantime drifts for all of them alike.
+# Rounds of a second: runs wrk, measures the processor time of the gateway's process,
+# and checks that every answer was the expected one.  The cases of a group run in turn,
+# there and back again (A B C C B A), as often as asked, so that a drift of the
+# machine's speed affects all of them alike.
 
 use strict;
 use warnings;
@@ -23,7 +23,7 @@ my $awake;
 # Keeps cores that idle from halting for as long as this program runs.
 # Otherwise every answer that finds wrk asleep pays for waking its core, which
 # on a virtual machine takes microseconds, and a slow case pays more often
-# than a quick one.  Returns what idle cores do.
+# than a quick one.  Returns a text: what idle cores do.
 sub prepare {
     die "bench: needs two cores\n" if qx{nproc --all} < 2;
     my $file = '/dev/cpu_dma_latency';
@@ -42,7 +42,7 @@ sub _slurp {
     return <$fh> // '';
 }
 
-# Why the answers that a log tells of are not the ones meant, or nothing.
+# Why the answers in a log are not the expected ones, or nothing.
 # When wrk stops, as many requests as it has connections are cut off; nginx
 # logs those as 499.
 sub wrong_in_log {
@@ -59,8 +59,8 @@ sub wrong_in_log {
     return;
 }
 
-# Runs a case for some seconds: what Bench::Wrk says, and ns, of the gateway's
-# process a request.
+# Runs a case for some seconds: what Bench::Wrk returns, and ns: the processor time
+# that a request takes of the gateway's process.
 sub round {
     my ($case, $seconds) = @_;
 
@@ -108,8 +108,8 @@ sub operation {
     return 1000 * $us;
 }
 
-# A goal as in Bench::Gateway::Plan, judged: ratios of what the case cost to
-# what it may cost, pair by pair.
+# Judges a goal of Bench::Gateway::Plan: the ratios of the cost of the case to what
+# it may cost, pair by pair.
 sub judge {
     my ($goal, $pairs) = @_;
 
@@ -124,8 +124,8 @@ sub judge {
         } @$pairs) };
 }
 
-# Runs a group; its figures and verdicts.  A time there and back in which
-# anything went wrong is not used, and tried again for a while.
+# Runs a group; returns its figures and verdicts.  A round trip in which anything
+# went wrong is discarded and repeated, for a while.
 sub group {
     my ($group, $key_file) = @_;
 

@@ -41,7 +41,7 @@ sub key_for {
 # The file of the key, or of that for another algorithm.
 sub key_file { return "$_[0]{dir}/" . ($_[1] // 'key') . '.pem' }
 
-# The claims of a branch token of about 1.3 KB, as few things vary as can.
+# The claims of a branch token of about 1.3 KB; as little as possible varies.
 sub _claims {
     my (%change) = @_;
 
@@ -60,7 +60,7 @@ sub one {
     };
 }
 
-# A token of that algorithm that nobody has seen yet.
+# A new token of that algorithm.
 sub fresh {
     my ($self, $alg) = @_;
 

@@ -106,7 +106,7 @@ CONF
         || die "$name did not start\n";
 }
 
-# A gateway, with a cache of what that directive says, and more issuers than ours.
+# A gateway with that line for its cache, and with more issuers than ours.
 sub gateway {
     my ($self, $name, $cache, $more) = @_;
 
@@ -160,7 +160,7 @@ CONF
 }
 
 # The directives of a feed that tells of 10,000 ended sessions, and its location.
-# It is asked for before anything is measured, and then not again.
+# The gateway reads it before anything is measured, and then not again.
 sub _feed {
     my ($self) = @_;
 
@@ -263,7 +263,7 @@ my %GIVEN = map { $_ => 1 } qw(host connection accept user-agent
     x-forwarded-for x-forwarded-host x-forwarded-proto);
 
 # What an nginx does with a request: what its upstream sees, what the client
-# gets, what the log says.
+# gets, and the line of its log.
 sub observe {
     my ($self, $instance, $kind) = @_;
 
@@ -321,8 +321,8 @@ sub _log_format {
         . "}';\n";
 }
 
-# A server that does what was seen.  An id that the client brought comes from
-# the request, another one is nginx's own.
+# A server that does the same as the gateway did.  An id that the client brought comes
+# from the request, any other is nginx's own.
 sub _server {
     my ($instance, $name, $seen) = @_;
 
@@ -387,7 +387,7 @@ sub _shape {
         @headers;
 }
 
-# Dies unless bare nginx was seen to do the same as the gateway.
+# Dies unless the bare nginx did the same as the gateway.
 sub _compare {
     my ($self, $name, $ours, $bare) = @_;
 

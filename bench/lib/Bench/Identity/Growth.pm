@@ -37,7 +37,7 @@ sub stage {
         eventually(sub { $stage->pg->sql('select count(*) from tenants',
             db => "bench_$n") > 0 }, 20) or die "bench_$n is not seeded\n";
         $stage->generate($n, "bench_$n");
-        # A server that has run for long has in memory what fits there.
+        # As in a server that has run for long: as much as fits is in memory.
         $stage->pg->sql($_, user => 'postgres', db => "bench_$n")
             for 'create extension pg_prewarm',
             "select sum(pg_prewarm(oid)) from pg_class
@@ -69,7 +69,7 @@ sub setup {
     return \%run;
 }
 
-# Of a round: [what, ratio, limit].
+# The goals of a round: [what, ratio, limit].
 sub goals {
     my ($cells, $c) = @_;
 

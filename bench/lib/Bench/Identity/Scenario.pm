@@ -1,7 +1,7 @@
 package Bench::Identity::Scenario;
 
-# What is measured, section by section: what is sent to which backend with how
-# many connections ("BACKEND/N"), round by round, and what of it is a goal.
+# What is measured, section by section: which requests go to which backend over how
+# many connections ("BACKEND/N"), round by round, and which figures have a goal.
 
 use strict;
 use warnings;
@@ -21,8 +21,8 @@ my ($SESSIONS, $REFRESH, $FLOOR) = (20_000, 1, 10_001);
 
 my $ES256 = jwt_key('es256', alg => 'ES256');
 
-# Logins of 64 clients at once need places for 64 that hash or wait, and half
-# of the threads are that.
+# Logins of 64 clients at once need 64 threads that hash or wait for a slot, and half
+# of all threads may do so.
 my %LOGIN_ENV = (PLATFORM_WORKER_THREADS => 128, PLATFORM_DB_POOL_SIZE => 16);
 
 # setup => sub ($stage, $o) giving { "BACKEND/N" => sub giving the path and
@@ -62,7 +62,7 @@ our %SECTION = (
     },
 );
 
-# For everything but what brings a stage of its own.
+# The stage of every section that makes none of its own.
 sub stage {
     my (@names) = @_;
 
@@ -126,8 +126,8 @@ sub _algorithm {
     });
 }
 
-# With one client there is no goal: between its requests the cores sleep, and
-# the floors are those of cores that do not.
+# With one client there is no goal: the cores sleep between its requests, while the
+# floors were measured on cores that do not sleep.
 sub _limit { my ($c, $limit) = @_; return $c == 1 ? undef : $limit }
 
 sub _refresh_goals {
@@ -164,8 +164,8 @@ sub _login_goals {
             / ($floors->{argon2id} + 2 * $floors->{sign}), _limit($c, 1.10) ];
 }
 
-# Sessions are switched to a branch again and again; there are twice as many
-# as clients, so that no two switch the same.
+# Sessions are switched to a branch again and again.  There are twice as many sessions
+# as clients, so that no two clients switch the same one.
 sub _select {
     my ($stage, $o) = @_;
 
@@ -200,8 +200,8 @@ sub _keyset {
 # -- rounds -----------------------------------------------------------------------
 
 # One round of a cell: what wrk said, and the processor time of a request by
-# who used it.  $args is a sub as in $SECTION's setup.  A round with an error in
-# it is measured again, a few times.
+# program.  $args is a sub as in $SECTION's setup.  A round with an error is measured
+# again, a few times.
 sub round {
     my ($stage, $cell, $args, $seconds) = @_;
 

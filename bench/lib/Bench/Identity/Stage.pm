@@ -15,15 +15,15 @@ use Bench::Cpu;
 
 our $THREADS = 16;    # the service's default, and the floor's
 
-# What the cluster is told beyond PostgreSQL's defaults; a quarter of the memory
-# is what its manual recommends.
+# Settings of the cluster that differ from PostgreSQL's defaults; its manual recommends
+# a quarter of the memory.
 our %SETTINGS = (
     shared_buffers => int(memory_mib() / 4) . 'MB',
     max_wal_size   => '8GB',
     min_wal_size   => '1GB',
 );
 
-# Not at the higher priority that tests give it.
+# Without the higher priority that tests give it.
 $Platform::Test::Identity::AS_INSTALLED = 1;
 
 our $ISSUER = 'http://identity.bench.test';

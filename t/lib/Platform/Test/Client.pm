@@ -37,8 +37,8 @@ sub login ($account, %o) {
     return call(login => { account => $account, credential => $credential }, %o);
 }
 
-# What a login gave that succeeds, if after some time: hashes wait for a
-# processor, and may be told so.
+# The answer to a login that succeeds, at once or soon: hashes wait for a processor, and
+# a login may get 503 meanwhile.
 sub logged_in (@who) {
     my $res;
     eventually(sub { ($res = login(@who))->status != 503 });
@@ -65,7 +65,7 @@ sub select_branch ($token, $branch, %o) {
         token => ref $token ? $token->{accountAccessToken} : $token, %o);
 }
 
-# By its refresh token where one is given.
+# Names the session by its refresh token, where one is given.
 sub logout ($token = undef, %o) {
     return call(logout => defined $token
         ? { refreshToken => _refresh_token($token) } : undef, %o);
@@ -81,17 +81,17 @@ sub row ($token, @columns) {
         . " from auth_sessions where session_id = '" . session_of($token) . "'");
 }
 
-# Changes it behind the back of all triggers.
+# Changes the row without running triggers.
 sub alter ($token, $set) {
     $t->postgres->sql("set session_replication_role = replica; update auth_sessions
         set $set where session_id = '" . session_of($token) . "'",
         user => 'postgres');
 }
 
-# As if the last rotation had been now, whatever has taken its time since.
+# Dates the last rotation now, however long the test has taken since.
 sub recent ($token) { return alter($token, 'used_at = clock_timestamp()') }
 
-# The process once more, with PLATFORM_NAME => value.
+# Starts the process again, with PLATFORM_NAME => value.
 sub restart ($identity, %env) {
     $identity->stop;
     my $all = $identity->{env};

@@ -7,7 +7,7 @@ use v5.36;
 
 use Platform::Test::KeyDir;
 
-# Where $nginx, which is not started yet, has such a clock.
+# Gives $nginx, which is not started yet, such a clock.
 sub new ($class, $t, $nginx) {
     my $self = bless { file => $t->dir . '/clock' }, $class;
     $self->ahead(0);
@@ -39,7 +39,7 @@ C
     return $nginx->{clock} = $self;
 }
 
-# In place, as nginx has it mapped.
+# Writes in place, since nginx has the file mapped.
 sub ahead ($self, $seconds) {
     open my $fh, (-e $self->{file} ? '+<' : '>'), $self->{file} or die "$self->{file}: $!\n";
     syswrite($fh, pack 'i', $seconds) == 4 or die "$self->{file}: $!\n";

@@ -1,7 +1,7 @@
 package Platform::Test::Commands;
 
-# Runs the operator's commands and holds each to what all have in common:
-# exit status, one line per error, JSON that is JSON, audit lines, no secret.
+# Runs the operator's commands and checks what all have in common: exit status, one
+# line per error, valid JSON, audit lines, no secret.
 
 use v5.36;
 
@@ -16,7 +16,7 @@ sub new ($class, %o) {
     return bless { env => {}, secrets => [], audit => [], %o }, $class;
 }
 
-# One more that must never be printed.
+# One more secret that must never be printed.
 sub secret ($self, $secret) { push @{ $self->{secrets} }, $secret; return $secret }
 
 # (status, stdout, stderr) of one run; leading options in a hash: env,
@@ -46,7 +46,7 @@ sub start ($self, @args) {
 my $list = qr/\A(?:\w+\ list|account\ sessions|keys\ rotate
     |member\ (?:grant|revoke))\z/x;
 
-# Succeeds; the result decoded, of a list all its rows.  What it logged is kept
+# Succeeds; returns the decoded result, of a list all its rows.  Its log is kept
 # for events().
 sub done ($self, @args) {
     my $o = ref $args[0] ? shift @args : {};
@@ -67,7 +67,7 @@ sub done ($self, @args) {
 # The events that the last done() logged.
 sub events ($self) { return [ map { $_->{event} } @{ $self->{audit} } ] }
 
-# Does so, and logs these events (an array) and no other; the result.
+# The same, and it logs these events (an array) and no other; returns the result.
 sub audited ($self, $events, @args) {
     my $result = $self->done(@args);
     Test::More::is_deeply($self->events, $events, 'audited: ' . (join ' ', @$events or 'nothing'));

@@ -14,8 +14,8 @@ use Time::HiRes ();
 use Exporter qw(import);
 our @EXPORT_OK = qw(eventually put readers root scale slurp);
 
-# A make that a test starts is the reader's own, not a part of `make check`: as
-# that it would say which directories it enters.
+# A make that a test starts must not take itself for a part of `make check`: it would
+# print the directories that it enters.
 delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
 
 my $root = abs_path(dirname(__FILE__) . '/../../../..');
@@ -27,7 +27,7 @@ sub asan { return !!$ENV{PLATFORM_TEST_ASAN} }
 
 sub valgrind { return !!$ENV{PLATFORM_TEST_VALGRIND} }
 
-# A test that is for plain builds alone ends here otherwise, for that reason.
+# Skips the test, for that reason, unless this is a plain build.
 sub plain ($why) { Test::More::plan(skip_all => $why) if asan() || valgrind() }
 
 # How many times slower everything is in the mode at hand.
@@ -43,9 +43,9 @@ sub module { return build() . '/ngx_http_platform_gateway_module.so' }
 
 sub identity { return build() . '/identity-fcgi/identity-fcgi' }
 
-# Where a test makes its directory: in memory if there is much room and programs
-# may lie there, since clusters are many files; else where TMPDIR says.  What is
-# measured has a disk: in memory nothing is synced.
+# Where a test makes its directory: in memory if there is much room and programs can
+# run from there, since clusters are many files; else in TMPDIR.  A benchmark uses a
+# disk, since memory is never synced.
 sub scratch ($disk) {
     my $shm = '/dev/shm';
     return $ENV{TMPDIR} // '/tmp' if $disk || $ENV{TMPDIR} || !-w $shm;
@@ -90,8 +90,8 @@ sub find ($program) {
     return first { -x } map {"$_/$program"} split(/:/, $ENV{PATH} // ''), '/usr/sbin', '/sbin';
 }
 
-# Where what a test needs is missing it is skipped; where nothing may be
-# (CI=true) it fails.
+# Skips the test where something that it needs is missing; fails it where nothing may
+# be missing (CI=true).
 sub needs ($what) {
     my $needs = "needs $what: ./configure.sh --install-test-deps";
     die "$needs\n" if ($ENV{CI} // '') eq 'true';
@@ -137,8 +137,8 @@ sub mode_prefix ($dir, $name) {
         "--log-file=$dir/valgrind.$name.%p.log");
 }
 
-# Calls $sub until it is true, at most $seconds; returns its last value.  How
-# long a busy machine takes is no finding: a limit is for what ends.
+# Calls $sub until it is true, at most $seconds; returns its last value.  The default
+# is long, since a busy machine is slow; it only ends a wait for what never comes.
 sub eventually ($sub, $seconds = undef) {
     my $until = Time::HiRes::time() + ($seconds // 60) * scale();
     my $pause = 0.001;

@@ -43,7 +43,7 @@ http {
 }
 CONF
 
-# What most tests of a gateway begin with: (test, key, its issuer, echo upstream).
+# Most tests of a gateway begin with these: (test, key, its issuer, echo upstream).
 sub gateway ($class) {
     my $t = $class->new;
     my $key = jwt_key('a');
@@ -108,7 +108,7 @@ sub echo_protocols ($self) {
     } qw(fastcgi scgi uwsgi));
 }
 
-# The line that a response has in the JSON access log; {} where none comes.
+# The line of a response in the JSON access log; {} if none comes.
 sub logged ($self, $res, $nginx = $self->nginx) {
     my $id = $res->header('X-Request-Id');
     return eventually(sub {

@@ -19,7 +19,7 @@ use Platform::Test::Response;
 use Exporter qw(import);
 our @EXPORT = qw(http http_get http_post http_raw http_request_bytes http_parallel);
 
-# Seconds; an answer may be slow on a machine that does much else.
+# Seconds; long, since a busy machine may answer slowly.
 our $TIMEOUT = 90;
 
 # port => N (of 127.0.0.1) or path => Unix socket; timeout => seconds.

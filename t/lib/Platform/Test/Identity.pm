@@ -27,9 +27,9 @@ sub start ($self) {
             Platform::Test::Env::identity(), @{ $self->{args} // [] } ]);
 }
 
-# It hashes at a niceness of 10 more than its own, which on a busy machine makes
-# a login take longer than a request may.  Where this test may raise that, hashes
-# get as much of the processors as other processes do.  Not where it is measured.
+# The service hashes at a niceness of 10 more than its own, so on a busy machine a
+# login may take longer than a request may.  If the test is allowed to, it starts the
+# service at -10: then hashes have the priority of other processes.  Benchmarks do not.
 our $AS_INSTALLED;
 my @nice;
 
@@ -53,7 +53,7 @@ sub nginx_address ($self) { return $self->address =~ s{^/}{unix:/}r }
 
 sub log_text ($self) { return slurp($self->{log}) // '' }
 
-# Its log lines as decoded JSON; a line that is none dies.  The last one may be
+# Its log lines as decoded JSON; dies if one is not.  The last one may be
 # half written.
 sub log_lines ($self) { return map { decode_json($_) } $self->log_text =~ /^(.*)\n/mg }
 

@@ -15,7 +15,7 @@ sub key_dir ($t, $name = 'keys') {
     return $dir;
 }
 
-# The settings that take keys from it, and not from variables.
+# Settings for identity-fcgi: keys come from the directory, and not from variables.
 sub key_dir_env ($dir) {
     return (PLATFORM_JWT_KEY_DIR => $dir, map { ("PLATFORM_JWT_$_" => undef) }
             qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64));
@@ -83,7 +83,7 @@ C
     return sub { return (LD_PRELOAD => $so, KILL_AT => $_[0]) };
 }
 
-# Compiles what replaces functions of the C library; its path.
+# Compiles a library that replaces functions of the C library; returns its path.
 sub preload ($t, $name, $c) {
     my $so = $t->dir . "/$name.so";
     my $file = $t->write_file("$name.c", join "\n", '#define _GNU_SOURCE',

@@ -122,7 +122,7 @@ sub keys_send ($t, @token) {
 # fetch.
 sub past { return CORE::time() - 60 }
 
-# One test: that issuer has a fetch, after what $begin does, wait until it is
+# One test: after $begin, a fetch arrives at that issuer, which lets it wait until
 # set(hold => 0).
 sub keys_hold ($issuer, $begin = undef) {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -150,8 +150,8 @@ sub keys_passed ($seconds, $then) {
     return eventually(sub { Time::HiRes::time() > $then + $seconds });
 }
 
-# Has the process an established connection to the issuer?  The bytes that have
-# arrived there and are not read yet, in hex; empty: it has none.
+# The connection of the process to the issuer: the bytes that have arrived there and
+# are not read yet, in hex; empty if it has no connection.
 sub keys_connection ($t, $pid) {
     my $hex = sprintf '%04X', $t->port('issuer');
     open my $fh, '<', "/proc/$pid/net/tcp" or return '';
@@ -163,7 +163,7 @@ sub keys_connection ($t, $pid) {
     return defined $inode ? $unread{$inode} : '';
 }
 
-# Lines of the error log that say why a fetch gave no key set.
+# Lines of the error log: why a fetch gave no key set.
 sub keys_failures ($t) {
     return grep {/platform gateway: key set not /} split /\n/, $t->nginx->error_log;
 }

@@ -1,7 +1,7 @@
 package Platform::Test::Load;
 
-# Many HTTP clients in one process: each keeps one connection, sends its next
-# request when the last one has been answered, and is never waited for.
+# Many HTTP clients in one process: each keeps one connection, and sends its next
+# request when the last one has been answered.  No client waits for another.
 
 use v5.36;
 

@@ -62,7 +62,7 @@ sub _histogram ($name, $sample, $samples) {
         if "@{[ sort @count ]}" ne "@{[ sort values %last ]}";
 }
 
-# The samples of what a port says at a path.
+# The samples of the metrics at a path of a port.
 sub metrics_scrape ($port, $path) {
     my $res = http_get($port, $path);
     my $type = $res->header('Content-Type') // '';

@@ -55,8 +55,8 @@ sub start ($self) {
             $self->_command ]);
 }
 
-# Worker processes of now: those that have their title, which comes last.  Under
-# valgrind it does not show; the children are all there is.
+# The running worker processes: children with the title of a worker, which nginx sets
+# last.  Under valgrind no title shows, so all children count.
 sub workers ($self) {
     my $pid = $self->pid;
     my @all = split ' ', slurp("/proc/$pid/task/$pid/children") // '';
@@ -65,7 +65,7 @@ sub workers ($self) {
         Platform::Test::Process::command_of($_) =~ /worker process(?! is shutting)/ } @all;
 }
 
-# Whether all of the configuration's workers do.  A single process has none.
+# Whether all workers of the configuration run.  A single process has none.
 sub _serves ($self) {
     my $conf = slurp($self->{conf});
     return 1 if $conf =~ /^\s*master_process\s+off;/m;
@@ -96,14 +96,14 @@ sub settled ($self) {
     return eventually(sub { !grep { kill 0, $_ } @leaving });
 }
 
-# Those may linger for their last connections; told to terminate then, they
-# would raise alerts about those.
+# They may linger for their last connections.  If told to terminate then, they would
+# log alerts about those.
 sub stop ($self, $signal = undef) {
     $self->settled if $self->process && ($signal // 'TERM') eq 'TERM';
     return $self->SUPER::stop($signal);
 }
 
-# What it has said since its start.
+# The error log since its start.
 sub error_log ($self) {
     return substr slurp($self->{log}) // '', $self->{log_from} // 0;
 }

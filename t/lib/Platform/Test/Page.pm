@@ -1,6 +1,6 @@
 package Platform::Test::Page;
 
-# The commands of a page of docs/, as they stand, and what it says they print.
+# The commands of a page of docs/, word for word, and what the page says they print.
 
 use v5.36;
 
@@ -40,7 +40,7 @@ sub prints ($name, $run, @steps) {
     return @said;
 }
 
-# Ids that a run makes are equal to those of any other run.
+# Replaces the ids that a run makes, so that two runs compare as equal.
 sub fixed_ids ($text) {
     $text =~ s/\b(?!00000000-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b
               /00000000-some-uuid/gx;

@@ -88,8 +88,8 @@ sub stop ($self, $signal = undef) {
     return @problems;
 }
 
-# Stops ('STOP') or continues ('CONT') every process of the server: a machine
-# that hangs.
+# Stops ('STOP') or continues ('CONT') every process of the server, as if its machine
+# hung.
 sub freeze ($self, $signal) {
     return kill $signal, Platform::Test::Process::in_dir($self->{data});
 }
@@ -131,8 +131,8 @@ sub setting ($self, $set) {
     $self->sql($_, user => 'postgres') for "alter system set $set", 'select pg_reload_conf()';
 }
 
-# A transaction that stays open after some SQL: what that changed is locked,
-# and unseen.  To be given to more() and end().
+# Runs SQL in a transaction that stays open: its changes are locked, and others do not
+# see them.  Give the result to more() and end().
 sub begin ($self, $sql = undef, %o) {
     my $transaction = $self->connect(%o);
     $transaction->run("begin; $sql");
@@ -147,7 +147,7 @@ sub end ($self, $transaction, $how) {
     return eval { $transaction->run($how); $transaction->close; 1 } // 0;
 }
 
-# Whether so many backends wait for a lock, soon.
+# Waits until so many backends wait for a lock; whether they do.
 sub waiting ($self, $count, %o) {
     my $sql = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
     return eventually(sub { $self->sql($sql, user => 'postgres') == $count }, $o{within});
@@ -178,7 +178,7 @@ sub _copy ($to, $empty) {
     _run('cp', '-a', $from, $to);
 }
 
-# Templates for databases are not needed: each has three hundred files.
+# Drops the template databases, which nobody needs: each has three hundred files.
 sub _make_empty ($tmp) {
     my ($initdb, $postgres) = map { Platform::Test::Env::postgres($_) } qw(initdb postgres);
     _own($tmp);

@@ -102,13 +102,13 @@ sub stop ($self, $signal = undef) {
     return (@problems, $self->_end_group);
 }
 
-# Children of the program's group must be gone with it.
+# The program must leave no process of its group behind.
 sub _end_group ($self) {
     return eventually(sub { !kill 0, -$self->{pid} }, 30) ? ()
         : "$self->{name} left processes behind";
 }
 
-# The test means the program to end by itself (or kills it).
+# The test expects the program to end by itself (or kills it).
 sub expect_end ($self) { $self->{end_expected} = 1; return $self }
 
 sub describe ($status = undef) {
@@ -117,7 +117,7 @@ sub describe ($status = undef) {
     return 'exit status ' . ($status >> 8);
 }
 
-# Processes whose working directory is $dir or below it, but for this one.
+# Processes whose working directory is $dir or below it, except this one.
 sub in_dir ($dir) {
     return grep { $_ != $$ && (readlink "/proc/$_/cwd" // '') =~ m{\A\Q$dir\E(?:/|\z)} }
         map {m{(\d+)}} glob '/proc/[0-9]*';
@@ -127,7 +127,7 @@ sub command_of ($pid) { return (slurp("/proc/$pid/cmdline") // return '?') =~ tr
 
 package Platform::Test::Daemon;
 
-# What is started, stopped and started again: Nginx, Identity, Postgres, Server.
+# The base of servers that can be started again: Nginx, Identity, Postgres, Server.
 
 use v5.36;
 
@@ -137,7 +137,7 @@ use Platform::Test::Env qw(eventually readers slurp);
 
 readers(qw(process));
 
-# Starts its process, with those options of one, and waits until it is $ready.
+# Starts its process with those options, and waits until it is $ready.
 sub launch ($self, $ready, %o) {
     my $process = $self->{process} = Platform::Test::Process->start(
         name => $self->{name}, dir => $self->{dir},
@@ -178,7 +178,7 @@ sub ends ($self, $seconds) {
 # The lines that they have printed so far.
 sub lines ($self) { return map { split /\n/, slurp($_->{log}) // '' } @$self }
 
-# The sums of those that end in a number: { what stands before it => sum }.
+# Sums of the lines that end in a number: { text before the number => sum }.
 sub sums ($self) {
     my %sum;
     /^(.*) (\d+)$/ and $sum{$1} += $2 for $self->lines;

@@ -23,13 +23,13 @@ sub parse_head ($class, $buf) {
     }, $class;
 }
 
-# What came was no HTTP/1.x response (an HTTP/0.9 one, say).
+# Something other than an HTTP/1.x response (an HTTP/0.9 one, say).
 sub garbage ($class, $bytes) {
     return bless { status => 0, headers => [], body => $bytes, raw_head => '',
         truncated => 1 }, $class;
 }
 
-# The response that these bytes are, if they are a whole one.
+# Parses bytes that are one whole response.
 sub whole ($class, $bytes) {
     my $res = $class->parse_head(\$bytes) // return undef;
     $res->read_body(\$bytes, sub { 0 });

@@ -37,7 +37,7 @@ sub new ($class, %o) {
     return $self->set->up;
 }
 
-# Starts to listen (again).
+# Starts listening (again).
 sub up ($self) {
     return $self if $self->{process};
     my $listener = Platform::Test::Port::listener($self->{port});
@@ -47,7 +47,7 @@ sub up ($self) {
     return $self;
 }
 
-# Stops to listen and drops every connection: connects are now refused.
+# Stops listening and drops every connection: connects are now refused.
 sub down ($self) { return $self->stop }
 
 # What handlers read as $server->get: merged into what was set before.

@@ -1,8 +1,8 @@
 package Platform::Test::Sessions;
 
-# What is known of sessions that many clients use at once: every token handed
-# out, what replaced it, when a logout was asked for and granted.  Each answer
-# is held against that, so that whatever the service may not do is noticed.
+# The history of sessions that many clients use at once: every token handed out, what
+# replaced it, when a logout was requested and granted.  Each answer is checked against
+# it, so that a test notices whatever the service must not do.
 
 use v5.36;
 
@@ -23,7 +23,7 @@ sub note ($self, $request, $answer) {
         ? "$kind $answer->{status} $answer->{code}" : "$kind unanswered";
     $self->{count}{$what}++;
     $self->{longest} = $answer->{took} if $answer->{took} > $self->{longest};
-    # Nothing is known of what was not answered by the service itself.
+    # An answer that is not the service's own tells nothing.
     $answer->{unknown} = $answer->{status} == 0 || $answer->{status} =~ /^50[24]$/
         || $answer->{status} == 503 && $answer->{body} =~ /may or may not/
         || $answer->{status} == 503
@@ -50,8 +50,8 @@ sub note ($self, $request, $answer) {
     elsif ($answer->{status} != 503) {
         $self->broken($what);
     }
-    # Who holds a token that may have been replaced by an answer that never
-    # came has to log in again.
+    # A client has to log in again if its token may have been replaced by an answer that
+    # never came.
     if ($kind eq 'refresh') {
         my $at = jti($s->{current});
         $s->{doubt} = 1 if $s->{in_doubt}{$at} && $s->{stale}{$at};
@@ -92,8 +92,8 @@ sub _refreshed ($self, $s, $old, $body) {
     $s->{current} = $s->{issued}{$at};
 }
 
-# Once all answers are in: a token that was called stale had been replaced, by
-# one that was handed out or by an answer that never came.
+# Once all answers are in: a token that was refused as stale had been replaced, by a
+# token that was handed out or by an answer that never came.
 sub check_stale ($self) {
     for my $s ($self->all) {
         for my $jti (keys %{ $s->{stale} // {} }) {
@@ -103,7 +103,7 @@ sub check_stale ($self) {
     }
 }
 
-# What the rows have that no row may have, or that was not answered.
+# Faults of the rows: what no row may have, or what contradicts the answers.
 sub wrong_rows ($self, $pg) {
     my @wrong = map {"$_ is not legal"} split /\n/, $pg->sql("select session_id
         from auth_sessions where num_nulls(workspace_id, member_id, active_branch_id)
@@ -125,8 +125,8 @@ sub wrong_rows ($self, $pg) {
     return @wrong;
 }
 
-# What the last tokens of sessions get that were logged out, and selections in
-# them: { status and code => count }.
+# The answers to refreshes with the last tokens of logged-out sessions, and to
+# selections in them: { status and code => count }.
 sub after_logout ($self, $load) {
     my @after = map {
         my $s = $_;
@@ -168,7 +168,7 @@ sub login ($self, $account) {
         account => "$account\@demo.test", credential => 'Demo-passw0rd!' } };
 }
 
-# So many sessions, one after the other: nobody has to wait for a slot.
+# Opens so many sessions, one after the other, so that no login waits for a slot.
 sub log_in ($self, $load, $account, $count) {
     $load->run(sub ($client) {
         return $client->{number} || $self->all >= $count ? undef : $self->login($account);

@@ -26,7 +26,7 @@ sub run ($self, $sql) {
     return $self->_answer;
 }
 
-# Ends it: when this returns the server counts it no more.
+# Ends it: when this returns, the server no longer counts the connection.
 sub close ($self) {
     $self->_send(pack 'aN', 'X', 4);
     return read $self->{fh}, my $rest, 1;
@@ -40,7 +40,7 @@ sub _read ($self, $length) {
     return ($got // 0) == $length ? $bytes : die "PostgreSQL closed the connection\n";
 }
 
-# What comes until it is ready for more.
+# Reads until the server is ready for more.
 sub _answer ($self) {
     my ($error, @rows);
     while (1) {

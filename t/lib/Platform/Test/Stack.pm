@@ -43,13 +43,13 @@ sub refresh ($self, $token, %o) {
     return $self->post('/api/auth/refresh', { refreshToken => $token }, %o);
 }
 
-# With the answer to a login of several branches: the one of that number.
+# Selects the branch of that number from the answer to a login.
 sub select_branch ($self, $login, $n = 0) {
     return $self->post('/api/auth/select-branch', { branchId => $login->{branches}[$n]{branchId} },
         token => $login->{accountAccessToken});
 }
 
-# The business call with a branch token.
+# Calls the business service with a branch token.
 sub current_context ($self, $token, %o) {
     return $self->get('/api/workspaces/current-context', token => $token, %o);
 }
@@ -85,7 +85,7 @@ for my $protocol (qw(fastcgi scgi uwsgi)) {
 sub identity_face ($self, %env) {
     my $identity = $self->identity(%env);
     $self->start_face($identity->nginx_address, name => 'face');
-    # It listens before it has migrated; the first answer tells that it has.
+    # It listens before it has migrated, and answers once it has.
     http_get($self->port('identity'), '/healthz');
     return $identity;
 }
