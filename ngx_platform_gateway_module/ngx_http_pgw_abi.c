@@ -141,6 +141,8 @@ ngx_http_pgw_abi_conf(ngx_conf_t *cf, ngx_pool_t *pool)
         && pgw_value("ngx_cycle_t.old_cycle", ngx_cycle, cf->cycle->old_cycle)
         && pgw_size(ngx_shm_zone_t, cf->cycle->shared_memory.size)
         && pgw_size(ngx_buf_t, b->start - (u_char *) b)
+        && pgw_size(ngx_pool_cleanup_t,
+                    ngx_http_pgw_abi_size(pool, ngx_pool_cleanup_add(pool, 0)))
         && PGW_IN("Host", host) && PGW_IN("User-Agent", user_agent)
         && PGW_IN("Content-Type", content_type) && PGW_IN("Upgrade", upgrade)
         && PGW_IN("Authorization", authorization)
@@ -219,6 +221,8 @@ ngx_http_pgw_abi_request(ngx_conf_t *cf, ngx_http_request_t *r)
                      ngx_http_pgw_abi_says(cf, r, "connection"))
         && pgw_value("ngx_connection_t.requests", 7,
                      ngx_http_pgw_abi_says(cf, r, "connection_requests"))
+        && pgw_value("ngx_connection_t.tcp_nodelay", NGX_OK,
+                     ngx_tcp_nodelay(r->connection))
         && pgw_value("ngx_http_upstream_state_t.peer", 7,
                      ngx_http_pgw_abi_says(cf, r, "upstream_addr"))
         && pgw_value("ngx_http_request_t.subrequests", NGX_OK,
@@ -272,6 +276,8 @@ ngx_http_pgw_abi_check(ngx_conf_t *cf)
         c->log = log;
         c->number = 7;
         c->requests = 7;
+        c->tcp_nodelay = NGX_TCP_NODELAY_DISABLED;    /* else nginx fails: */
+        c->fd = (ngx_socket_t) -1;
 
         r->connection = c;
         r->pool = pool;

@@ -77,6 +77,8 @@ my @cases = (
     [ ngx_http_upstream_t => '+headers_in' => 'size of ngx_http_upstream_t' ],
     [ ngx_http_upstream_state_t => '+peer' => 'ngx_http_upstream_state_t.peer' ],
     [ ngx_connection_t => '+fd' => 'ngx_connection_t.number' ],
+    [ ngx_connection_t => '+timedout' => 'ngx_connection_t.tcp_nodelay' ],
+    [ ngx_pool_cleanup_t => '+handler' => 'size of ngx_pool_cleanup_t' ],
     [ ngx_event_t => '+timer' => 'size of ngx_http_cache_t' ],
     [ ngx_cycle_t => '+modules_n' => 'ngx_cycle_t.old_cycle' ],
     [ ngx_buf_t => 'end' => 'size of ngx_buf_t' ],
