@@ -44,7 +44,7 @@ sub said ($file = undef, $text = undef) {
     system("rm -rf $dir/new && mkdir -p $dir/new/$MODULE $dir/new/headers") == 0 or die;
     $t->write_file("new/headers/$file", $text) if $file;
     my $made = qx{cd $root && make BUILD=$dir/new USER_CFLAGS='-isystem $dir/new/headers' \\
-        $dir/new/$object 2>&1 && gcc -shared -Wl,--version-script=$MODULE/module.map \\
+        $dir/new/$object 2>&1 && cc -shared -Wl,--version-script=$MODULE/module.map \\
         -o $dir/module.so $dir/new/$object @others $build/jose/libpj.a -lyajl -lcrypto 2>&1};
     return $? ? "not made: $made"
         : qx{@{[ Platform::Test::Env::nginx() ]} -e stderr -t -c $dir/nginx.conf 2>&1};
