@@ -82,8 +82,11 @@ ngx_http_pgw_origin_own(const ngx_http_request_t *r,
 
     scheme = ngx_strncmp(host.data, "https://", sizeof("https://") - 1) == 0
              ? sizeof("https://") - 1
-             : !r->http_connection->ssl
-               && ngx_strncmp(host.data, "http://", sizeof("http://") - 1) == 0
+             :
+#if (NGX_HTTP_SSL)
+               r->connection->ssl == NULL &&
+#endif
+               ngx_strncmp(host.data, "http://", sizeof("http://") - 1) == 0
              ? sizeof("http://") - 1 : host.len;
 
     host.data += scheme;

@@ -5,6 +5,7 @@
  */
 
 
+#include "ngx_http_pgw_abi.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_discovery.h"
@@ -22,6 +23,10 @@ ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     ngx_http_pgw_zone_t       *zone;
     ngx_http_pgw_issuer_t     *issuer;
     ngx_http_pgw_main_conf_t  *mcf = shm_zone->data;
+
+    if (ngx_http_pgw_abi_zone(shm_zone) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
 

@@ -5,6 +5,7 @@
  */
 
 
+#include "ngx_http_pgw_abi.h"
 #include "ngx_http_pgw_access.h"
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_check.h"
@@ -92,6 +93,10 @@ ngx_http_pgw_add_variables(ngx_conf_t *cf)
         ngx_http_pgw_log_variables, ngx_http_pgw_subject_variables,
         ngx_http_pgw_discovery_variables, NULL
     };
+
+    if (ngx_http_pgw_abi_check(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     for (i = 0; tables[i]; i++) {
         for (v = tables[i]; v->name.len; v++) {

@@ -1,6 +1,6 @@
 # Commands and configurations of README and docs/ as they stand: README's tour
 # prints what README says, the first account of docs/operations.md logs in, and
-# nginx takes both minimal gateways.
+# nginx takes both minimal gateways.  And the threat model names tests that there are.
 
 use JSON::PP;
 use Platform::Test;
@@ -51,6 +51,28 @@ for my $page ("$root/README.md", glob "$root/docs/*.md") {
         /^(identity (?:account (?:add(?!.*--no-login)|set-credential)|token
             inspect)[^<|\n]*)\n./mx ? $1 : ()
     } map { $_->[0] } steps($page) ], [], $page =~ s{.*/}{}r . ': nothing after a prompt';
+}
+
+# -- docs/threat-model.md: each threat and class has tests, which there are, and the
+#    patch of t/mutants/ behind one names it
+
+my @rows = map { /^\| (?!threat \||class \|)(\S.*) \|$/mg }
+    $t->read_file("$root/docs/threat-model.md") =~ /^## (?:Threats|Published) .*?(?=^## )/msg;
+cmp_ok scalar @rows, '>', 40, 'threats and classes';
+for my $row (@rows) {
+    my ($name, $tests) = $row =~ /\A([^|]+) \|.*\| ([^|]+)\z/;
+    my (@wrong, $last);
+    for my $word ($tests =~ /`([^`]+)`/g) {
+        if ($word =~ /\A(?:t\/|check_)/) {
+            $last = $word;
+            my @at = grep { -f } "$root/$word", glob "$root/{jose,identity-fcgi,ngx*}/test/$word.c";
+            push @wrong, "$word is not there" if !@at;
+            next;
+        }
+        my ($named) = split /\n/, $t->read_file("$root/t/mutants/$word.patch") // '';
+        push @wrong, "$word: not noticed by $last" if ($named // '') !~ /(?<!\S)\Q$last\E(?!\S)/;
+    }
+    is_deeply [ $last ? () : 'no test', @wrong ], [], "threat: $name";
 }
 
 # -- configurations; what they leave to nginx is nginx's

@@ -68,4 +68,12 @@ is from(map {"::ffff:192.0.2.$_"} 11 .. 16), join(' ', (200) x 6), 'in the form 
 is from('192.0.2.11', '::ffff:192.0.2.11', '192.0.2.11'), '200 200 429',
     'which is the same client';
 
+# What names no client is nobody's way around: the proxy itself counts, and a wrong
+# credential stays wrong.
+my @malformed = ('unknown', '192.0.2', '192.0.2.1.2', '999.0.0.1', '[::1', ',,', '%00', 'a' x 500);
+is from(@malformed), join(' ', (429) x @malformed), 'an X-Forwarded-For that is none';
+is_deeply [ map { http_post($s->gateway, '/api/auth/select-branch', json => { branchId => uuid() },
+    headers => [ 'X-Forwarded-For' => $_ ])->status } @malformed ], [ (401) x @malformed ],
+    'nor without a token';
+
 $t->done;

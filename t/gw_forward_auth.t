@@ -204,6 +204,10 @@ is ask($_->[1] => '/cookie', cookie => "jwt=$token{branch}", headers => $_->[2])
         [ 204, GET => [ @socket, Origin => $ORIGIN ] ] } [], [ 'Sec-WebSocket-Key' => 'x' ]),
     [ 403, POST => [] ], [ 403, PURGE => [] ], [ 204, POST => [ Origin => $ORIGIN ] ],
     [ 403, POST => [ Origin => 'https://evil.test' ] ];
+is ask(GET => '/cookie', cookie => $_)->status, 401, "a malformed one: "
+    . s/\Q$token{branch}\E/TOKEN/r =~ s/x{9,}/x.../r
+    for 'jwt', '=', ';;', 'jwt=;=', 'jwt="', "jwt=\x80", "jwt=\"$token{branch}",
+    "=jwt=$token{branch}", "jwt;=$token{branch}", "jwt $token{branch}", "jwt=$token{branch}\"", 'x' x 4000;
 
 # -- the headers of nginx
 

@@ -46,6 +46,15 @@ $issuer->set(hold => 0);
 is_deeply [ statuses(@asking), $issuer->count ], [ [ (200) x 200 ], 1 ],
     'all of 200 concurrent requests pass after one fetch';
 
+# Nothing of one request is in what they share: each is who its own token names.
+
+hold(cooldown => '20s', server => 'add_header X-Who "$platform_account_id $platform_session_id";');
+my @whom = map { { account_id => uuid($_), sub => uuid($_), session_id => uuid(50 + $_) } } 1 .. 40;
+@asking = map { keys_send($t, $key, %$_) } @whom;
+$issuer->set(hold => 0);
+is_deeply [ map { $_->read_response->header('X-Who') } @asking ],
+    [ map {"$_->{account_id} $_->{session_id}"} @whom ], 'each of 40 that wait is itself';
+
 # More than may wait: those are told to come again, and no sooner are the others
 # answered.
 

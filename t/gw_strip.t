@@ -13,6 +13,7 @@ $t->gateway_conf(<<"SERVER", http => <<"HTTP");
 platform_gateway_access public;
 location / { %%TO_upstream%% }
 pass /branch: platform_gateway_access branch;
+pass /account: platform_gateway_access account;
 pass /renamed: platform_gateway_access branch; platform_gateway_claim_header account_id X-Who;
 pass /off: platform_gateway off;
 $GRPC
@@ -94,14 +95,18 @@ is_deeply passed($t->port('lax'), '/', headers => [ @further, 'x_internal' => 6,
     ['X-Who: 4'], 'names of http{} and server{} together';
 
 # Where the location is guarded: the verified ones, once; a map of its own takes
-# none of the default names out; Connection removes nothing of ours.
+# none of the default names out; Connection removes nothing of ours.  And where the
+# token has no such claim, the client's header does not stay for it.
 
 for my $case ([ 'guarded', '/branch', 'X-Account-Id' => uuid(1), 'X-Roles' => 'manager,cashier' ],
-    [ 'a map of its own', '/renamed', 'X-Who' => uuid(1), 'X-Roles' => undef ])
+    [ 'a map of its own', '/renamed', 'X-Who' => uuid(1), 'X-Roles' => undef ],
+    [ 'claims that the token lacks', '/account', 'X-Account-Id' => uuid(1),
+        map { $_ => undef } qw(X-Workspace-Id X-Active-Branch-Id X-Roles X-Who) ])
 {
     my ($name, $path, %want) = @$case;
     for my $connection ('close', 'close, X-Account-Id, X-Who, X-Roles') {
-        my $res = http_get($port, $path, @with, connection => $connection,
+        my $res = http_get($port, $path, token => jwt_token($path =~ /account/ ? 'account'
+            : 'branch', $key), connection => $connection,
             headers => [ map { ($_ => 'spoofed') } @NAMES, 'X-Who' ]);
         is_deeply { map { $_ => [ header_values($res->json, $_) ] } keys %want },
             { map { $_ => [ $want{$_} // () ] } keys %want }, "$name, Connection: $connection";

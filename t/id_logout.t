@@ -77,6 +77,14 @@ for my $case (
     is_deeply [ $status, row($s, 'revoked_at') ], [ 'REVOKED', $when ], "$name: revoked once";
 }
 
+# -- no later session has the id of one that ended, whoever logs in and by which device
+
+my @seen = map { my $s = logged_in($_); my $id = session_of($s); logout($s); $id }
+    (qw(one several)) x 5;
+is scalar(keys %{ { map { $_ => 1 } @seen } }), @seen, 'each login has a session of its own';
+is $pg->sql("select count(*) from auth_sessions where status = 'REVOKED' and session_id in ("
+    . join(',', map {"'$_'"} @seen) . ')'), @seen, 'and those that ended stay ended';
+
 # -- differing ones are no conflict: every session that is named goes, as many as one
 #    request can carry
 

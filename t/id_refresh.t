@@ -249,6 +249,31 @@ is row($first, qw(retry_jti retry_next retry_iat)), '||', 'off: nothing kept';
 alter($first, "retry_jti = '" . claims($first)->{jti} . "', retry_next = jti, retry_iat = now()");
 is_stale($first, 'off: even if it was kept');
 
+# -- once rotated it is good nowhere: not in the same second, by no other way, and not
+#    after a restart or a crash
+
+my %ways = (
+    'in the body' => sub { refresh($_[0]) }, 'in the cookie' => sub { by_cookie($_[0]) },
+    'with the account token' => sub { refresh($_[0], more => { includeAccountToken => \1 }) },
+);
+for my $when ('in the same second', 'after a restart', 'after a crash') {
+    my @old = map { my ($first, $second) = lost('several'); $first } 1 .. 2;
+    my $same = logged_in('one');
+    if ($when =~ /same/) {
+        my @chain = ($same->{refreshToken});
+        eventually(sub {
+            push @chain, next_of(refresh($chain[-1])) for 1 .. 2;
+            return claims($chain[-1])->{iat} == claims($chain[-3])->{iat};
+        });
+        push @old, @chain[ -3, -2 ];
+    }
+    restart($identity) if $when =~ /restart/;
+    $identity->stop('KILL'), $identity->start if $when =~ /crash/;
+    for my $way (sort keys %ways) {
+        is_problem($ways{$way}->($_), 401, 'AUTH_REFRESH_TOKEN_STALE', "$when, $way") for @old;
+    }
+}
+
 # -- what it answers, with these members beside those that all have
 
 (my $one, $several) = map { logged_in($_) } qw(one several);

@@ -1,0 +1,102 @@
+# A module that was compiled for other layouts than those of the nginx that loads
+# it is refused in one line, which says what differs.  Distributions have patched
+# a field into a structure without a change of version or signature.
+
+use Platform::Test;
+
+Platform::Test::Env::plain('a module is linked for each layout');
+
+my $t = Platform::Test->new(module => 0);
+my ($root, $dir, $build) = ($t->root, $t->dir, Platform::Test::Env::build());
+my $MODULE = 'ngx_platform_gateway_module';
+my $object = "$MODULE/ngx_http_pgw_abi.o";
+my @others = grep { $_ ne "$build/$object" } glob "$build/$MODULE/*.o";
+my @paths = map {"${_}_temp_path $dir/$_;"} qw(client_body proxy fastcgi uwsgi scgi);
+$t->write_file('nginx.conf', "load_module $dir/module.so;\npid $dir/nginx.pid;\n"
+    . "error_log stderr;\nevents { }\nhttp { access_log off; @paths\n"
+    . "platform_gateway_zone keys:1m; platform_gateway_key_file $dir/keys.json; }\n");
+$t->write_file('keys.json', jwks(jwt_key('a')));
+my %header = map { m{([^/]+)\z} => $t->read_file($_) }
+    glob "$root/build/nginx/src/{core,event,http}/*.h";
+
+# That structure with another field before one (+field), without that (-field), or
+# with one at its end; where bits are, it is a bit.  Returns the header and its text.
+sub edited ($type, $place) {
+    my ($how, $field) = $place =~ /\A([+-]?)(\w+)\z/;
+    my $struct = $type =~ s/_t\z/_s/r;
+    for my $file (sort keys %header) {
+        my @part = split /^(?=typedef struct \{|struct \w+ \{|\})/m, $header{$file};
+        my ($n) = grep { $part[$_] =~ /\Astruct $struct \{/
+            || $part[$_] =~ /\Atypedef struct \{/ && $part[ $_ + 1 ] =~ /\A\} $type;/ } 0 .. $#part;
+        defined $n or next;
+        my $new = "void *pgw_new;\n";
+        $part[$n] =~ s/^[^\n]*[ *]$field(:\d+)?;[^\n]*\n/
+            $how eq '-' ? '' : ($1 ? "unsigned pgw_new:1;\n" : $new) . $&/me
+            || $field eq 'end' && ($part[$n] .= $new) or die "$type has no $field\n";
+        return ($file, join '', @part);
+    }
+    die "no $type\n";
+}
+
+# What nginx -t says of the module, of which the file that looks was compiled with
+# that header; all others are as they were.
+sub said ($file = undef, $text = undef) {
+    system("rm -rf $dir/new && mkdir -p $dir/new/$MODULE $dir/new/headers") == 0 or die;
+    $t->write_file("new/headers/$file", $text) if $file;
+    my $made = qx{cd $root && make BUILD=$dir/new USER_CFLAGS='-isystem $dir/new/headers' \\
+        $dir/new/$object 2>&1 && cc -shared -Wl,--version-script=$MODULE/module.map \\
+        -o $dir/module.so $dir/new/$object @others $build/jose/libpj.a -lyajl -lcrypto 2>&1};
+    return $? ? "not made: $made"
+        : qx{@{[ Platform::Test::Env::nginx() ]} -e stderr -t -c $dir/nginx.conf 2>&1};
+}
+
+like said(), qr/test is successful/, 'the headers of this nginx (control)';
+
+my ($IN, $OUT, $R) = map {"ngx_http_${_}_t"} qw(headers_in headers_out request);
+my ($MAIN, $SRV, $LOC) = map {"ngx_http_core_${_}_conf_t"} qw(main srv loc);
+my @cases = (
+    [ $IN, '+headers' => "offset of $IN.host" ], [ $IN, '+upgrade' => "offset of $IN.upgrade" ],
+    [ $IN, '-if_match' => "offset of $IN.user_agent" ],
+    [ $IN, '+authorization' => "offset of $IN.authorization" ],
+    [ $IN, 'end' => "offset of $R.headers_out.cache_control" ],
+    [ $OUT, '+status' => "offset of $OUT.content_length" ], [ $OUT, 'end' => "offset of $R.uri" ],
+    [ $R, '+connection' => "offset of $R.headers_in.host" ],
+    [ $R, '+main' => "offset of $R.limit_rate" ],
+    [ $R, '-lingering_time' => "offset of $R.uri" ], [ $R, '+err_status' => "$R.subrequests" ],
+    [ $R, '+cached' => "$R.internal" ], [ $R, '+filter_need_in_memory' => "$R.background" ],
+    [ $R, 'end' => "size of $R" ],
+    [ $MAIN, '+variables' => "offset of $MAIN.variables_hash_bucket_size" ],
+    [ $MAIN, 'end' => "size of $MAIN" ],
+    [ $SRV, '+ctx' => "offset of $SRV.client_header_buffer_size" ],
+    [ $LOC, '+name' => "offset of $LOC.default_type" ],
+    [ $LOC, '+internal' => "offset of $LOC.sendfile" ],
+    [ $LOC, '+error_log' => "offset of $LOC.types_hash_bucket_size" ],
+    [ $LOC, 'end' => "size of $LOC" ],
+    [ ngx_http_upstream_conf_t => '+cache_purge' =>
+        'distance of ngx_http_upstream_conf_t.no_cache' ],
+    [ ngx_http_upstream_t => '+headers_in' => 'size of ngx_http_upstream_t' ],
+    [ ngx_http_upstream_state_t => '+peer' => 'ngx_http_upstream_state_t.peer' ],
+    [ ngx_connection_t => '+fd' => 'ngx_connection_t.number' ],
+    [ ngx_connection_t => '+timedout' => 'ngx_connection_t.tcp_nodelay' ],
+    [ ngx_pool_cleanup_t => '+handler' => 'size of ngx_pool_cleanup_t' ],
+    [ ngx_event_t => '+timer' => 'size of ngx_http_cache_t' ],
+    [ ngx_cycle_t => '+modules_n' => 'ngx_cycle_t.old_cycle' ],
+    [ ngx_buf_t => 'end' => 'size of ngx_buf_t' ],
+    [ ngx_connection_t => '-listening' => 'ngx_connection_t.number' ],
+    [ ngx_log_t => '+handler' => 'ngx_cycle_t.old_cycle' ],
+    [ $R, '-header_in' => "offset of $R.headers_in.host" ],
+    [ $MAIN, '-prefix_variables' => "offset of $MAIN.variables_hash_bucket_size" ],
+    [ $LOC, '-auth_delay' => "offset of $LOC.satisfy" ],
+    [ ngx_http_upstream_srv_conf_t => '+host' => 'ngx_http_upstream_srv_conf_t.port' ],
+    [ ngx_slab_pool_t => '+mutex' => 'ngx_slab_pool_t.addr' ],
+    [ ngx_shm_zone_t => '+init' => 'size of ngx_shm_zone_t' ],
+);
+for my $case (@cases) {
+    my ($type, $place, $what) = @$case;
+    my @lines = grep {/\[emerg\]/} split /^/, said(edited($type, $place));
+    is scalar @lines, 1, "$type, $place: refused in one line";
+    like $lines[0] // '', qr/: \Q$what\E is -?\d+ in the module and -?\d+ in nginx: rebuild\b/,
+        "$type, $place: which says why";
+}
+
+done_testing;
