@@ -473,7 +473,8 @@ ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         }
 
         if (ngx_strcmp(value[i].data, "default") == 0) {
-            value[i] = *(ngx_str_t *) cmd->post;
+            value[i].data = cmd->post;
+            value[i].len = ngx_strlen(value[i].data);
         }
 
         p = ngx_pnalloc(cf->pool, text->len + sizeof(", ") + value[i].len);

@@ -352,16 +352,16 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
 
 
 ngx_http_pgw_content_t  ngx_http_pgw_local_health =
-    { ngx_http_pgw_local_health_handler, NGX_HTTP_GET };
+    { ngx_http_pgw_local_health_handler, NGX_HTTP_GET, 0 };
 
 ngx_http_pgw_content_t  ngx_http_pgw_local_ready =
-    { ngx_http_pgw_local_ready_handler, NGX_HTTP_GET };
+    { ngx_http_pgw_local_ready_handler, NGX_HTTP_GET, 0 };
 
 ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found =
-    { ngx_http_pgw_local_not_found_handler, 0 };
+    { ngx_http_pgw_local_not_found_handler, 0, 0 };
 
 ngx_http_pgw_content_t  ngx_http_pgw_local_explain =
-    { ngx_http_pgw_explain_handler, NGX_HTTP_POST };
+    { ngx_http_pgw_explain_handler, NGX_HTTP_POST, 1 };
 
 
 char *
@@ -384,11 +384,11 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         ngx_http_pgw_conf_place(cf, &ngx_http_pgw_conf_main(cf)->metrics_place);
     }
 
-    if (content == &ngx_http_pgw_local_explain) {
+    if (content->server) {
         lcf->explain = ngx_http_pgw_conf_server(cf);
 
-        if (cf->args->nelts == 2) {
-            lcf->explain_name = value[1];
+        if (cf->args->nelts > content->server) {
+            lcf->explain_name = value[content->server];
         }
     }
 

@@ -138,7 +138,7 @@ ngx_http_pgw_resource_handler(ngx_http_request_t *r)
 
 
 ngx_http_pgw_content_t  ngx_http_pgw_resource_content =
-    { ngx_http_pgw_resource_handler, NGX_HTTP_GET };
+    { ngx_http_pgw_resource_handler, NGX_HTTP_GET, 0 };
 
 
 char *

@@ -162,11 +162,11 @@ static const char *origins(const char *words)
 
 static const char *methods(const char *words)
 {
-    static ngx_str_t usual = ngx_string("GET, POST");
+    static char usual[] = "GET, POST";
     ngx_command_t cmd = {
         .name = ngx_string("methods"),
         .offset = offsetof(ngx_http_pgw_loc_conf_t, cors_methods),
-        .post = &usual};
+        .post = usual};
 
     ngx_str_null(&conf.cors_methods);
     return given(ngx_http_pgw_cors_list, &cmd, words);
