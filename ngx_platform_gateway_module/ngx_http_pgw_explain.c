@@ -1,7 +1,7 @@
 
 /*
  * The explanation of what the gateway would do with a request, in JSON.  Of the
- * token it tells the members that a check is about, never the signature nor who
+ * token it tells what a check that failed has found, never the signature nor who
  * the token is for.
  */
 
@@ -27,32 +27,33 @@ static const struct {
     const char  *name;
     ngx_uint_t   stage;      /* NGX_HTTP_PGW_STAGES: of none */
     pj_err_t     err;
+    const char  *found;      /* the member that it is about, or NULL */
 } ngx_http_pgw_explain_checks[] = {
-    { "path", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "cors", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "location", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "method", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "bearer", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "size", NGX_HTTP_PGW_STAGE_SPLIT, PJ_ERR_TOKEN_SIZE },
-    { "shape", NGX_HTTP_PGW_STAGE_SPLIT, PJ_OK },
-    { "header", NGX_HTTP_PGW_STAGE_HEADER, PJ_OK },
-    { "alg", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_ALG },
-    { "typ", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_TYP },
-    { "crit", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_CRIT },
-    { "kid", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_KID },
-    { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_OK },
-    { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_KIND },
-    { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_CLAIMS },
-    { "issuer", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_ISSUER },
-    { "audience", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_AUDIENCE },
-    { "bound", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_BOUND },
-    { "notBefore", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_NOT_YET },
-    { "expiry", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_EXPIRED },
-    { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK },
-    { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK },
-    { "session", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "context", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "require", NGX_HTTP_PGW_STAGES, PJ_OK }
+    { "path", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "cors", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "location", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "method", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "bearer", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "size", NGX_HTTP_PGW_STAGE_SPLIT, PJ_ERR_TOKEN_SIZE, NULL },
+    { "shape", NGX_HTTP_PGW_STAGE_SPLIT, PJ_OK, NULL },
+    { "header", NGX_HTTP_PGW_STAGE_HEADER, PJ_OK, NULL },
+    { "alg", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_ALG, "alg" },
+    { "typ", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_TYP, "typ" },
+    { "crit", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_CRIT, NULL },
+    { "kid", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_KID, "kid" },
+    { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_OK, NULL },
+    { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_KIND, NULL },
+    { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_CLAIMS, NULL },
+    { "issuer", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_ISSUER, "iss" },
+    { "audience", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_AUDIENCE, NULL },
+    { "bound", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_BOUND, NULL },
+    { "notBefore", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_NOT_YET, NULL },
+    { "expiry", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_EXPIRED, NULL },
+    { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK, "kid" },
+    { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK, NULL },
+    { "session", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "context", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "require", NGX_HTTP_PGW_STAGES, PJ_OK, NULL }
 };
 
 #define NGX_HTTP_PGW_CHECKS                                                   \
@@ -432,46 +433,25 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
 }
 
 
+/* What the token says where the check looked: a string, or nothing. */
+
 static void
-ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e)
+ngx_http_pgw_explain_found(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e, ngx_uint_t check)
 {
     pj_str_t          s;
-    ngx_uint_t        i;
+    const char       *name = ngx_http_pgw_explain_checks[check].found;
     const pj_json_t  *m;
 
-    static const char * const  names[] = {
-        "alg", "typ", "kid",     /* of the header, then of the claims */
-        "iss", "iat", "exp", "nbf", "token_type", "token_scope", NULL };
+    m = name == NULL ? NULL
+        : pj_json_member(ngx_http_pgw_explain_checks[check].stage
+                         == NGX_HTTP_PGW_STAGE_POLICY
+                         ? e->claims.root : e->header, name);
 
-    ngx_http_pgw_text_format(text, e->asked->token.data
-                             ? ",\n\"token\":{\"bytes\":%uz"
-                             : ",\n\"token\":null", e->asked->token.len);
-
-    for (i = 0; e->asked->token.data && names[i]; i++) {
-
-        m = pj_json_member(i < 3 ? e->header : e->claims.root, names[i]);
-        if (m == NULL) {
-            continue;
-        }
-
-        ngx_http_pgw_text_format(text, ",\"%s\":", names[i]);
-
-        s.data = m->text.len ? m->text.data : (const u_char *) "";
-        s.len = ngx_min(m->text.len, PJ_KID_MAX_BYTES);
-
-        if (m->type == PJ_JSON_STRING) {
-            ngx_http_pgw_text_json(text, "", &s);
-
-        } else {
-            ngx_http_pgw_text_format(text,
-                                     m->type == PJ_JSON_NUMBER
-                                     && s.len == m->text.len ? "%*s" : "null",
-                                     s.len, s.data);
-        }
+    if (m && m->type == PJ_JSON_STRING && m->text.len) {
+        s = (pj_str_t) { m->text.data, ngx_min(m->text.len, PJ_KID_MAX_BYTES) };
+        ngx_http_pgw_text_json(text, ",\"found\":", &s);
     }
-
-    ngx_http_pgw_text_format(text, e->asked->token.data ? "}" : "");
 }
 
 
@@ -508,6 +488,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
                                      ",\"reason\":\"%s\",\"detail\":\"%s\"",
                                      ngx_http_pgw_reasons[reason].name,
                                      e->check[i].detail);
+            ngx_http_pgw_explain_found(text, e, i);
         }
 
         if (reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS && e->claims.fault.len)
@@ -574,7 +555,6 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
 
     ngx_http_pgw_explain_verdict(&text, &e);
     ngx_http_pgw_explain_location(&text, &e);
-    ngx_http_pgw_explain_token(&text, &e);
     ngx_http_pgw_keys_explain(&text, e.by.issuer);
     ngx_http_pgw_revocations_explain(&text, e.by.issuer->revocations);
     ngx_http_pgw_explain_results(&text, &e);
