@@ -1,8 +1,8 @@
 
 /*
  * The explanation of what the gateway would do with a request, in JSON.  Of the
- * token it tells what a check that failed has found, never the signature nor who
- * the token is for.
+ * token it tells what a check that failed has found, never the signature nor
+ * who the token is for.
  */
 
 

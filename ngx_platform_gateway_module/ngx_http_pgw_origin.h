@@ -11,6 +11,9 @@
 #include "ngx_http_pgw.h"
 
 
+/* Whether these bytes are one or more labels with single dots between them. */
+ngx_uint_t ngx_http_pgw_origin_is_labels(const u_char *p, const u_char *last);
+
 /* Whether it is one of platform_gateway_cors_origins. */
 ngx_uint_t ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_cors_request_t *cr);
