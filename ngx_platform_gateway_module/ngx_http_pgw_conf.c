@@ -13,8 +13,7 @@
 
 
 #define NGX_HTTP_PGW_NAME_MAX_LEN  63
-#define NGX_HTTP_PGW_ALLOW_MAX     128  /* all methods take 98 */
-#define NGX_HTTP_PGW_LEVELS_MAX    64   /* all levels take 36 */
+#define NGX_HTTP_PGW_JOINED_MAX    128  /* all methods take 98 */
 
 
 ngx_conf_bitmask_t  ngx_http_pgw_methods[] = {
@@ -49,7 +48,7 @@ ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
 /* Names that no client may send: the ids, and the default claim map, which a
    service may trust whatever map is in use. */
 
-static ngx_str_t  ngx_http_pgw_conf_names[][2] = {
+static ngx_str_t  ngx_http_pgw_conf_own[][2] = {
     { ngx_null_string, ngx_string("X-Request-Id") },
     { ngx_null_string, ngx_string("X-Correlation-Id") },
     { ngx_string("account_id"), ngx_string("X-Account-Id") },
@@ -133,74 +132,69 @@ ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-char *
-ngx_http_pgw_conf_access(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+/* The names of what mask has, each before a separator; false: no memory. */
+
+static ngx_uint_t
+ngx_http_pgw_conf_join(ngx_conf_t *cf, const ngx_conf_bitmask_t *name,
+    ngx_uint_t mask, const char *separator, ngx_str_t *text)
 {
-    u_char              *p;
-    size_t               i;
-    ngx_uint_t           left = conf->access;
-    ngx_conf_bitmask_t  *level;
+    u_char  *p = ngx_pnalloc(cf->pool, NGX_HTTP_PGW_JOINED_MAX);
 
-    if (left == 0) {
-        return NGX_CONF_OK;
-    }
+    text->data = p;
 
-    p = ngx_pnalloc(cf->pool, 2 * NGX_HTTP_PGW_LEVELS_MAX);
-    if (p == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    conf->levels.data = p;
-
-    for (level = ngx_http_pgw_levels; level->name.len; level++) {
-        if (left & level->mask) {
-            p = ngx_sprintf(p, "%V ", &level->name);
-            left &= ~level->mask;      /* one level has two names */
+    for ( /* void */ ; p && name->name.len; name++) {
+        if (mask & name->mask) {
+            p = ngx_sprintf(p, "%V%s", &name->name, separator);
+            mask &= ~name->mask;      /* one level has two names */
         }
     }
 
-    conf->levels.len = (size_t) (p - 1 - conf->levels.data);
-    conf->scopes.len = conf->levels.len;
-    conf->scopes.data = p;
+    text->len = (size_t) (p - text->data);
 
-    for (i = 0; i < conf->scopes.len; i++) {
-        p[i] = ngx_toupper(conf->levels.data[i]);
-    }
-
-    return NGX_CONF_OK;
+    return p != NULL;
 }
 
 
-/* GET implies HEAD, as in limit_except; OPTIONS is always answered */
-
 char *
-ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_conf_names(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    u_char              *p;
-    ngx_conf_bitmask_t  *m;
+    size_t  i;
 
-    if (conf->methods == 0) {
-        return NGX_CONF_OK;
-    }
+    if (conf->access) {
 
-    if (conf->methods & NGX_HTTP_GET) {
-        conf->methods |= NGX_HTTP_HEAD;
-    }
+        if (!ngx_http_pgw_conf_join(cf, ngx_http_pgw_levels, conf->access, " ",
+                                    &conf->levels)
+            || !ngx_http_pgw_conf_join(cf, ngx_http_pgw_levels, conf->access,
+                                       " ", &conf->scopes))
+        {
+            return NGX_CONF_ERROR;
+        }
 
-    p = ngx_pnalloc(cf->pool, NGX_HTTP_PGW_ALLOW_MAX);
-    if (p == NULL) {
-        return NGX_CONF_ERROR;
-    }
+        conf->levels.len--;
+        conf->scopes.len--;
 
-    conf->allow.data = p;
-
-    for (m = ngx_http_pgw_methods; m->name.len; m++) {
-        if (conf->methods & m->mask) {
-            p = ngx_sprintf(p, "%V, ", &m->name);
+        for (i = 0; i < conf->scopes.len; i++) {
+            conf->scopes.data[i] = ngx_toupper(conf->scopes.data[i]);
         }
     }
 
-    conf->allow.len = (size_t) (ngx_sprintf(p, "OPTIONS") - conf->allow.data);
+    if (conf->methods) {
+
+        /* GET implies HEAD, as in limit_except; OPTIONS is always answered */
+
+        if (conf->methods & NGX_HTTP_GET) {
+            conf->methods |= NGX_HTTP_HEAD;
+        }
+
+        if (!ngx_http_pgw_conf_join(cf, ngx_http_pgw_methods, conf->methods,
+                                    ", ", &conf->allow))
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        ngx_memcpy(conf->allow.data + conf->allow.len, "OPTIONS", 7);
+        conf->allow.len += 7;
+    }
 
     return NGX_CONF_OK;
 }
@@ -368,7 +362,7 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
     }
 
     for (i = 0; err == NULL && i < NGX_HTTP_PGW_IDS; i++) {
-        if (ngx_http_pgw_names_same(&ngx_http_pgw_conf_names[i][1], name)) {
+        if (ngx_http_pgw_names_same(&ngx_http_pgw_conf_own[i][1], name)) {
             err = "header \"%V\" is the gateway's own";
         }
     }
@@ -381,12 +375,12 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
 }
 
 
-/* Adds a claim and its header to *map, which is made if it is not set.
-   NGX_DECLINED: it has that header. */
+/* Adds a claim (len 0: none) and its header to *map, which is made if it is not
+   set.  NGX_DECLINED: it has that header. */
 
 static ngx_int_t
 ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
-    const ngx_str_t *claim, const ngx_str_t *name)
+    const ngx_str_t *claim, const ngx_str_t *name, ngx_uint_t own)
 {
     ngx_uint_t                    i;
     ngx_http_pgw_claim_header_t  *ch;
@@ -412,7 +406,7 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
         return NGX_ERROR;
     }
 
-    ch->own = 0;
+    ch->own = own;
     ch->name = *name;
 
     ch->lowcase.len = name->len;
@@ -439,8 +433,8 @@ ngx_http_pgw_conf_strip_name(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 
     conf->strip_lengths |= (uint64_t) 1 << name->len;
 
-    return ngx_http_pgw_conf_map(cf, &conf->strip, &no_claim, name) == NGX_ERROR
-           ? NGX_ERROR : NGX_OK;
+    return ngx_http_pgw_conf_map(cf, &conf->strip, &no_claim, name, 0)
+           == NGX_ERROR ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -466,20 +460,21 @@ ngx_http_pgw_conf_strip_map(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 static ngx_int_t
 ngx_http_pgw_conf_defaults(ngx_conf_t *cf, ngx_array_t **map, ngx_uint_t n)
 {
-    ngx_str_t                    (*name)[2];
-    ngx_http_pgw_claim_header_t   *ch;
+    ngx_int_t   rc = NGX_OK;
+    ngx_str_t  *pair;
 
-    for (name = &ngx_http_pgw_conf_names[n]; (*name)[1].len; name++) {
-        if (ngx_http_pgw_conf_map(cf, map, &(*name)[0], &(*name)[1]) != NGX_OK)
-        {
-            return NGX_ERROR;
+    for ( /* void */ ; rc == NGX_OK; n++) {
+
+        pair = ngx_http_pgw_conf_own[n];
+
+        if (pair[1].len == 0) {
+            break;
         }
 
-        ch = (*map)->elts;
-        ch[(*map)->nelts - 1].own = 1;
+        rc = ngx_http_pgw_conf_map(cf, map, &pair[0], &pair[1], 1);
     }
 
-    return NGX_OK;
+    return rc;
 }
 
 
@@ -568,7 +563,8 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    rc = ngx_http_pgw_conf_map(cf, &lcf->claim_headers, &value[1], &value[2]);
+    rc = ngx_http_pgw_conf_map(cf, &lcf->claim_headers, &value[1], &value[2],
+                               0);
 
     if (rc == NGX_DECLINED) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,

@@ -34,11 +34,8 @@ char *ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data);
 void *ngx_http_pgw_conf_create_srv(ngx_conf_t *cf);
 char *ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child);
 
-/* Writes conf->levels and conf->scopes. */
-char *ngx_http_pgw_conf_access(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
-
-/* Completes conf->methods and writes conf->allow. */
-char *ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
+/* Completes conf->methods; writes conf->levels, conf->scopes, conf->allow. */
+char *ngx_http_pgw_conf_names(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
 
 /* Merges the claim maps; the header names in conf's map are stripped too. */
 char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,

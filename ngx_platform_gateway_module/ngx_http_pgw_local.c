@@ -171,44 +171,35 @@ ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
 static void
 ngx_http_pgw_explain_body(ngx_http_request_t *r)
 {
-    size_t                    n, size;
-    u_char                   *p, *last;
-    pj_str_t                  body;
-    pj_arena_t                arena;
-    const char               *err;
-    ngx_chain_t              *cl;
-    const pj_json_t          *root;
-    ngx_http_pgw_question_t   question = {
+    u_char                     *p;
+    size_t                      size;
+    pj_str_t                    body;
+    pj_arena_t                  arena;
+    const char                 *err;
+    const pj_json_t            *root;
+    ngx_http_variable_value_t  *v;
+    ngx_http_pgw_question_t     question = {
         .server = ngx_http_pgw_loc(r)->explain,
         .method = ngx_string("GET"),
         .at = ngx_time()
     };
 
-    n = (size_t) r->headers_in.content_length_n;
+    static ngx_str_t  name = ngx_string("request_body");
 
-    size = pj_keyset_arena_bytes(n);
-    p = ngx_palloc(r->pool, size + n);
-    if (p == NULL || r->request_body->temp_file) {
-        ngx_http_finalize_request(r, p ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
-                                       : NGX_HTTP_INTERNAL_SERVER_ERROR);
+    v = ngx_http_get_variable(r, &name, ngx_hash_key(name.data, name.len));
+    body = (pj_str_t) { v && v->len ? v->data : (u_char *) "",
+                        v ? v->len : 0 };
+
+    size = pj_keyset_arena_bytes(body.len);
+    p = ngx_palloc(r->pool, size);
+    if (p == NULL || v == NULL || r->request_body->temp_file) {
+        ngx_http_finalize_request(r, p && v
+                                     ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
+                                     : NGX_HTTP_INTERNAL_SERVER_ERROR);
         return;
     }
 
     pj_arena_init(&arena, p, size);
-
-    p += size;
-    last = p + n;
-    body.data = p;
-
-    for (cl = r->request_body->bufs; cl; cl = cl->next) {
-        n = (size_t) ngx_min(cl->buf->last - cl->buf->pos, last - p);
-
-        if (n) {
-            p = ngx_cpymem(p, cl->buf->pos, n);
-        }
-    }
-
-    body.len = (size_t) (p - body.data);
 
     err = pj_json_parse(&arena, body, &root) != PJ_OK
           || root->type != PJ_JSON_OBJECT

@@ -158,19 +158,6 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
 }
 
 
-static void
-ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
-    ngx_http_pgw_loc_conf_t *conf)
-{
-    if (conf->route_id.data == NULL) {
-        conf->service_name = prev->service_name;
-    }
-
-    NGX_HTTP_PGW_VALUES(PGW_MERGE)
-    NGX_HTTP_PGW_ZEROES(PGW_MERGE)
-}
-
-
 static char *
 ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 {
@@ -181,7 +168,12 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     sscf = ngx_http_conf_get_module_srv_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    ngx_http_pgw_merge_values(prev, conf);
+    if (conf->route_id.data == NULL) {
+        conf->service_name = prev->service_name;
+    }
+
+    NGX_HTTP_PGW_VALUES(PGW_MERGE)
+    NGX_HTTP_PGW_ZEROES(PGW_MERGE)
 
     conf->route = ngx_http_pgw_counters_route(cf, &conf->route_id);
 
@@ -190,8 +182,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->route == NULL
         || ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
         || ngx_http_pgw_trust_merge(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_conf_access(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_conf_names(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_local_merge(cf, prev, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
