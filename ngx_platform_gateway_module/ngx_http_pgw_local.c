@@ -173,7 +173,7 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 {
     u_char                     *p;
     size_t                      size;
-    pj_str_t                    body;
+    pj_str_t                    body = { (const u_char *) "", 0 };
     pj_arena_t                  arena;
     const char                 *err;
     const pj_json_t            *root;
@@ -187,8 +187,10 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
     static ngx_str_t  name = ngx_string("request_body");
 
     v = ngx_http_get_variable(r, &name, ngx_hash_key(name.data, name.len));
-    body = (pj_str_t) { v && v->len ? v->data : (u_char *) "",
-                        v ? v->len : 0 };
+
+    if (v && !v->not_found) {
+        body = (pj_str_t) { v->data, v->len };
+    }
 
     size = pj_keyset_arena_bytes(body.len);
     p = ngx_palloc(r->pool, size);
