@@ -259,7 +259,7 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
 static void
 ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                   access;
+    ngx_uint_t                    access;
     const ngx_http_pgw_issuer_t  *issuer = e->by.issuer;
 
     if (issuer->revocations) {
@@ -273,8 +273,12 @@ ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
     ngx_http_pgw_explain_note(e, "context", (access & e->conf->access)
                               ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
                               NULL);
-    ngx_http_pgw_explain_note(e, "require", e->missing
-                              ? NGX_HTTP_PGW_REASON_CLAIM_REQUIRED : 0, NULL);
+
+    if (e->conf->required) {
+        ngx_http_pgw_explain_note(e, "require", e->missing
+                                  ? NGX_HTTP_PGW_REASON_CLAIM_REQUIRED : 0,
+                                  NULL);
+    }
 }
 
 
@@ -459,27 +463,17 @@ static void
 ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t   i, reason;
-    const char  *name;
+    pj_str_t    claim;
+    ngx_uint_t  i, reason;
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
-        name = ngx_http_pgw_explain_checks[i].name;
         reason = e->check[i].reason;
-
-        /* checks that this configuration does not make */
-
-        if ((e->by.issuer->revocations == NULL
-             && ngx_strcmp(name, "session") == 0)
-            || ((e->conf == NULL || e->conf->required == NULL)
-                && ngx_strcmp(name, "require") == 0))
-        {
-            continue;
-        }
 
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
-                                 i ? "," : ",\n\"checks\":[", name,
+                                 i ? "," : ",\n\"checks\":[",
+                                 ngx_http_pgw_explain_checks[i].name,
                                  !e->check[i].made ? "skipped"
                                  : reason ? "failed" : "passed");
 
@@ -491,14 +485,14 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
             ngx_http_pgw_explain_found(text, e, i);
         }
 
-        if (reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS && e->claims.fault.len)
-        {
-            ngx_http_pgw_text_json(text, ",\"claim\":", &e->claims.fault);
-        }
+        claim = reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS ? e->claims.fault
+                : reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
+                ? (pj_str_t) { e->missing->claim.text.data,
+                               e->missing->claim.text.len }
+                : (pj_str_t) { NULL, 0 };
 
-        if (reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED) {
-            ngx_http_pgw_text_json(text, ",\"claim\":",
-                                   &e->missing->claim.text);
+        if (claim.len) {
+            ngx_http_pgw_text_json(text, ",\"claim\":", &claim);
         }
 
         ngx_http_pgw_text_format(text, "}");
@@ -556,7 +550,6 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_explain_verdict(&text, &e);
     ngx_http_pgw_explain_location(&text, &e);
     ngx_http_pgw_keys_explain(&text, e.by.issuer);
-    ngx_http_pgw_revocations_explain(&text, e.by.issuer->revocations);
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
 
