@@ -356,15 +356,13 @@ ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     off = (ngx_strcmp(value[1].data, "off") == 0);
 
-    if (off && first && cf->args->nelts == 2) {
-        return NGX_CONF_OK;
-    }
-
-    if (off || (!first && lcf->cors_origins->nelts == 0)) {
+    if (off ? !first || cf->args->nelts > 2
+            : !first && lcf->cors_origins->nelts == 0)
+    {
         return "has origins beside \"off\"";
     }
 
-    for (i = 1; i < cf->args->nelts; i++) {
+    for (i = 1; !off && i < cf->args->nelts; i++) {
 
         pattern = ngx_array_push(lcf->cors_origins);
         origin = ngx_pnalloc(cf->pool, value[i].len + 1);

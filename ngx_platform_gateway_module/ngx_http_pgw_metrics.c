@@ -1,9 +1,8 @@
 
 /*
- * What is counted of a request, and the content handler of
- * platform_gateway_metrics, which writes all counters in Prometheus text format
- * 0.0.4.  Labels are names of the configuration, whose escapes are those of
- * JSON, and closed sets of names.
+ * The content handler of platform_gateway_metrics, which writes all counters in
+ * Prometheus text format 0.0.4.  Labels are names of the configuration, whose
+ * escapes are those of JSON, and closed sets of names.
  */
 
 
@@ -11,60 +10,12 @@
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_feed.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_log.h"
 #include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
 #include "ngx_http_pgw_text.h"
 
 #include <pj_version.h>
-
-
-ngx_int_t
-ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
-{
-    ngx_uint_t                        i;
-    ngx_http_pgw_request_t           *gr;
-    ngx_http_pgw_counters_t          *counters;
-    ngx_http_pgw_srv_conf_t          *sscf = ngx_http_pgw_srv(r);
-    ngx_http_pgw_loc_conf_t          *conf = ngx_http_pgw_loc(r);
-    ngx_http_pgw_decision_e           decision;
-    const ngx_http_upstream_state_t  *upstream;
-
-    counters = conf->route->counters;
-
-    if (counters == NULL || r != r->main || !sscf->any_enabled) {
-        return NGX_OK;
-    }
-
-    gr = ngx_http_pgw_request_begin(r);
-    if (gr == NULL) {
-        return NGX_OK;
-    }
-
-    decision = ngx_http_pgw_request_decision(r, gr);
-    (void) ngx_atomic_fetch_add(&counters->requests[decision], 1);
-
-    if (decision >= NGX_HTTP_PGW_DECISION_DENY) {
-        i = ngx_http_pgw_request_reason(r, gr);
-        ngx_http_pgw_counters_one(reasons[i].refusals[
-                                     decision - NGX_HTTP_PGW_DECISION_DENY]);
-    }
-
-    ngx_http_pgw_counters_add(&counters->durations,
-                              ngx_http_pgw_log_duration(r));
-
-    upstream = ngx_http_pgw_log_upstream(r);
-    i = upstream ? upstream->status / 100 : 0;
-
-    if (i >= NGX_HTTP_PGW_CLASSES) {
-        i = 0;      /* not a class of HTTP's */
-    }
-
-    (void) ngx_atomic_fetch_add(&counters->upstream[i], 1);
-
-    return NGX_OK;
-}
 
 
 /* What a family is about: all, or each of a kind. */
@@ -350,35 +301,34 @@ ngx_http_pgw_metrics_reasons(ngx_http_pgw_metrics_t *m,
 
 
 static void
-ngx_http_pgw_metrics_zone(ngx_http_pgw_metrics_t *m,
-    const ngx_shm_zone_t *zone)
-{
-    ngx_http_pgw_metrics_zone_t  words;
-
-    if (zone) {
-        words.size = zone->shm.size;
-        words.free = ((ngx_slab_pool_t *) zone->shm.addr)->pfree
-                     * ngx_pagesize;
-        ngx_http_pgw_metrics_put(m, zone->shm.name, &words);
-    }
-}
-
-
-static void
 ngx_http_pgw_metrics_family(ngx_http_pgw_metrics_t *m,
     const ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_uint_t                   of = m->family->of, feed = 0;
-    ngx_http_pgw_issuer_t       *issuer;
-    const ngx_http_pgw_route_t  *route;
+    ngx_uint_t                    i, of = m->family->of, feed = 0;
+    ngx_slab_pool_t              *shpool;
+    ngx_http_pgw_issuer_t        *issuer;
+    const ngx_http_pgw_route_t   *route;
+    ngx_http_pgw_metrics_zone_t   words;
 
-    static const ngx_str_t  all = ngx_null_string;
+    static const ngx_str_t        all = ngx_null_string;
+    const ngx_shm_zone_t *const   zones[] = {
+        mcf->counters_zone, mcf->keys_zone
+    };
 
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
         feed |= (issuer->revocations != NULL);
 
         if (of == NGX_HTTP_PGW_METRICS_ISSUER) {
             ngx_http_pgw_metrics_issuer(m, issuer);
+        }
+    }
+
+    for (i = 0; of == NGX_HTTP_PGW_METRICS_ZONE && i < 2; i++) {
+        if (zones[i]) {
+            shpool = (ngx_slab_pool_t *) zones[i]->shm.addr;
+            words.size = zones[i]->shm.size;
+            words.free = shpool->pfree * ngx_pagesize;
+            ngx_http_pgw_metrics_put(m, zones[i]->shm.name, &words);
         }
     }
 
@@ -395,10 +345,6 @@ ngx_http_pgw_metrics_family(ngx_http_pgw_metrics_t *m,
     } else if (of == NGX_HTTP_PGW_METRICS_RESULT) {
         ngx_http_pgw_metrics_reasons(m, mcf->counters,
                                      NGX_HTTP_PGW_REASON_VERIFIES);
-
-    } else if (of == NGX_HTTP_PGW_METRICS_ZONE) {
-        ngx_http_pgw_metrics_zone(m, mcf->counters_zone);
-        ngx_http_pgw_metrics_zone(m, mcf->keys_zone);
 
     } else if (of == NGX_HTTP_PGW_METRICS_ALL
                || (of == NGX_HTTP_PGW_METRICS_FEEDS && feed))

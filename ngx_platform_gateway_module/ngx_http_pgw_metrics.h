@@ -6,9 +6,6 @@
 #include "ngx_http_pgw.h"
 
 
-/* Counts r. */
-ngx_int_t ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r);
-
 extern ngx_http_pgw_content_t  ngx_http_pgw_metrics_content;
 
 

@@ -45,10 +45,8 @@ ngx_http_pgw_resource_url(ngx_conf_t *cf, void *post, void *data)
 
 static void
 ngx_http_pgw_resource_item(ngx_http_pgw_text_t *text, const char **before,
-    const u_char *data, size_t len)
+    pj_str_t s)
 {
-    const pj_str_t  s = { data, len };
-
     ngx_http_pgw_text_json(text, *before, &s);
     *before = ",";
 }
@@ -74,7 +72,7 @@ ngx_http_pgw_resource_servers(ngx_http_pgw_text_t *text,
             iss = (const pj_str_t *) all->elts + i;
 
             if (ngx_http_pgw_resource_is_url(iss)) {
-                ngx_http_pgw_resource_item(text, &before, iss->data, iss->len);
+                ngx_http_pgw_resource_item(text, &before, *iss);
             }
         }
     }
@@ -97,7 +95,7 @@ ngx_http_pgw_resource_scopes(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_rule_t  *rule;
 
     for (i = 1; i < conf->resource->nelts; i++) {
-        ngx_http_pgw_resource_item(text, &before, said[i].data, said[i].len);
+        ngx_http_pgw_resource_item(text, &before, said[i]);
     }
 
     rules = conf->resource->nelts == 1 ? conf->required : NULL;
@@ -107,8 +105,8 @@ ngx_http_pgw_resource_scopes(ngx_http_pgw_text_t *text,
         value = rule->values.elts;
 
         for (n = 0; rule->scope.len && n < rule->values.nelts; n++) {
-            ngx_http_pgw_resource_item(text, &before, value[n].data,
-                                       value[n].len);
+            ngx_http_pgw_resource_item(text, &before, (pj_str_t) {
+                                       value[n].data, value[n].len });
         }
     }
 
