@@ -10,6 +10,7 @@
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_peek.h"
+#include "ngx_http_pgw_resource.h"
 
 
 /* What a client may send where its headers go on in one record of 64 KiB: the
@@ -20,7 +21,8 @@
 /* Whether the location, and its guard, can mean what is said of them. */
 
 static char *
-ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
+    const ngx_http_pgw_loc_conf_t *conf)
 {
     size_t                     need, size;
     const char                *fault;
@@ -35,7 +37,12 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
     fault = conf->access == 0 && clcf->handler
             ? "has a content handler and no \"platform_gateway_access\": give "
               "it a level, \"public\" if anybody may enter"
-            : !guarded ? NULL
+            : !guarded
+            ? (clcf->name.len && conf->required != prev->required
+               && (conf->access & NGX_HTTP_PGW_PUBLIC)
+               && conf->handler != ngx_http_pgw_resource_content.handler
+               ? "is \"public\", and what \"platform_gateway_require\" demands "
+                 "in it is asked of nobody: leave one out," : NULL)
             : conf->access & NGX_HTTP_PGW_PUBLIC
             ? "is both \"public\" and guarded: \"public\" must stand alone in "
               "\"platform_gateway_access\""
@@ -136,7 +143,8 @@ ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
 
 
 char *
-ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_check_location(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_uint_t                       guarded;
     ngx_http_core_loc_conf_t        *clcf = ngx_http_pgw_conf_core(cf);
@@ -144,7 +152,7 @@ ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
     const ngx_http_pgw_passer_t     *passer;
     const ngx_http_upstream_conf_t  *u;
 
-    if (ngx_http_pgw_check_access(cf, conf) != NGX_CONF_OK) {
+    if (ngx_http_pgw_check_access(cf, prev, conf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 

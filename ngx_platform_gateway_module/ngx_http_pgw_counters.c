@@ -51,14 +51,15 @@ static ngx_uint_t
 ngx_http_pgw_counters_ends(ngx_shm_zone_t *shm_zone, ngx_uint_t kind,
     const ngx_http_pgw_issuer_t *issuer, ngx_http_pgw_source_t *from)
 {
-    ngx_http_pgw_ends_t  *ends;
+    ngx_http_pgw_zone_part_t  *part;
 
-    ends = ngx_http_pgw_zone_part(shm_zone, kind, sizeof(ngx_http_pgw_ends_t),
-                                  &issuer->name);
+    part = ngx_http_pgw_zone_part(shm_zone, kind, sizeof(*part)
+                        + NGX_HTTP_PGW_FEED_OUTCOMES * sizeof(ngx_atomic_t),
+                        &issuer->name);
 
-    from->counted = ends ? ends->outcomes : NULL;
+    from->counted = part ? (ngx_atomic_t *) (void *) (part + 1) : NULL;
 
-    return ends != NULL;
+    return part != NULL;
 }
 
 

@@ -92,14 +92,6 @@ struct ngx_http_pgw_shared_s {
 };
 
 
-/* What is counted of the keys, or of the feed, of one issuer; in the zone. */
-
-typedef struct {
-    ngx_http_pgw_zone_part_t  part;  /* its name is the issuer's */
-    ngx_atomic_t              outcomes[NGX_HTTP_PGW_FEED_OUTCOMES];
-} ngx_http_pgw_ends_t;
-
-
 /* A route id of the configuration. */
 
 struct ngx_http_pgw_route_s {

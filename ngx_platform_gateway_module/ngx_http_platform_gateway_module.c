@@ -195,21 +195,8 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     sscf->any_enabled = 1;
 
-    if (ngx_http_pgw_check_location(cf, conf) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_http_pgw_conf_core(cf)->name.len
-        && conf->required != prev->required
-        && conf->handler != ngx_http_pgw_resource_content.handler
-        && (conf->access & NGX_HTTP_PGW_PUBLIC))
-    {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "is \"public\", and what \"platform_gateway_require\" "
-                   "demands in it is asked of nobody: leave one out,");
-    }
-
-    return ngx_http_pgw_token_intern(cf, conf);
+    return ngx_http_pgw_check_location(cf, prev, conf) == NGX_CONF_OK
+           ? ngx_http_pgw_token_intern(cf, conf) : NGX_CONF_ERROR;
 }
 
 
