@@ -150,26 +150,6 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-static void
-ngx_http_pgw_cors_drop(ngx_http_request_t *r)
-{
-    ngx_table_elt_t      *h;
-    ngx_http_pgw_walk_t   walk = { &r->headers_out.headers.part, 0 };
-
-    static const u_char  prefix[] = "access-control-";
-
-    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
-
-        if (h->key.len >= sizeof(prefix)
-            && ngx_strncasecmp(h->key.data, (u_char *) prefix,
-                               sizeof(prefix) - 1) == 0)
-        {
-            h->hash = 0;
-        }
-    }
-}
-
-
 static ngx_int_t
 ngx_http_pgw_cors_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_str_t *origin,
@@ -208,8 +188,12 @@ ngx_int_t
 ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t        allowed, preflight, refused;
-    const ngx_str_t  *names;
+    ngx_uint_t            allowed, preflight, refused;
+    ngx_table_elt_t      *h;
+    const ngx_str_t      *names;
+    ngx_http_pgw_walk_t   walk = { &r->headers_out.headers.part, 0 };
+
+    static u_char  prefix[] = "access-control-";
 
     preflight = gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
@@ -233,8 +217,14 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 
     /* what an upstream allows is refused by taking it away */
 
-    if (allowed || !conf->shadow) {
-        ngx_http_pgw_cors_drop(r);
+    while ((allowed || !conf->shadow)
+           && (h = ngx_http_pgw_header_next(&walk)) != NULL)
+    {
+        if (h->key.len >= sizeof(prefix)
+            && ngx_strncasecmp(h->key.data, prefix, sizeof(prefix) - 1) == 0)
+        {
+            h->hash = 0;
+        }
     }
 
     if (names && !ngx_http_pgw_header_add(r, "Vary", names)) {

@@ -437,38 +437,35 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
 }
 
 
-/* What the token says where the check looked: a string, or nothing. */
-
-static void
-ngx_http_pgw_explain_found(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e, ngx_uint_t check)
-{
-    pj_str_t          s;
-    const char       *name = ngx_http_pgw_explain_checks[check].found;
-    const pj_json_t  *m;
-
-    m = name == NULL ? NULL
-        : pj_json_member(ngx_http_pgw_explain_checks[check].stage
-                         == NGX_HTTP_PGW_STAGE_POLICY
-                         ? e->claims.root : e->header, name);
-
-    if (m && m->type == PJ_JSON_STRING && m->text.len) {
-        s = (pj_str_t) { m->text.data, ngx_min(m->text.len, PJ_KID_MAX_BYTES) };
-        ngx_http_pgw_text_json(text, ",\"found\":", &s);
-    }
-}
-
-
 static void
 ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    pj_str_t    claim;
-    ngx_uint_t  i, reason;
+    pj_str_t          s;
+    ngx_uint_t        i, reason;
+    const char       *found;
+    const pj_json_t  *m;
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
         reason = e->check[i].reason;
+        found = reason ? ngx_http_pgw_explain_checks[i].found : NULL;
+
+        /* what the token says there, or which claim it is that fails */
+
+        m = found == NULL ? NULL
+            : pj_json_member(ngx_http_pgw_explain_checks[i].stage
+                             == NGX_HTTP_PGW_STAGE_POLICY
+                             ? e->claims.root : e->header, found);
+
+        s = m && m->type == PJ_JSON_STRING
+            ? (pj_str_t) { m->text.data,
+                           ngx_min(m->text.len, PJ_KID_MAX_BYTES) }
+            : reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS ? e->claims.fault
+            : reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
+            ? (pj_str_t) { e->missing->claim.text.data,
+                           e->missing->claim.text.len }
+            : (pj_str_t) { NULL, 0 };
 
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
@@ -482,17 +479,11 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
                                      ",\"reason\":\"%s\",\"detail\":\"%s\"",
                                      ngx_http_pgw_reasons[reason].name,
                                      e->check[i].detail);
-            ngx_http_pgw_explain_found(text, e, i);
         }
 
-        claim = reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS ? e->claims.fault
-                : reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
-                ? (pj_str_t) { e->missing->claim.text.data,
-                               e->missing->claim.text.len }
-                : (pj_str_t) { NULL, 0 };
-
-        if (claim.len) {
-            ngx_http_pgw_text_json(text, ",\"claim\":", &claim);
+        if (s.len) {
+            ngx_http_pgw_text_json(text, found ? ",\"found\":" : ",\"claim\":",
+                                   &s);
         }
 
         ngx_http_pgw_text_format(text, "}");

@@ -1,9 +1,4 @@
 
-/*
- * The origin of a request's page.
- */
-
-
 #ifndef _NGX_HTTP_PGW_ORIGIN_H_INCLUDED_
 #define _NGX_HTTP_PGW_ORIGIN_H_INCLUDED_
 
