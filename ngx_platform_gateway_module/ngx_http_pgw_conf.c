@@ -277,30 +277,22 @@ char *
 ngx_http_pgw_conf_zone(ngx_conf_t *cf, const ngx_str_t *value,
     const char *example, ssize_t min, ngx_str_t *name, size_t *zone_size)
 {
-    u_char     *colon = (u_char *) ngx_strchr(value->data, ':');
-    ssize_t     size;
-    ngx_str_t   text;
+    ssize_t    size;
+    ngx_str_t  text;
 
-    if (colon == NULL || colon == value->data) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid zone \"%V\": it is NAME:SIZE, like "
-                           "\"%s\"", value, example);
-        return NGX_CONF_ERROR;
-    }
-
-    text.data = colon + 1;
-    text.len = (size_t) (value->data + value->len - text.data);
+    text.data = (u_char *) ngx_strchr(value->data, ':');
+    name->data = value->data;
+    name->len = text.data ? (size_t) (text.data++ - value->data) : 0;
+    text.len = text.data ? value->len - name->len - 1 : 0;
     size = ngx_parse_size(&text);
 
-    if (size < min) {
+    if (name->len == 0 || size < min) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "zone size \"%V\" is invalid or below %zk",
-                           &text, min / 1024);
+                           "invalid zone \"%V\": it is NAME:SIZE, like \"%s\", "
+                           "of at least %zk", value, example, min / 1024);
         return NGX_CONF_ERROR;
     }
 
-    name->data = value->data;
-    name->len = (size_t) (colon - value->data);
     *zone_size = (size_t) size;
 
     return NGX_CONF_OK;
@@ -460,21 +452,16 @@ ngx_http_pgw_conf_strip_map(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 static ngx_int_t
 ngx_http_pgw_conf_defaults(ngx_conf_t *cf, ngx_array_t **map, ngx_uint_t n)
 {
-    ngx_int_t   rc = NGX_OK;
-    ngx_str_t  *pair;
+    ngx_str_t  (*own)[2] = &ngx_http_pgw_conf_own[n];
 
-    for ( /* void */ ; rc == NGX_OK; n++) {
-
-        pair = ngx_http_pgw_conf_own[n];
-
-        if (pair[1].len == 0) {
-            break;
-        }
-
-        rc = ngx_http_pgw_conf_map(cf, map, &pair[0], &pair[1], 1);
+    while ((*own)[1].len
+           && ngx_http_pgw_conf_map(cf, map, &(*own)[0], &(*own)[1], 1)
+              == NGX_OK)
+    {
+        own++;
     }
 
-    return rc;
+    return (*own)[1].len ? NGX_ERROR : NGX_OK;
 }
 
 

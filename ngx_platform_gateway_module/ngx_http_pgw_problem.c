@@ -96,20 +96,16 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
 
     /* nginx refuses these before it looks for a location */
 
-    if (r->method & (NGX_HTTP_TRACE|NGX_HTTP_CONNECT)) {
-        return &any;
-    }
+    return r->method & (NGX_HTTP_TRACE|NGX_HTTP_CONNECT) ? &any
 
-    /* the location of an error_page is not the one that refused */
+           /* the location of an error_page is not the one that refused */
 
-    if (conf->allow.len && !r->internal) {
-        return &conf->allow;
-    }
+           : conf->allow.len && !r->internal ? &conf->allow
 
-    /* what an upstream said is lost where its answer is replaced; of nginx's
-       own content handlers those of files refuse methods */
+           /* what an upstream said is lost where its answer is replaced; of
+              nginx's own content handlers those of files refuse methods */
 
-    return r->err_status == NGX_HTTP_NOT_ALLOWED
+           : r->err_status == NGX_HTTP_NOT_ALLOWED
            ? (r->upstream ? &none : &files)
            : conf->access == 0 || conf->route_not_found ? &none
            : ngx_http_pgw_core(r)->handler ? &any : &files;
