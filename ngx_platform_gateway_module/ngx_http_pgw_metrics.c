@@ -275,30 +275,11 @@ ngx_http_pgw_metrics_issuer(ngx_http_pgw_metrics_t *m,
 
 
 static void
-ngx_http_pgw_metrics_reasons(ngx_http_pgw_metrics_t *m,
-    const ngx_http_pgw_shared_t *shared, ngx_uint_t flag)
-{
-    ngx_uint_t   i;
-    const char  *name;
-
-    for (i = 0; i < NGX_HTTP_PGW_REASONS; i++) {
-
-        name = ngx_http_pgw_reasons[i].name;
-
-        if (ngx_http_pgw_reasons[i].flags & flag) {
-            ngx_http_pgw_metrics_put(m, (ngx_str_t) { ngx_strlen(name),
-                                                      (u_char *) name },
-                                     &shared->reasons[i]);
-        }
-    }
-}
-
-
-static void
 ngx_http_pgw_metrics_family(ngx_http_pgw_metrics_t *m,
     const ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_uint_t                    i, of = m->family->of, feed = 0;
+    ngx_str_t                     name;
+    ngx_uint_t                    i, flag, of = m->family->of, feed = 0;
     ngx_slab_pool_t              *shpool;
     ngx_http_pgw_issuer_t        *issuer;
     const ngx_http_pgw_route_t   *route;
@@ -332,16 +313,20 @@ ngx_http_pgw_metrics_family(ngx_http_pgw_metrics_t *m,
         }
     }
 
-    if (of == NGX_HTTP_PGW_METRICS_REASON) {
-        ngx_http_pgw_metrics_reasons(m, mcf->counters,
-                                     NGX_HTTP_PGW_REASON_REFUSES);
+    flag = of == NGX_HTTP_PGW_METRICS_REASON ? NGX_HTTP_PGW_REASON_REFUSES
+           : of == NGX_HTTP_PGW_METRICS_RESULT ? NGX_HTTP_PGW_REASON_VERIFIES
+           : 0;
 
-    } else if (of == NGX_HTTP_PGW_METRICS_RESULT) {
-        ngx_http_pgw_metrics_reasons(m, mcf->counters,
-                                     NGX_HTTP_PGW_REASON_VERIFIES);
+    for (i = 0; i < NGX_HTTP_PGW_REASONS; i++) {
+        if (ngx_http_pgw_reasons[i].flags & flag) {
+            name.data = (u_char *) ngx_http_pgw_reasons[i].name;
+            name.len = ngx_strlen(name.data);
+            ngx_http_pgw_metrics_put(m, name, &mcf->counters->reasons[i]);
+        }
+    }
 
-    } else if (of == NGX_HTTP_PGW_METRICS_ALL
-               || (of == NGX_HTTP_PGW_METRICS_FEEDS && feed))
+    if (of == NGX_HTTP_PGW_METRICS_ALL
+        || (of == NGX_HTTP_PGW_METRICS_FEEDS && feed))
     {
         ngx_http_pgw_metrics_put(m, all, mcf->counters);
     }
