@@ -106,32 +106,6 @@ ngx_http_pgw_conf_fail(ngx_conf_t *cf, const ngx_http_pgw_place_t *place,
 }
 
 
-/* who may enter must be plain to see, not a matter of what a client sends */
-
-char *
-ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    if (cf->cmd_type & (NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF)) {
-        return "cannot stand inside \"if\": say it in the location itself, "
-               "or \"rewrite\" to a location of its own";
-    }
-
-    if (cf->cmd_type & NGX_HTTP_LMT_CONF) {
-        return "cannot stand inside \"limit_except\": say it in the location "
-               "itself; \"platform_gateway_methods\" limits methods";
-    }
-
-    if (cmd->post == NULL) {
-        return ngx_conf_set_flag_slot(cf, cmd, conf);
-    }
-
-    return ngx_conf_set_bitmask_slot(cf, cmd, conf) == NGX_CONF_OK
-           ? NGX_CONF_OK
-           : "accepts public, account, branch (or platform), system and "
-             "token";
-}
-
-
 /* The names of what mask has, each before a separator; false: no memory. */
 
 static ngx_uint_t

@@ -12,9 +12,6 @@ extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
 /* Access levels by name; one has two. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_levels[];
 
-/* A flag, or with cmd->post a bitmask, that may not be set inside an "if". */
-ngx_http_pgw_set_t  ngx_http_pgw_conf_plain;
-
 ngx_http_pgw_set_t  ngx_http_pgw_conf_strings;  /* an array of pj_str_t */
 ngx_http_pgw_set_t  ngx_http_pgw_conf_route;
 ngx_http_pgw_set_t  ngx_http_pgw_conf_claim;

@@ -256,9 +256,6 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 
 #define PGW_EVERY  NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
-/* where these two are refused, with a word on why */
-#define PGW_IF     NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF|NGX_HTTP_LMT_CONF
-
 #define PGW_MAIN(args, set, field, post)                                      \
     NGX_HTTP_MAIN_CONF|NGX_CONF_##args, set, NGX_HTTP_MAIN_CONF_OFFSET,       \
     offsetof(ngx_http_pgw_main_conf_t, field), post
@@ -290,13 +287,11 @@ static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
 
 static ngx_command_t  ngx_http_pgw_commands[] = {
 
-    /* what a location demands */
+    /* what a location demands: plain to see, so never inside an "if" */
 
-    { ngx_string("platform_gateway"),
-      PGW_IN(PGW_EVERY|PGW_IF, FLAG, ngx_http_pgw_conf_plain, enable, NULL) },
+    { ngx_string("platform_gateway"), PGW_FLAG(enable) },
     { ngx_string("platform_gateway_access"),
-      PGW_IN(PGW_EVERY|PGW_IF, 1MORE, ngx_http_pgw_conf_plain, access,
-             &ngx_http_pgw_levels) },
+      PGW_ANY(1MORE, ngx_conf_set_bitmask_slot, access, &ngx_http_pgw_levels) },
     { ngx_string("platform_gateway_methods"),
       PGW_LOC(1MORE, ngx_conf_set_bitmask_slot, methods,
               &ngx_http_pgw_methods) },
