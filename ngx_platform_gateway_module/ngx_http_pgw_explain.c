@@ -8,7 +8,6 @@
 
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_claim.h"
-#include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
@@ -388,9 +387,8 @@ static void
 ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                      access;
+    ngx_str_t                       levels, level;
     const char                     *match;
-    ngx_conf_bitmask_t             *level;
     const ngx_http_pgw_loc_conf_t  *conf = e->conf;
 
     ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
@@ -411,14 +409,10 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
                              conf->enable ? "true" : "false");
 
-    access = conf->access;
+    levels = conf->levels;
 
-    for (level = ngx_http_pgw_levels; level->name.len; level++) {
-
-        if (access & level->mask) {
-            ngx_http_pgw_text_item(text, &level->name);
-            access &= ~level->mask;      /* one level has two names */
-        }
+    while (ngx_http_pgw_names_split(&levels, ' ', &level)) {
+        ngx_http_pgw_text_item(text, &level);
     }
 
     ngx_http_pgw_text_json(text, "],\"methods\":", &conf->allow);

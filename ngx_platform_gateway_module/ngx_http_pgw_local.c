@@ -11,7 +11,6 @@
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_request.h"

@@ -6,10 +6,10 @@
  */
 
 
-#include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_feed.h"
 #include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"

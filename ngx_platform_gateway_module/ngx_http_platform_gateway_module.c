@@ -19,7 +19,6 @@
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_log.h"
-#include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_request.h"
