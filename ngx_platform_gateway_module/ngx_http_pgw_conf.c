@@ -527,12 +527,9 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     rc = ngx_http_pgw_conf_map(cf, &lcf->claim_headers, &value[1], &value[2],
                                0);
 
-    if (rc == NGX_DECLINED) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "duplicate header \"%V\"", &value[2]);
-    }
-
-    return (rc == NGX_OK) ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return rc == NGX_OK ? NGX_CONF_OK
+           : rc == NGX_DECLINED ? "has a header that another claim has"
+           : NGX_CONF_ERROR;
 }
 
 

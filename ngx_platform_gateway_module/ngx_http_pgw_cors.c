@@ -395,11 +395,7 @@ ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     for (i = 1; i < cf->args->nelts; i++) {
 
         if (!ngx_http_pgw_names_plain(&value[i], "-_")) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid name \"%V\" in \"%V\": each must be "
-                               "given in full, there are no patterns",
-                               &value[i], &cmd->name);
-            return NGX_CONF_ERROR;
+            return "has an invalid name: there are no patterns";
         }
 
         if (ngx_strcmp(value[i].data, "default") == 0) {

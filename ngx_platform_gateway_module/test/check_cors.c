@@ -325,7 +325,7 @@ START_TEST (test_lists_of_names) {
     ck_assert_uint_eq(conf.cors_methods.len, strlen("GET, GET, POST, PURGE"));
     ck_assert(memcmp(conf.cors_methods.data, "GET, GET, POST, PURGE",
                      conf.cors_methods.len) == 0);
-    ck_assert(strstr(methods("GET *"), "invalid name \"*\""));
+    ck_assert(strstr(methods("GET *"), "there are no patterns"));
     ck_assert(strstr(methods("X-\xc3\xa9"), "there are no patterns"));
     ck_assert(strstr(methods(""), "invalid name"));
 }
