@@ -364,7 +364,10 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
     ngx_http_pgw_text_literal(&text, ",\"detail\":", detail);
     ngx_http_pgw_text_literal(&text, ",\"code\":", code);
     ngx_http_pgw_text_plain(&text, ",\"requestId\":", &gr->request_id);
-    ngx_http_pgw_text_format(&text, "}");
+
+    if (ngx_http_pgw_text_reserve(&text, 1)) {
+        *text.last++ = '}';
+    }
 
     b->pos = text.start;
     b->last = text.last;
