@@ -73,15 +73,12 @@ ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
 
     for (issuer = first; issuer; issuer = own ? NULL : issuer->next) {
 
-        if (!ngx_http_pgw_issuer_usable(issuer)) {
-            continue;
-        }
+        if (ngx_http_pgw_issuer_usable(issuer)) {
+            lacks = ngx_http_pgw_keys_get(issuer) ? NULL : issuer;
 
-        lacks = issuer;
-
-        if (ngx_http_pgw_keys_get(issuer)) {
-            lacks = NULL;
-            break;
+            if (lacks == NULL) {
+                break;
+            }
         }
     }
 
@@ -266,31 +263,28 @@ ngx_http_pgw_explain_handler(ngx_http_request_t *r)
 static ngx_http_core_srv_conf_t *
 ngx_http_pgw_explain_server(ngx_conf_t *cf, const ngx_str_t *name)
 {
-    ngx_uint_t                  i, n;
+    ngx_uint_t                  i, n, all = 0;
     ngx_http_server_name_t     *sn;
-    ngx_http_core_srv_conf_t  **cscfp, *found;
+    ngx_http_core_srv_conf_t  **cscfp, *found = NULL;
     ngx_http_core_main_conf_t  *cmcf = ngx_http_pgw_conf_nginx(cf);
 
-    found = NULL;
     cscfp = cmcf->servers.elts;
 
     for (i = 0; i < cmcf->servers.nelts; i++) {
         sn = cscfp[i]->server_names.elts;
+        n = cscfp[i]->server_names.nelts;
 
-        for (n = 0; n < cscfp[i]->server_names.nelts; n++) {
+        while (n && !ngx_http_pgw_names_same(&sn[n - 1].name, name)) {
+            n--;
+        }
 
-            if (ngx_http_pgw_names_same(&sn[n].name, name)) {
-
-                if (found && found != cscfp[i]) {
-                    return NULL;
-                }
-
-                found = cscfp[i];
-            }
+        if (n) {
+            found = cscfp[i];
+            all++;
         }
     }
 
-    return found;
+    return all == 1 ? found : NULL;
 }
 
 
