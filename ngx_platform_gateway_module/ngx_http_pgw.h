@@ -383,6 +383,8 @@ typedef struct {
 typedef struct {
     ngx_http_handler_pt          handler;
     ngx_uint_t                   methods;      /* that it takes, 0: any */
+    ngx_uint_t                   server;       /* the parameter that names the
+                                                  server to ask; 0: none */
 } ngx_http_pgw_content_t;
 
 

@@ -15,7 +15,7 @@
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_local.h"
-#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_log.h"
 #include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_problem.h"
 #include "ngx_http_pgw_request.h"
@@ -413,7 +413,7 @@ static const struct {
     { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_handler, -1 },
     { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_last_handler, 1 },
     { NGX_HTTP_PRECONTENT_PHASE, ngx_http_pgw_precontent_handler, -1 },
-    { NGX_HTTP_LOG_PHASE, ngx_http_pgw_metrics_log_handler, -1 }
+    { NGX_HTTP_LOG_PHASE, ngx_http_pgw_log_handler, -1 }
 };
 
 #define NGX_HTTP_PGW_PHASES                                                   \

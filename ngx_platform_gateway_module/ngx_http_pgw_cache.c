@@ -241,14 +241,14 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
     entry = ngx_http_pgw_cache_entry(cache, conf->policy, ctx);
 
     if (entry == NULL) {
-        ngx_http_pgw_counters_of(cache, NGX_HTTP_PGW_CACHE_MISS);
+        ngx_http_pgw_counters_one(cache[NGX_HTTP_PGW_CACHE_MISS]);
         return NGX_DECLINED;
     }
 
     ngx_queue_remove(&entry->queue);
     ngx_queue_insert_head(&cache->queue, &entry->queue);
 
-    ngx_http_pgw_counters_of(cache, NGX_HTTP_PGW_CACHE_HIT);
+    ngx_http_pgw_counters_one(cache[NGX_HTTP_PGW_CACHE_HIT]);
 
     leeway = ngx_http_pgw_issuer_leeway(entry->issuer, conf);
 
@@ -291,7 +291,7 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
            || cache->size + size > cache->max_size)
     {
         ngx_http_pgw_cache_remove_last(cache);
-        ngx_http_pgw_counters_of(cache, NGX_HTTP_PGW_CACHE_EVICTION);
+        ngx_http_pgw_counters_one(cache[NGX_HTTP_PGW_CACHE_EVICTION]);
     }
 
     entry = ngx_alloc(size, ngx_cycle->log);

@@ -10,6 +10,7 @@
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_peek.h"
+#include "ngx_http_pgw_resource.h"
 
 
 /* What a client may send where its headers go on in one record of 64 KiB: the
@@ -20,7 +21,8 @@
 /* Whether the location, and its guard, can mean what is said of them. */
 
 static char *
-ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
+    const ngx_http_pgw_loc_conf_t *conf)
 {
     size_t                     need, size;
     const char                *fault;
@@ -35,7 +37,12 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
     fault = conf->access == 0 && clcf->handler
             ? "has a content handler and no \"platform_gateway_access\": give "
               "it a level, \"public\" if anybody may enter"
-            : !guarded ? NULL
+            : !guarded
+            ? (clcf->name.len && conf->required != prev->required
+               && (conf->access & NGX_HTTP_PGW_PUBLIC)
+               && conf->handler != ngx_http_pgw_resource_content.handler
+               ? "is \"public\", and what \"platform_gateway_require\" demands "
+                 "in it is asked of nobody: leave one out," : NULL)
             : conf->access & NGX_HTTP_PGW_PUBLIC
             ? "is both \"public\" and guarded: \"public\" must stand alone in "
               "\"platform_gateway_access\""
@@ -65,78 +72,62 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 }
 
 
-/* Whether what a guarded location gets or sends stays one client's. */
+/* Whether what a guarded location gets or sends stays one client's, and fits
+   into a record. */
 
 static char *
-ngx_http_pgw_check_upstream(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_upstream_conf_t *u,
-    const ngx_str_t *module)
+ngx_http_pgw_check_upstream(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_upstream_conf_t *u, const ngx_http_pgw_passer_t *passer,
+    ngx_uint_t guarded)
 {
-    ngx_uint_t   keeps = u->store > 0;
-    const char  *fault;
+    size_t                      head;
+    ngx_uint_t                  keeps = u->store > 0, record;
+    const char                 *fault;
+    ngx_array_t               **params;
+    ngx_http_core_srv_conf_t   *cscf = ngx_http_pgw_conf_server(cf);
 
 #if (NGX_HTTP_CACHE)
     keeps |= u->cache > 0;
 #endif
 
-    fault = u->pass_request_headers == 0
-            ? "is guarded, but \"%V_pass_request_headers off\" keeps the "
-              "trusted headers from its upstream: take it out of this location"
-            : keeps && !conf->allow_cache
-            ? "is guarded, but \"%V_cache\" or \"%V_store\" keeps what one "
-              "client was sent for the next: switch it off there, or, where "
-              "its key tells clients apart or all may see the same, say "
-              "\"platform_gateway_allow_cache on\"" : NULL;
+    /* in an "if", too, where the handler is that of the location around; an
+       address made of variables is taken for such a protocol's where there are
+       parameters for it */
 
-    return fault ? ngx_http_pgw_conf_fail(cf, NULL, fault, module, module)
-                 : NGX_CONF_OK;
-}
+    record = passer->param && u->upstream;
+    params = passer->param == NULL || record ? NULL
+             : ngx_http_pgw_peek_field(cf, cf->ctx, NULL, passer->param,
+                                       ngx_http_upstream_param_set_slot);
 
-
-/* An address made of variables is taken for such a protocol's where there are
-   parameters for it. */
-
-static char *
-ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_upstream_conf_t *u, const ngx_http_pgw_passer_t *passer)
-{
-    size_t                      head;
-    ngx_array_t               **params;
-    ngx_http_core_srv_conf_t   *cscf = ngx_http_pgw_conf_server(cf);
-
-    if (u->upstream == NULL) {
-
-        params = ngx_http_pgw_peek_field(cf, cf->ctx, NULL, passer->param,
-                                         ngx_http_upstream_param_set_slot);
-
-        conf->one_record |= params && *params
-                            && ngx_http_pgw_conf_core(cf)->handler;
-
-        return NGX_CONF_OK;
-    }
-
-    /* in an "if", too, where the handler is that of the location around */
-
-    conf->one_record = 1;
+    conf->one_record |= record || (params && *params
+                                   && ngx_http_pgw_conf_core(cf)->handler);
 
     head = cscf->client_header_buffer_size
            + (size_t) cscf->large_client_header_buffers.num
              * cscf->large_client_header_buffers.size;
 
-    if (head > NGX_HTTP_PGW_RECORD_HEAD) {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "uses \"%V_pass\", which carries a request's headers in "
-                   "one record of 64k, and takes up to %uz bytes of them: say "
-                   "\"large_client_header_buffers 2 24k\" in its server",
-                   &passer->name, head);
-    }
+    fault = guarded && u->pass_request_headers == 0
+            ? "is guarded, but \"%V_pass_request_headers off\" keeps the "
+              "trusted headers from its upstream: take it out of this location"
+            : guarded && keeps && !conf->allow_cache
+            ? "is guarded, but \"%V_cache\" or \"%V_store\" keeps what one "
+              "client was sent for the next: switch it off there, or, where "
+              "its key tells clients apart or all may see the same, say "
+              "\"platform_gateway_allow_cache on\""
+            : record && head > NGX_HTTP_PGW_RECORD_HEAD
+            ? "uses \"%V_pass\": %V carries a request's headers in one record "
+              "of 64k, and they take up to %uz bytes here: say "
+              "\"large_client_header_buffers 2 24k\" in its server" : NULL;
 
-    return NGX_CONF_OK;
+    return fault ? ngx_http_pgw_conf_fail(cf, NULL, fault, &passer->name,
+                                          &passer->name, head)
+                 : NGX_CONF_OK;
 }
 
 
 char *
-ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_check_location(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_uint_t                       guarded;
     ngx_http_core_loc_conf_t        *clcf = ngx_http_pgw_conf_core(cf);
@@ -144,7 +135,7 @@ ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
     const ngx_http_pgw_passer_t     *passer;
     const ngx_http_upstream_conf_t  *u;
 
-    if (ngx_http_pgw_check_access(cf, conf) != NGX_CONF_OK) {
+    if (ngx_http_pgw_check_access(cf, prev, conf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -163,15 +154,8 @@ ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 
     while ((u = ngx_http_pgw_peek_passer(cf, cf->ctx, &passer)) != NULL) {
 
-        if (guarded
-            && ngx_http_pgw_check_upstream(cf, conf, u, &passer->name)
-               != NGX_CONF_OK)
-        {
-            return NGX_CONF_ERROR;
-        }
-
-        if (passer->param
-            && ngx_http_pgw_check_record(cf, conf, u, passer) != NGX_CONF_OK)
+        if (ngx_http_pgw_check_upstream(cf, conf, u, passer, guarded)
+            != NGX_CONF_OK)
         {
             return NGX_CONF_ERROR;
         }

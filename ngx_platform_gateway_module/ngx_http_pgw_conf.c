@@ -13,8 +13,7 @@
 
 
 #define NGX_HTTP_PGW_NAME_MAX_LEN  63
-#define NGX_HTTP_PGW_ALLOW_MAX     128  /* all methods take 98 */
-#define NGX_HTTP_PGW_LEVELS_MAX    64   /* all levels take 36 */
+#define NGX_HTTP_PGW_JOINED_MAX    128  /* all methods take 98 */
 
 
 ngx_conf_bitmask_t  ngx_http_pgw_methods[] = {
@@ -49,7 +48,7 @@ ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
 /* Names that no client may send: the ids, and the default claim map, which a
    service may trust whatever map is in use. */
 
-static ngx_str_t  ngx_http_pgw_conf_names[][2] = {
+static ngx_str_t  ngx_http_pgw_conf_own[][2] = {
     { ngx_null_string, ngx_string("X-Request-Id") },
     { ngx_null_string, ngx_string("X-Correlation-Id") },
     { ngx_string("account_id"), ngx_string("X-Account-Id") },
@@ -107,100 +106,69 @@ ngx_http_pgw_conf_fail(ngx_conf_t *cf, const ngx_http_pgw_place_t *place,
 }
 
 
-/* who may enter must be plain to see, not a matter of what a client sends */
+/* The names of what mask has, each before a separator; false: no memory. */
 
-char *
-ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+static ngx_uint_t
+ngx_http_pgw_conf_join(ngx_conf_t *cf, const ngx_conf_bitmask_t *name,
+    ngx_uint_t mask, const char *separator, ngx_str_t *text)
 {
-    if (cf->cmd_type & (NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF)) {
-        return "cannot stand inside \"if\": say it in the location itself, "
-               "or \"rewrite\" to a location of its own";
+    u_char  *p = ngx_pnalloc(cf->pool, NGX_HTTP_PGW_JOINED_MAX);
+
+    text->data = p;
+
+    for ( /* void */ ; p && name->name.len; name++) {
+        if (mask & name->mask) {
+            p = ngx_sprintf(p, "%V%s", &name->name, separator);
+            mask &= ~name->mask;      /* one level has two names */
+        }
     }
 
-    if (cf->cmd_type & NGX_HTTP_LMT_CONF) {
-        return "cannot stand inside \"limit_except\": say it in the location "
-               "itself; \"platform_gateway_methods\" limits methods";
-    }
+    text->len = (size_t) (p - text->data);
 
-    if (cmd->post == NULL) {
-        return ngx_conf_set_flag_slot(cf, cmd, conf);
-    }
-
-    return ngx_conf_set_bitmask_slot(cf, cmd, conf) == NGX_CONF_OK
-           ? NGX_CONF_OK
-           : "accepts public, account, branch (or platform), system and "
-             "token";
+    return p != NULL;
 }
 
 
 char *
-ngx_http_pgw_conf_access(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_conf_names(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    u_char              *p;
-    size_t               i;
-    ngx_uint_t           left = conf->access;
-    ngx_conf_bitmask_t  *level;
+    size_t  i;
 
-    if (left == 0) {
-        return NGX_CONF_OK;
-    }
+    if (conf->access) {
 
-    p = ngx_pnalloc(cf->pool, 2 * NGX_HTTP_PGW_LEVELS_MAX);
-    if (p == NULL) {
-        return NGX_CONF_ERROR;
-    }
+        if (!ngx_http_pgw_conf_join(cf, ngx_http_pgw_levels, conf->access, " ",
+                                    &conf->levels)
+            || !ngx_http_pgw_conf_join(cf, ngx_http_pgw_levels, conf->access,
+                                       " ", &conf->scopes))
+        {
+            return NGX_CONF_ERROR;
+        }
 
-    conf->levels.data = p;
+        conf->levels.len--;
+        conf->scopes.len--;
 
-    for (level = ngx_http_pgw_levels; level->name.len; level++) {
-        if (left & level->mask) {
-            p = ngx_sprintf(p, "%V ", &level->name);
-            left &= ~level->mask;      /* one level has two names */
+        for (i = 0; i < conf->scopes.len; i++) {
+            conf->scopes.data[i] = ngx_toupper(conf->scopes.data[i]);
         }
     }
 
-    conf->levels.len = (size_t) (p - 1 - conf->levels.data);
-    conf->scopes.len = conf->levels.len;
-    conf->scopes.data = p;
+    if (conf->methods) {
 
-    for (i = 0; i < conf->scopes.len; i++) {
-        p[i] = ngx_toupper(conf->levels.data[i]);
-    }
+        /* GET implies HEAD, as in limit_except; OPTIONS is always answered */
 
-    return NGX_CONF_OK;
-}
-
-
-/* GET implies HEAD, as in limit_except; OPTIONS is always answered */
-
-char *
-ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
-{
-    u_char              *p;
-    ngx_conf_bitmask_t  *m;
-
-    if (conf->methods == 0) {
-        return NGX_CONF_OK;
-    }
-
-    if (conf->methods & NGX_HTTP_GET) {
-        conf->methods |= NGX_HTTP_HEAD;
-    }
-
-    p = ngx_pnalloc(cf->pool, NGX_HTTP_PGW_ALLOW_MAX);
-    if (p == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    conf->allow.data = p;
-
-    for (m = ngx_http_pgw_methods; m->name.len; m++) {
-        if (conf->methods & m->mask) {
-            p = ngx_sprintf(p, "%V, ", &m->name);
+        if (conf->methods & NGX_HTTP_GET) {
+            conf->methods |= NGX_HTTP_HEAD;
         }
-    }
 
-    conf->allow.len = (size_t) (ngx_sprintf(p, "OPTIONS") - conf->allow.data);
+        if (!ngx_http_pgw_conf_join(cf, ngx_http_pgw_methods, conf->methods,
+                                    ", ", &conf->allow))
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        ngx_memcpy(conf->allow.data + conf->allow.len, "OPTIONS", 7);
+        conf->allow.len += 7;
+    }
 
     return NGX_CONF_OK;
 }
@@ -283,30 +251,22 @@ char *
 ngx_http_pgw_conf_zone(ngx_conf_t *cf, const ngx_str_t *value,
     const char *example, ssize_t min, ngx_str_t *name, size_t *zone_size)
 {
-    u_char     *colon = (u_char *) ngx_strchr(value->data, ':');
-    ssize_t     size;
-    ngx_str_t   text;
+    ssize_t    size;
+    ngx_str_t  text;
 
-    if (colon == NULL || colon == value->data) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid zone \"%V\": it is NAME:SIZE, like "
-                           "\"%s\"", value, example);
-        return NGX_CONF_ERROR;
-    }
-
-    text.data = colon + 1;
-    text.len = (size_t) (value->data + value->len - text.data);
+    text.data = (u_char *) ngx_strchr(value->data, ':');
+    name->data = value->data;
+    name->len = text.data ? (size_t) (text.data++ - value->data) : 0;
+    text.len = text.data ? value->len - name->len - 1 : 0;
     size = ngx_parse_size(&text);
 
-    if (size < min) {
+    if (name->len == 0 || size < min) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "zone size \"%V\" is invalid or below %zk",
-                           &text, min / 1024);
+                           "invalid zone \"%V\": it is NAME:SIZE, like \"%s\", "
+                           "of at least %zk", value, example, min / 1024);
         return NGX_CONF_ERROR;
     }
 
-    name->data = value->data;
-    name->len = (size_t) (colon - value->data);
     *zone_size = (size_t) size;
 
     return NGX_CONF_OK;
@@ -368,7 +328,7 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
     }
 
     for (i = 0; err == NULL && i < NGX_HTTP_PGW_IDS; i++) {
-        if (ngx_http_pgw_names_same(&ngx_http_pgw_conf_names[i][1], name)) {
+        if (ngx_http_pgw_names_same(&ngx_http_pgw_conf_own[i][1], name)) {
             err = "header \"%V\" is the gateway's own";
         }
     }
@@ -381,12 +341,12 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
 }
 
 
-/* Adds a claim and its header to *map, which is made if it is not set.
-   NGX_DECLINED: it has that header. */
+/* Adds a claim (len 0: none) and its header to *map, which is made if it is not
+   set.  NGX_DECLINED: it has that header. */
 
 static ngx_int_t
 ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
-    const ngx_str_t *claim, const ngx_str_t *name)
+    const ngx_str_t *claim, const ngx_str_t *name, ngx_uint_t own)
 {
     ngx_uint_t                    i;
     ngx_http_pgw_claim_header_t  *ch;
@@ -412,7 +372,7 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
         return NGX_ERROR;
     }
 
-    ch->own = 0;
+    ch->own = own;
     ch->name = *name;
 
     ch->lowcase.len = name->len;
@@ -439,8 +399,8 @@ ngx_http_pgw_conf_strip_name(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 
     conf->strip_lengths |= (uint64_t) 1 << name->len;
 
-    return ngx_http_pgw_conf_map(cf, &conf->strip, &no_claim, name) == NGX_ERROR
-           ? NGX_ERROR : NGX_OK;
+    return ngx_http_pgw_conf_map(cf, &conf->strip, &no_claim, name, 0)
+           == NGX_ERROR ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -466,20 +426,16 @@ ngx_http_pgw_conf_strip_map(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 static ngx_int_t
 ngx_http_pgw_conf_defaults(ngx_conf_t *cf, ngx_array_t **map, ngx_uint_t n)
 {
-    ngx_str_t                    (*name)[2];
-    ngx_http_pgw_claim_header_t   *ch;
+    ngx_str_t  (*own)[2] = &ngx_http_pgw_conf_own[n];
 
-    for (name = &ngx_http_pgw_conf_names[n]; (*name)[1].len; name++) {
-        if (ngx_http_pgw_conf_map(cf, map, &(*name)[0], &(*name)[1]) != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-
-        ch = (*map)->elts;
-        ch[(*map)->nelts - 1].own = 1;
+    while ((*own)[1].len
+           && ngx_http_pgw_conf_map(cf, map, &(*own)[0], &(*own)[1], 1)
+              == NGX_OK)
+    {
+        own++;
     }
 
-    return NGX_OK;
+    return (*own)[1].len ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -568,14 +524,12 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    rc = ngx_http_pgw_conf_map(cf, &lcf->claim_headers, &value[1], &value[2]);
+    rc = ngx_http_pgw_conf_map(cf, &lcf->claim_headers, &value[1], &value[2],
+                               0);
 
-    if (rc == NGX_DECLINED) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "duplicate header \"%V\"", &value[2]);
-    }
-
-    return (rc == NGX_OK) ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return rc == NGX_OK ? NGX_CONF_OK
+           : rc == NGX_DECLINED ? "has a header that another claim has"
+           : NGX_CONF_ERROR;
 }
 
 

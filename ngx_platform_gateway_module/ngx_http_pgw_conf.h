@@ -12,9 +12,6 @@ extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
 /* Access levels by name; one has two. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_levels[];
 
-/* A flag, or with cmd->post a bitmask, that may not be set inside an "if". */
-ngx_http_pgw_set_t  ngx_http_pgw_conf_plain;
-
 ngx_http_pgw_set_t  ngx_http_pgw_conf_strings;  /* an array of pj_str_t */
 ngx_http_pgw_set_t  ngx_http_pgw_conf_route;
 ngx_http_pgw_set_t  ngx_http_pgw_conf_claim;
@@ -34,11 +31,8 @@ char *ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data);
 void *ngx_http_pgw_conf_create_srv(ngx_conf_t *cf);
 char *ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child);
 
-/* Writes conf->levels and conf->scopes. */
-char *ngx_http_pgw_conf_access(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
-
-/* Completes conf->methods and writes conf->allow. */
-char *ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
+/* Completes conf->methods; writes conf->levels, conf->scopes, conf->allow. */
+char *ngx_http_pgw_conf_names(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
 
 /* Merges the claim maps; the header names in conf's map are stripped too. */
 char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,

@@ -150,65 +150,6 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* Takes out an upstream's CORS headers, where drop, and adds names to the last
-   Vary line that there is, or as a line of its own; NULL: no Vary. */
-
-static ngx_int_t
-ngx_http_pgw_cors_edit(ngx_http_request_t *r, ngx_uint_t drop,
-    const ngx_str_t *names)
-{
-    u_char               *p;
-    ngx_table_elt_t      *h, *vary;
-    ngx_http_pgw_walk_t   walk = { &r->headers_out.headers.part, 0 };
-
-    static const u_char  prefix[] = "access-control-";
-
-    vary = NULL;
-
-    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
-
-        if (drop
-            && h->key.len >= sizeof(prefix)
-            && ngx_strncasecmp(h->key.data, (u_char *) prefix,
-                               sizeof(prefix) - 1) == 0)
-        {
-            h->hash = 0;
-        }
-
-        if (names && h->hash && ngx_http_pgw_header_is(h, "vary")) {
-            vary = h;
-
-            if (ngx_http_pgw_names_has(&h->value,
-                                       ngx_http_pgw_header_text("origin"), 1)
-                || ngx_http_pgw_names_has(&h->value,
-                                          ngx_http_pgw_header_text("*"), 0))
-            {
-                names = NULL;
-            }
-        }
-    }
-
-    if (names == NULL) {
-        return NGX_OK;
-    }
-
-    if (vary == NULL || vary->value.len == 0) {
-        return ngx_http_pgw_header_add(r, "Vary", names) ? NGX_OK : NGX_ERROR;
-    }
-
-    p = ngx_pnalloc(r->pool, vary->value.len + sizeof(", ") - 1 + names->len);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    vary->value.len = (size_t) (ngx_sprintf(p, "%V, %V", &vary->value, names)
-                                - p);
-    vary->value.data = p;
-
-    return NGX_OK;
-}
-
-
 static ngx_int_t
 ngx_http_pgw_cors_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_str_t *origin,
@@ -247,8 +188,12 @@ ngx_int_t
 ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t        allowed, preflight, refused;
-    const ngx_str_t  *names;
+    ngx_uint_t            allowed, preflight, refused;
+    ngx_table_elt_t      *h;
+    const ngx_str_t      *names;
+    ngx_http_pgw_walk_t   walk = { &r->headers_out.headers.part, 0 };
+
+    static u_char  prefix[] = "access-control-";
 
     preflight = gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
@@ -272,7 +217,17 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 
     /* what an upstream allows is refused by taking it away */
 
-    if (ngx_http_pgw_cors_edit(r, allowed || !conf->shadow, names) != NGX_OK) {
+    while ((allowed || !conf->shadow)
+           && (h = ngx_http_pgw_header_next(&walk)) != NULL)
+    {
+        if (h->key.len >= sizeof(prefix)
+            && ngx_strncasecmp(h->key.data, prefix, sizeof(prefix) - 1) == 0)
+        {
+            h->hash = 0;
+        }
+    }
+
+    if (names && !ngx_http_pgw_header_add(r, "Vary", names)) {
         return NGX_ERROR;
     }
 
@@ -282,111 +237,88 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 }
 
 
-/* What stands in an origin, in the small letters of a browser's. */
+/* The end of an origin whose host ends there; NULL: its port is none.  Browsers
+   leave the port out where it is the scheme's own. */
 
-#define NGX_HTTP_PGW_CORS_DIGITS  "0123456789"
-#define NGX_HTTP_PGW_CORS_ALNUM                                               \
-    "abcdefghijklmnopqrstuvwxyz" NGX_HTTP_PGW_CORS_DIGITS
-#define NGX_HTTP_PGW_CORS_SCHEME  NGX_HTTP_PGW_CORS_ALNUM "+-."
-#define NGX_HTTP_PGW_CORS_HOST    NGX_HTTP_PGW_CORS_ALNUM "-_."
-#define NGX_HTTP_PGW_CORS_IPV6    NGX_HTTP_PGW_CORS_DIGITS "abcdef:."
-
-#define ngx_http_pgw_cors_span(p, set)                                        \
-    ((p) + strspn((const char *) (p), set))
-
-
-/* Sets *end to the end of the host at p; NULL, or what is wrong with it. */
-
-static const char *
-ngx_http_pgw_cors_host(u_char *p, ngx_uint_t wildcard, u_char **end)
+static char *
+ngx_http_pgw_cors_port(const char *origin, char *end)
 {
-    static const char  bad[] = "the host has a character that is not allowed";
+    size_t     len = strlen(end);
+    ngx_int_t  port;
 
-    *end = ngx_http_pgw_cors_span(p, NGX_HTTP_PGW_CORS_HOST);
-
-    if (*p == '[') {
-        *end = ngx_http_pgw_cors_span(p + 1, NGX_HTTP_PGW_CORS_IPV6);
-
-        if (*end < p + 3 || *(*end)++ != ']') {
-            return bad;
-        }
+    if (len == 0) {
+        return end;
     }
 
-    return **end == '*'
-           ? "\"*\" can only stand for the leftmost labels, as in "
-             "https://*.example.com"
-           : **end == '/' ? "an origin has no path, not even a slash"
-           : **end
-             && (**end != ':'
-                 || *ngx_http_pgw_cors_span(*end + 1, NGX_HTTP_PGW_CORS_DIGITS))
-           ? bad
-           : *end == p || (*end)[-1] == '.'
-           ? "the host is empty or ends with a dot"
-           : (*p == '.' && !wildcard) || ngx_strstr(p, "..")
-           ? "the host has an empty label"
+    port = ngx_atoi((u_char *) end + 1, len - 1);
 
-           /* ".example.com" has two dots, ".com" has one */
-           : wildcard && ngx_strlchr(p + 1, *end, '.') == NULL
-           ? "\"*\" cannot stand right below a top-level domain" : NULL;
+    return port < 1 || port > 65535 || end[1] == '0' ? NULL
+           : (port == 443 && strncmp(origin, "https:", 6) == 0)
+             || (port == 80 && strncmp(origin, "http:", 5) == 0)
+           ? end : end + len;
 }
 
 
 /* scheme "://" [ "*." ] host [ ":" port ]; NULL, or what is wrong with it. */
 
 static const char *
-ngx_http_pgw_cors_parse(u_char *origin, ngx_http_pgw_origin_t *pattern)
+ngx_http_pgw_cors_parse(char *origin, ngx_http_pgw_origin_t *pattern)
 {
-    u_char      *host, *end;
-    ngx_int_t    port;
-    ngx_uint_t   wildcard;
-    const char  *err;
+    char        *host, *end;
+    ngx_uint_t   wildcard, good;
 
-    host = (u_char *) ngx_strstr(origin, "://");
+    host = strstr(origin, "://");
 
-    err = ngx_strcmp(origin, "*") == 0
-          ? "answers carry credentials, so each origin must be named"
-          : ngx_strcmp(origin, "null") == 0 ? "any sandboxed page has it"
-          : host == NULL || host == origin
-          ? "it must be scheme://host or scheme://host:port"
-          : *origin < 'a' || *origin > 'z'
-          ? "the scheme must begin with a letter"
-          : ngx_http_pgw_cors_span(origin, NGX_HTTP_PGW_CORS_SCHEME) != host
-          ? "the scheme has a character that is not allowed" : NULL;
+    if (strcmp(origin, "*") == 0) {
+        return "answers carry credentials, so each origin must be named";
+    }
 
-    if (err) {
-        return err;
+    if (host == NULL || *origin < 'a' || *origin > 'z'
+        || origin + strspn(origin, "abcdefghijklmnopqrstuvwxyz0123456789+-.")
+           != host)
+    {
+        return "it must be scheme://host or scheme://host:port";
     }
 
     /* with a wildcard, the host begins at the dot after it */
 
     host += sizeof("://") - 1;
-    wildcard = (host[0] == '*' && host[1] == '.' && host[2]);
+    wildcard = (host[0] == '*' && host[1] == '.');
     host += wildcard;
 
-    err = ngx_http_pgw_cors_host(host, wildcard, &end);
+    if (*host == '[') {
+        end = host + 1 + strspn(host + 1, "0123456789abcdef:.");
+        good = (*end++ == ']' && end - host > 3 && strchr(":", *end));
 
-    if (err == NULL && *end) {
-        port = ngx_atoi(end + 1, ngx_strlen(end + 1));
-
-        if (port < 1 || port > 65535 || end[1] == '0') {
-            err = "the port must be 1 to 65535";
-        }
-
-        /* browsers leave the port out where it is the scheme's own */
-
-        if ((port != 443 || ngx_strncmp(origin, "https:", 6) != 0)
-            && (port != 80 || ngx_strncmp(origin, "http:", 5) != 0))
-        {
-            end += ngx_strlen(end);
-        }
+    } else {
+        end = host + strcspn(host, ":");
+        good = ngx_http_pgw_origin_is_labels((u_char *) host + wildcard,
+                                             (u_char *) end);
     }
 
-    pattern->text = (pj_str_t) { origin, (size_t) (end - origin) };
+    if (strchr(host, '*')
+        || (wildcard && ngx_strlchr((u_char *) host + 1, (u_char *) end, '.')
+                        == NULL))
+    {
+        return "\"*\" can only stand for the leftmost labels, and not right "
+               "below a top-level domain, as in https://*.example.com";
+    }
+
+    if (!good) {
+        return "the host is malformed, or a path follows it, if only a slash";
+    }
+
+    end = ngx_http_pgw_cors_port(origin, end);
+    if (end == NULL) {
+        return "the port must be 1 to 65535";
+    }
+
+    pattern->text = (pj_str_t) { (u_char *) origin, (size_t) (end - origin) };
     pattern->prefix = (size_t) ((wildcard ? host - 1 : end) - origin);
-    pattern->suffix.data = host;
+    pattern->suffix.data = (u_char *) host;
     pattern->suffix.len = wildcard ? (size_t) (end - host) : 0;
 
-    return err;
+    return NULL;
 }
 
 
@@ -414,15 +346,13 @@ ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     off = (ngx_strcmp(value[1].data, "off") == 0);
 
-    if (off && first && cf->args->nelts == 2) {
-        return NGX_CONF_OK;
-    }
-
-    if (off || (!first && lcf->cors_origins->nelts == 0)) {
+    if (off ? !first || cf->args->nelts > 2
+            : !first && lcf->cors_origins->nelts == 0)
+    {
         return "has origins beside \"off\"";
     }
 
-    for (i = 1; i < cf->args->nelts; i++) {
+    for (i = 1; !off && i < cf->args->nelts; i++) {
 
         pattern = ngx_array_push(lcf->cors_origins);
         origin = ngx_pnalloc(cf->pool, value[i].len + 1);
@@ -433,7 +363,7 @@ ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         ngx_strlow(origin, value[i].data, value[i].len + 1);
 
-        err = ngx_http_pgw_cors_parse(origin, pattern);
+        err = ngx_http_pgw_cors_parse((char *) origin, pattern);
         if (err) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "invalid origin \"%V\" in \"%V\": %s",
@@ -465,15 +395,12 @@ ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     for (i = 1; i < cf->args->nelts; i++) {
 
         if (!ngx_http_pgw_names_plain(&value[i], "-_")) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid name \"%V\" in \"%V\": each must be "
-                               "given in full, there are no patterns",
-                               &value[i], &cmd->name);
-            return NGX_CONF_ERROR;
+            return "has an invalid name: there are no patterns";
         }
 
         if (ngx_strcmp(value[i].data, "default") == 0) {
-            value[i] = *(ngx_str_t *) cmd->post;
+            value[i].data = cmd->post;
+            value[i].len = ngx_strlen(value[i].data);
         }
 
         p = ngx_pnalloc(cf->pool, text->len + sizeof(", ") + value[i].len);

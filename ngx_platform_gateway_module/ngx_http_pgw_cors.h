@@ -10,7 +10,7 @@
 ngx_http_pgw_set_t  ngx_http_pgw_cors_origins;
 
 /* Directives: NAME ..., joined into the ngx_str_t at cmd->offset; "default"
-   among them stands for cmd->post, what holds without the directive. */
+   among them stands for cmd->post, text that holds without the directive. */
 ngx_http_pgw_set_t  ngx_http_pgw_cors_list;
 
 /* Why the preflight for such a request would be refused, or NONE; *detail as

@@ -16,7 +16,9 @@ static const ngx_msec_t  ngx_http_pgw_bounds[NGX_HTTP_PGW_DURATIONS] = {
 };
 
 
-ngx_http_pgw_shared_t  *ngx_http_pgw_counters;
+static ngx_http_pgw_shared_t  ngx_http_pgw_unseen;
+
+ngx_http_pgw_shared_t  *ngx_http_pgw_counters = &ngx_http_pgw_unseen;
 
 
 ngx_http_pgw_route_t *
@@ -43,47 +45,47 @@ ngx_http_pgw_counters_route(ngx_conf_t *cf, const ngx_str_t *id)
 }
 
 
-/* Where fetches for an issuer are counted; NULL: the zone is too small. */
+/* Fetches from there are counted by outcome; false: the zone is too small. */
 
-static ngx_atomic_t *
+static ngx_uint_t
 ngx_http_pgw_counters_ends(ngx_shm_zone_t *shm_zone, ngx_uint_t kind,
-    const ngx_http_pgw_issuer_t *issuer)
+    const ngx_http_pgw_issuer_t *issuer, ngx_http_pgw_source_t *from)
 {
-    ngx_http_pgw_ends_t  *ends;
+    ngx_http_pgw_zone_part_t  *part;
 
-    ends = ngx_http_pgw_zone_part(shm_zone, kind, sizeof(ngx_http_pgw_ends_t),
-                                  &issuer->name);
+    part = ngx_http_pgw_zone_part(shm_zone, kind, sizeof(*part)
+                        + NGX_HTTP_PGW_FEED_OUTCOMES * sizeof(ngx_atomic_t),
+                        &issuer->name);
 
-    return ends ? ends->outcomes : NULL;
+    from->counted = part ? (ngx_atomic_t *) (void *) (part + 1) : NULL;
+
+    return part != NULL;
 }
 
 
 static ngx_int_t
 ngx_http_pgw_counters_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
-    ngx_uint_t                 full;
+    ngx_uint_t                 fits;
     ngx_http_pgw_route_t      *route;
     ngx_http_pgw_issuer_t     *issuer;
-    ngx_http_pgw_source_t     *feed;
     ngx_http_pgw_main_conf_t  *mcf = shm_zone->data;
 
     static const ngx_str_t  all = ngx_null_string;
 
     mcf->counters = ngx_http_pgw_zone_part(shm_zone, NGX_HTTP_PGW_ZONE_COUNTERS,
                                            sizeof(ngx_http_pgw_shared_t), &all);
-    full = (mcf->counters == NULL);
+    fits = (mcf->counters != NULL);
 
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
 
-        issuer->from.counted = ngx_http_pgw_counters_ends(shm_zone,
-                                           NGX_HTTP_PGW_ZONE_FETCHES, issuer);
-        full |= (issuer->from.counted == NULL);
+        fits &= ngx_http_pgw_counters_ends(shm_zone, NGX_HTTP_PGW_ZONE_FETCHES,
+                                           issuer, &issuer->from);
 
         if (issuer->revocations) {
-            feed = &issuer->revocations->from;
-            feed->counted = ngx_http_pgw_counters_ends(shm_zone,
-                                           NGX_HTTP_PGW_ZONE_PAGES, issuer);
-            full |= (feed->counted == NULL);
+            fits &= ngx_http_pgw_counters_ends(shm_zone,
+                                               NGX_HTTP_PGW_ZONE_PAGES, issuer,
+                                               &issuer->revocations->from);
         }
     }
 
@@ -92,10 +94,10 @@ ngx_http_pgw_counters_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         route->counters = ngx_http_pgw_zone_part(shm_zone,
                               NGX_HTTP_PGW_ZONE_ROUTE,
                               sizeof(ngx_http_pgw_counters_t), &route->id);
-        full |= (route->counters == NULL);
+        fits &= (route->counters != NULL);
     }
 
-    if (full) {
+    if (!fits) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
                       "zone \"%V\" is too small for the counters of "
                       "\"platform_gateway_metrics\" in %V:%ui: make "
@@ -104,7 +106,7 @@ ngx_http_pgw_counters_zone_init(ngx_shm_zone_t *shm_zone, void *data)
                       mcf->metrics_place.line);
     }
 
-    return full ? NGX_ERROR : NGX_OK;
+    return fits ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -150,17 +152,6 @@ ngx_http_pgw_counters_end(const ngx_http_pgw_source_t *from,
 
 
 void
-ngx_http_pgw_counters_count(size_t offset)
-{
-    u_char  *p = (u_char *) ngx_http_pgw_counters;
-
-    if (p) {
-        (void) ngx_atomic_fetch_add((ngx_atomic_t *) (void *) (p + offset), 1);
-    }
-}
-
-
-void
 ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms)
 {
     ngx_uint_t  i;
@@ -173,29 +164,9 @@ ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms)
 
 
 void
-ngx_http_pgw_counters_observe(size_t offset, ngx_msec_t ms)
-{
-    u_char  *p = (u_char *) ngx_http_pgw_counters;
-
-    if (p) {
-        ngx_http_pgw_counters_add((void *) (p + offset), ms);
-    }
-}
-
-
-void
-ngx_http_pgw_counters_cached(ngx_uint_t tokens)
-{
-    if (ngx_http_pgw_counters) {
-        ngx_http_pgw_counters->cached[ngx_process_slot] = tokens;
-    }
-}
-
-
-void
 ngx_http_pgw_counters_init_process(ngx_http_pgw_shared_t *shared)
 {
-    ngx_http_pgw_counters = shared;
+    ngx_http_pgw_counters = shared ? shared : &ngx_http_pgw_unseen;
 
     /* a worker that was killed has left its number in this slot */
 

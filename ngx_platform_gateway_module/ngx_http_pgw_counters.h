@@ -67,6 +67,14 @@ typedef struct {
 } ngx_http_pgw_counters_t;
 
 
+/* What is counted of a reason: by decision from DENY on; of tokens. */
+
+typedef struct {
+    ngx_atomic_t              refusals[2];
+    ngx_atomic_t              verifications;
+} ngx_http_pgw_reasons_t;
+
+
 /*
  * Of all routes.  cached[] is indexed by a process's place in nginx's own
  * table, which no two live processes share.
@@ -75,23 +83,13 @@ typedef struct {
 struct ngx_http_pgw_shared_s {
     ngx_http_pgw_zone_part_t  part;
 
-    ngx_atomic_t              refusals[NGX_HTTP_PGW_DECISIONS]
-                                      [NGX_HTTP_PGW_REASONS];
-    ngx_atomic_t              verifications[NGX_HTTP_PGW_REASONS];
+    ngx_http_pgw_reasons_t    reasons[NGX_HTTP_PGW_REASONS];
     ngx_atomic_t              cache[NGX_HTTP_PGW_CACHE_EVENTS];
     ngx_atomic_t              cached[NGX_MAX_PROCESSES];
 
-    ngx_atomic_t              unchecked[1];  /* let in with a stale feed */
+    ngx_atomic_t              unchecked;    /* let in with a stale feed */
     ngx_http_pgw_histogram_t  lag;  /* from a revocation to its effect */
 };
-
-
-/* What is counted of the keys, or of the feed, of one issuer; in the zone. */
-
-typedef struct {
-    ngx_http_pgw_zone_part_t  part;  /* its name is the issuer's */
-    ngx_atomic_t              outcomes[NGX_HTTP_PGW_FEED_OUTCOMES];
-} ngx_http_pgw_ends_t;
 
 
 /* A route id of the configuration. */
@@ -103,8 +101,21 @@ struct ngx_http_pgw_route_s {
 };
 
 
-/* Where this process counts; NULL: nowhere. */
+/* Where this process counts; for itself alone, where nothing shows it. */
 extern ngx_http_pgw_shared_t  *ngx_http_pgw_counters;
+
+/* One more of that member, and how many tokens our cache holds. */
+#define ngx_http_pgw_counters_one(member)                                     \
+    ((void) ngx_atomic_fetch_add(&ngx_http_pgw_counters->member, 1))
+#define ngx_http_pgw_counters_cached(tokens)                                  \
+    (ngx_http_pgw_counters->cached[ngx_process_slot] = (tokens))
+
+/* One more fetch from there with that outcome, fetch_e or feed_e. */
+void ngx_http_pgw_counters_end(const ngx_http_pgw_source_t *from,
+    ngx_uint_t outcome);
+
+/* One more in a histogram. */
+void ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms);
 
 /* The route of that id, made at its first use; NULL: out of memory. */
 ngx_http_pgw_route_t *ngx_http_pgw_counters_route(ngx_conf_t *cf,
@@ -114,27 +125,8 @@ ngx_http_pgw_route_t *ngx_http_pgw_counters_route(ngx_conf_t *cf,
    keys, and the counters of each route in it. */
 char *ngx_http_pgw_counters_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf);
 
-/* Sets that, and forgets how many tokens a process in our place had. */
+/* Sets where we count; NULL: for ourselves alone. */
 void ngx_http_pgw_counters_init_process(ngx_http_pgw_shared_t *shared);
-
-/* One more fetch from there with that outcome, fetch_e or feed_e. */
-void ngx_http_pgw_counters_end(const ngx_http_pgw_source_t *from,
-    ngx_uint_t outcome);
-
-/* One more of what is at that offset of shared_t. */
-void ngx_http_pgw_counters_count(size_t offset);
-
-#define ngx_http_pgw_counters_of(words, i)                                    \
-    ngx_http_pgw_counters_count(offsetof(ngx_http_pgw_shared_t, words)        \
-                                + (i) * sizeof(ngx_atomic_t))
-
-/* One more in a histogram of shared_t. */
-void ngx_http_pgw_counters_observe(size_t offset, ngx_msec_t ms);
-
-void ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms);
-
-/* How many tokens the cache of this process holds. */
-void ngx_http_pgw_counters_cached(ngx_uint_t tokens);
 
 
 #endif /* _NGX_HTTP_PGW_COUNTERS_H_INCLUDED_ */

@@ -1,14 +1,13 @@
 
 /*
  * The explanation of what the gateway would do with a request, in JSON.  Of the
- * token it tells the members that a check is about, never the signature nor who
- * the token is for.
+ * token it tells what a check that failed has found, never the signature nor
+ * who the token is for.
  */
 
 
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_claim.h"
-#include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
@@ -27,32 +26,33 @@ static const struct {
     const char  *name;
     ngx_uint_t   stage;      /* NGX_HTTP_PGW_STAGES: of none */
     pj_err_t     err;
+    const char  *found;      /* the member that it is about, or NULL */
 } ngx_http_pgw_explain_checks[] = {
-    { "path", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "cors", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "location", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "method", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "bearer", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "size", NGX_HTTP_PGW_STAGE_SPLIT, PJ_ERR_TOKEN_SIZE },
-    { "shape", NGX_HTTP_PGW_STAGE_SPLIT, PJ_OK },
-    { "header", NGX_HTTP_PGW_STAGE_HEADER, PJ_OK },
-    { "alg", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_ALG },
-    { "typ", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_TYP },
-    { "crit", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_CRIT },
-    { "kid", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_KID },
-    { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_OK },
-    { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_KIND },
-    { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_CLAIMS },
-    { "issuer", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_ISSUER },
-    { "audience", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_AUDIENCE },
-    { "bound", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_BOUND },
-    { "notBefore", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_NOT_YET },
-    { "expiry", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_EXPIRED },
-    { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK },
-    { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK },
-    { "session", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "context", NGX_HTTP_PGW_STAGES, PJ_OK },
-    { "require", NGX_HTTP_PGW_STAGES, PJ_OK }
+    { "path", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "cors", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "location", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "method", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "bearer", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "size", NGX_HTTP_PGW_STAGE_SPLIT, PJ_ERR_TOKEN_SIZE, NULL },
+    { "shape", NGX_HTTP_PGW_STAGE_SPLIT, PJ_OK, NULL },
+    { "header", NGX_HTTP_PGW_STAGE_HEADER, PJ_OK, NULL },
+    { "alg", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_ALG, "alg" },
+    { "typ", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_TYP, "typ" },
+    { "crit", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_CRIT, NULL },
+    { "kid", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_KID, "kid" },
+    { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_OK, NULL },
+    { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_KIND, NULL },
+    { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_CLAIMS, NULL },
+    { "issuer", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_ISSUER, "iss" },
+    { "audience", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_AUDIENCE, NULL },
+    { "bound", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_BOUND, NULL },
+    { "notBefore", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_NOT_YET, NULL },
+    { "expiry", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_EXPIRED, NULL },
+    { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK, "kid" },
+    { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK, NULL },
+    { "session", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "context", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "require", NGX_HTTP_PGW_STAGES, PJ_OK, NULL }
 };
 
 #define NGX_HTTP_PGW_CHECKS                                                   \
@@ -258,7 +258,7 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
 static void
 ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                   access;
+    ngx_uint_t                    access;
     const ngx_http_pgw_issuer_t  *issuer = e->by.issuer;
 
     if (issuer->revocations) {
@@ -272,8 +272,12 @@ ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
     ngx_http_pgw_explain_note(e, "context", (access & e->conf->access)
                               ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
                               NULL);
-    ngx_http_pgw_explain_note(e, "require", e->missing
-                              ? NGX_HTTP_PGW_REASON_CLAIM_REQUIRED : 0, NULL);
+
+    if (e->conf->required) {
+        ngx_http_pgw_explain_note(e, "require", e->missing
+                                  ? NGX_HTTP_PGW_REASON_CLAIM_REQUIRED : 0,
+                                  NULL);
+    }
 }
 
 
@@ -383,9 +387,8 @@ static void
 ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                      access;
+    ngx_str_t                       levels, level;
     const char                     *match;
-    ngx_conf_bitmask_t             *level;
     const ngx_http_pgw_loc_conf_t  *conf = e->conf;
 
     ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
@@ -406,14 +409,10 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
                              conf->enable ? "true" : "false");
 
-    access = conf->access;
+    levels = conf->levels;
 
-    for (level = ngx_http_pgw_levels; level->name.len; level++) {
-
-        if (access & level->mask) {
-            ngx_http_pgw_text_item(text, &level->name);
-            access &= ~level->mask;      /* one level has two names */
-        }
+    while (ngx_http_pgw_names_split(&levels, ' ', &level)) {
+        ngx_http_pgw_text_item(text, &level);
     }
 
     ngx_http_pgw_text_json(text, "],\"methods\":", &conf->allow);
@@ -433,73 +432,39 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
 
 
 static void
-ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e)
-{
-    pj_str_t          s;
-    ngx_uint_t        i;
-    const pj_json_t  *m;
-
-    static const char * const  names[] = {
-        "alg", "typ", "kid",     /* of the header, then of the claims */
-        "iss", "iat", "exp", "nbf", "token_type", "token_scope", NULL };
-
-    ngx_http_pgw_text_format(text, e->asked->token.data
-                             ? ",\n\"token\":{\"bytes\":%uz"
-                             : ",\n\"token\":null", e->asked->token.len);
-
-    for (i = 0; e->asked->token.data && names[i]; i++) {
-
-        m = pj_json_member(i < 3 ? e->header : e->claims.root, names[i]);
-        if (m == NULL) {
-            continue;
-        }
-
-        ngx_http_pgw_text_format(text, ",\"%s\":", names[i]);
-
-        s.data = m->text.len ? m->text.data : (const u_char *) "";
-        s.len = ngx_min(m->text.len, PJ_KID_MAX_BYTES);
-
-        if (m->type == PJ_JSON_STRING) {
-            ngx_http_pgw_text_json(text, "", &s);
-
-        } else {
-            ngx_http_pgw_text_format(text,
-                                     m->type == PJ_JSON_NUMBER
-                                     && s.len == m->text.len ? "%*s" : "null",
-                                     s.len, s.data);
-        }
-    }
-
-    ngx_http_pgw_text_format(text, e->asked->token.data ? "}" : "");
-}
-
-
-static void
 ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t   i, reason;
-    const char  *name;
+    pj_str_t          s;
+    ngx_uint_t        i, reason;
+    const char       *found;
+    const pj_json_t  *m;
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
-        name = ngx_http_pgw_explain_checks[i].name;
         reason = e->check[i].reason;
+        found = reason ? ngx_http_pgw_explain_checks[i].found : NULL;
 
-        /* checks that this configuration does not make */
+        /* what the token says there, or which claim it is that fails */
 
-        if ((e->by.issuer->revocations == NULL
-             && ngx_strcmp(name, "session") == 0)
-            || ((e->conf == NULL || e->conf->required == NULL)
-                && ngx_strcmp(name, "require") == 0))
-        {
-            continue;
-        }
+        m = found == NULL ? NULL
+            : pj_json_member(ngx_http_pgw_explain_checks[i].stage
+                             == NGX_HTTP_PGW_STAGE_POLICY
+                             ? e->claims.root : e->header, found);
+
+        s = m && m->type == PJ_JSON_STRING
+            ? (pj_str_t) { m->text.data,
+                           ngx_min(m->text.len, PJ_KID_MAX_BYTES) }
+            : reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS ? e->claims.fault
+            : reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
+            ? (pj_str_t) { e->missing->claim.text.data,
+                           e->missing->claim.text.len }
+            : (pj_str_t) { NULL, 0 };
 
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
-                                 i ? "," : ",\n\"checks\":[", name,
+                                 i ? "," : ",\n\"checks\":[",
+                                 ngx_http_pgw_explain_checks[i].name,
                                  !e->check[i].made ? "skipped"
                                  : reason ? "failed" : "passed");
 
@@ -510,14 +475,9 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
                                      e->check[i].detail);
         }
 
-        if (reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS && e->claims.fault.len)
-        {
-            ngx_http_pgw_text_json(text, ",\"claim\":", &e->claims.fault);
-        }
-
-        if (reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED) {
-            ngx_http_pgw_text_json(text, ",\"claim\":",
-                                   &e->missing->claim.text);
+        if (s.len) {
+            ngx_http_pgw_text_json(text, found ? ",\"found\":" : ",\"claim\":",
+                                   &s);
         }
 
         ngx_http_pgw_text_format(text, "}");
@@ -574,9 +534,7 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
 
     ngx_http_pgw_explain_verdict(&text, &e);
     ngx_http_pgw_explain_location(&text, &e);
-    ngx_http_pgw_explain_token(&text, &e);
     ngx_http_pgw_keys_explain(&text, e.by.issuer);
-    ngx_http_pgw_revocations_explain(&text, e.by.issuer->revocations);
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
 

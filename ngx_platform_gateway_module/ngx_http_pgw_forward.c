@@ -292,7 +292,7 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
 
 
 ngx_http_pgw_content_t  ngx_http_pgw_forward_content =
-    { ngx_http_pgw_forward_handler, NGX_HTTP_GET };
+    { ngx_http_pgw_forward_handler, NGX_HTTP_GET, 2 };
 
 
 char *
@@ -304,15 +304,6 @@ ngx_http_pgw_forward_auth(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     lcf->forward = ngx_strcmp(value[1].data, "forwarded") == 0 ? 1
                    : ngx_strcmp(value[1].data, "original") == 0 ? 2 : 0;
 
-    if (lcf->forward == 0) {
-        return "accepts \"forwarded\" and \"original\"";
-    }
-
-    lcf->explain = ngx_http_pgw_conf_server(cf);
-
-    if (cf->args->nelts == 3) {
-        lcf->explain_name = value[2];
-    }
-
-    return ngx_http_pgw_local_content(cf, cmd, conf);
+    return lcf->forward ? ngx_http_pgw_local_content(cf, cmd, conf)
+                        : "accepts \"forwarded\" and \"original\"";
 }

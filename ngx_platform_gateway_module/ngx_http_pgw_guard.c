@@ -262,7 +262,7 @@ ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_revocations_t  *rev = ctx->by.issuer->revocations;
 
     if (rev && ngx_http_pgw_revocations_stale(rev)) {
-        ngx_http_pgw_counters_of(unchecked, 0);
+        ngx_http_pgw_counters_one(unchecked);
     }
 
     gr->subject = ctx->grant.subject;
@@ -338,9 +338,9 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         }
     }
 
-    ngx_http_pgw_counters_of(verifications,
-                             reason == NGX_HTTP_PGW_REASON_SESSION_REVOKED
-                             ? reason : ngx_http_pgw_reason_of_token(ctx->err));
+    ngx_http_pgw_counters_one(reasons[
+             reason == NGX_HTTP_PGW_REASON_SESSION_REVOKED
+             ? reason : ngx_http_pgw_reason_of_token(ctx->err)].verifications);
 
     return reason == NGX_HTTP_PGW_REASON_VERIFIED
            ? ngx_http_pgw_guard_admit(gr, conf, ctx) : reason;

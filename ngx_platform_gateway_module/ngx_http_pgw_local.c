@@ -11,7 +11,6 @@
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_request.h"
@@ -74,15 +73,12 @@ ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
 
     for (issuer = first; issuer; issuer = own ? NULL : issuer->next) {
 
-        if (!ngx_http_pgw_issuer_usable(issuer)) {
-            continue;
-        }
+        if (ngx_http_pgw_issuer_usable(issuer)) {
+            lacks = ngx_http_pgw_keys_get(issuer) ? NULL : issuer;
 
-        lacks = issuer;
-
-        if (ngx_http_pgw_keys_get(issuer)) {
-            lacks = NULL;
-            break;
+            if (lacks == NULL) {
+                break;
+            }
         }
     }
 
@@ -171,44 +167,37 @@ ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
 static void
 ngx_http_pgw_explain_body(ngx_http_request_t *r)
 {
-    size_t                    n, size;
-    u_char                   *p, *last;
-    pj_str_t                  body;
-    pj_arena_t                arena;
-    const char               *err;
-    ngx_chain_t              *cl;
-    const pj_json_t          *root;
-    ngx_http_pgw_question_t   question = {
+    u_char                     *p;
+    size_t                      size;
+    pj_str_t                    body = { (const u_char *) "", 0 };
+    pj_arena_t                  arena;
+    const char                 *err;
+    const pj_json_t            *root;
+    ngx_http_variable_value_t  *v;
+    ngx_http_pgw_question_t     question = {
         .server = ngx_http_pgw_loc(r)->explain,
         .method = ngx_string("GET"),
         .at = ngx_time()
     };
 
-    n = (size_t) r->headers_in.content_length_n;
+    static ngx_str_t  name = ngx_string("request_body");
 
-    size = pj_keyset_arena_bytes(n);
-    p = ngx_palloc(r->pool, size + n);
-    if (p == NULL || r->request_body->temp_file) {
-        ngx_http_finalize_request(r, p ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
-                                       : NGX_HTTP_INTERNAL_SERVER_ERROR);
+    v = ngx_http_get_variable(r, &name, ngx_hash_key(name.data, name.len));
+
+    if (v && !v->not_found) {
+        body = (pj_str_t) { v->data, v->len };
+    }
+
+    size = pj_keyset_arena_bytes(body.len);
+    p = ngx_palloc(r->pool, size);
+    if (p == NULL || v == NULL || r->request_body->temp_file) {
+        ngx_http_finalize_request(r, p && v
+                                     ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
+                                     : NGX_HTTP_INTERNAL_SERVER_ERROR);
         return;
     }
 
     pj_arena_init(&arena, p, size);
-
-    p += size;
-    last = p + n;
-    body.data = p;
-
-    for (cl = r->request_body->bufs; cl; cl = cl->next) {
-        n = (size_t) ngx_min(cl->buf->last - cl->buf->pos, last - p);
-
-        if (n) {
-            p = ngx_cpymem(p, cl->buf->pos, n);
-        }
-    }
-
-    body.len = (size_t) (p - body.data);
 
     err = pj_json_parse(&arena, body, &root) != PJ_OK
           || root->type != PJ_JSON_OBJECT
@@ -274,31 +263,28 @@ ngx_http_pgw_explain_handler(ngx_http_request_t *r)
 static ngx_http_core_srv_conf_t *
 ngx_http_pgw_explain_server(ngx_conf_t *cf, const ngx_str_t *name)
 {
-    ngx_uint_t                  i, n;
+    ngx_uint_t                  i, n, all = 0;
     ngx_http_server_name_t     *sn;
-    ngx_http_core_srv_conf_t  **cscfp, *found;
+    ngx_http_core_srv_conf_t  **cscfp, *found = NULL;
     ngx_http_core_main_conf_t  *cmcf = ngx_http_pgw_conf_nginx(cf);
 
-    found = NULL;
     cscfp = cmcf->servers.elts;
 
     for (i = 0; i < cmcf->servers.nelts; i++) {
         sn = cscfp[i]->server_names.elts;
+        n = cscfp[i]->server_names.nelts;
 
-        for (n = 0; n < cscfp[i]->server_names.nelts; n++) {
+        while (n && !ngx_http_pgw_names_same(&sn[n - 1].name, name)) {
+            n--;
+        }
 
-            if (ngx_http_pgw_names_same(&sn[n].name, name)) {
-
-                if (found && found != cscfp[i]) {
-                    return NULL;
-                }
-
-                found = cscfp[i];
-            }
+        if (n) {
+            found = cscfp[i];
+            all++;
         }
     }
 
-    return found;
+    return all == 1 ? found : NULL;
 }
 
 
@@ -352,16 +338,16 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
 
 
 ngx_http_pgw_content_t  ngx_http_pgw_local_health =
-    { ngx_http_pgw_local_health_handler, NGX_HTTP_GET };
+    { ngx_http_pgw_local_health_handler, NGX_HTTP_GET, 0 };
 
 ngx_http_pgw_content_t  ngx_http_pgw_local_ready =
-    { ngx_http_pgw_local_ready_handler, NGX_HTTP_GET };
+    { ngx_http_pgw_local_ready_handler, NGX_HTTP_GET, 0 };
 
 ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found =
-    { ngx_http_pgw_local_not_found_handler, 0 };
+    { ngx_http_pgw_local_not_found_handler, 0, 0 };
 
 ngx_http_pgw_content_t  ngx_http_pgw_local_explain =
-    { ngx_http_pgw_explain_handler, NGX_HTTP_POST };
+    { ngx_http_pgw_explain_handler, NGX_HTTP_POST, 1 };
 
 
 char *
@@ -384,11 +370,11 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         ngx_http_pgw_conf_place(cf, &ngx_http_pgw_conf_main(cf)->metrics_place);
     }
 
-    if (content == &ngx_http_pgw_local_explain) {
+    if (content->server) {
         lcf->explain = ngx_http_pgw_conf_server(cf);
 
-        if (cf->args->nelts == 2) {
-            lcf->explain_name = value[1];
+        if (cf->args->nelts > content->server) {
+            lcf->explain_name = value[content->server];
         }
     }
 

@@ -10,6 +10,7 @@ extern ngx_http_pgw_content_t  ngx_http_pgw_local_health;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_ready;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_explain;
+extern ngx_http_pgw_content_t  ngx_http_pgw_metrics_content;
 
 /* Refuses from a content handler; code NULL: that of the reason. */
 ngx_int_t ngx_http_pgw_local_refuse(ngx_http_request_t *r,

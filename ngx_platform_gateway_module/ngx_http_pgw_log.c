@@ -1,11 +1,13 @@
 
 /*
  * The access log: $platform_access_json, one JSON object on one line whatever
- * bytes the client sent, and some of its members as variables of their own.
+ * bytes the client sent, and some of its members as variables of their own;
+ * and what is counted of a request.
  */
 
 
 #include "ngx_http_pgw_log.h"
+#include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_text.h"
@@ -30,7 +32,7 @@ typedef struct {
 } ngx_http_pgw_log_t;
 
 
-ngx_msec_t
+static ngx_msec_t
 ngx_http_pgw_log_duration(const ngx_http_request_t *r)
 {
     int64_t            ms;
@@ -43,7 +45,7 @@ ngx_http_pgw_log_duration(const ngx_http_request_t *r)
 }
 
 
-const ngx_http_upstream_state_t *
+static const ngx_http_upstream_state_t *
 ngx_http_pgw_log_upstream(const ngx_http_request_t *r)
 {
     ngx_uint_t                        n;
@@ -61,6 +63,51 @@ ngx_http_pgw_log_upstream(const ngx_http_request_t *r)
     }
 
     return NULL;
+}
+
+
+ngx_int_t
+ngx_http_pgw_log_handler(ngx_http_request_t *r)
+{
+    ngx_uint_t                        i;
+    ngx_http_pgw_request_t           *gr;
+    ngx_http_pgw_counters_t          *counters;
+    ngx_http_pgw_decision_e           decision;
+    const ngx_http_upstream_state_t  *upstream;
+
+    counters = ngx_http_pgw_loc(r)->route->counters;
+
+    if (counters == NULL || r != r->main || !ngx_http_pgw_srv(r)->any_enabled) {
+        return NGX_OK;
+    }
+
+    gr = ngx_http_pgw_request_begin(r);
+    if (gr == NULL) {
+        return NGX_OK;
+    }
+
+    decision = ngx_http_pgw_request_decision(r, gr);
+    (void) ngx_atomic_fetch_add(&counters->requests[decision], 1);
+
+    if (decision >= NGX_HTTP_PGW_DECISION_DENY) {
+        i = ngx_http_pgw_request_reason(r, gr);
+        ngx_http_pgw_counters_one(reasons[i].refusals[
+                                     decision - NGX_HTTP_PGW_DECISION_DENY]);
+    }
+
+    ngx_http_pgw_counters_add(&counters->durations,
+                              ngx_http_pgw_log_duration(r));
+
+    upstream = ngx_http_pgw_log_upstream(r);
+    i = upstream ? upstream->status / 100 : 0;
+
+    if (i >= NGX_HTTP_PGW_CLASSES) {
+        i = 0;      /* not a class of HTTP's */
+    }
+
+    (void) ngx_atomic_fetch_add(&counters->upstream[i], 1);
+
+    return NGX_OK;
 }
 
 

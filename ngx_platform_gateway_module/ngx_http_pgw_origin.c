@@ -8,9 +8,7 @@
 #include "ngx_http_pgw_names.h"
 
 
-/* One or more labels with single dots between them. */
-
-static ngx_uint_t
+ngx_uint_t
 ngx_http_pgw_origin_is_labels(const u_char *p, const u_char *last)
 {
     u_char  prev;

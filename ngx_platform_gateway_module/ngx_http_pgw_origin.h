@@ -1,15 +1,13 @@
 
-/*
- * The origin of a request's page.
- */
-
-
 #ifndef _NGX_HTTP_PGW_ORIGIN_H_INCLUDED_
 #define _NGX_HTTP_PGW_ORIGIN_H_INCLUDED_
 
 
 #include "ngx_http_pgw.h"
 
+
+/* Whether these bytes are one or more labels with single dots between them. */
+ngx_uint_t ngx_http_pgw_origin_is_labels(const u_char *p, const u_char *last);
 
 /* Whether it is one of platform_gateway_cors_origins. */
 ngx_uint_t ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,

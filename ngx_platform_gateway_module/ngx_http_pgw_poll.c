@@ -198,8 +198,8 @@ ngx_http_pgw_poll_lag(const ngx_http_pgw_page_t *page, int64_t now)
         ms = now - page->revoked[i]
              + (int64_t) (ngx_current_msec - page->answered);
 
-        ngx_http_pgw_counters_observe(offsetof(ngx_http_pgw_shared_t, lag),
-                                      (ngx_msec_t) ngx_max(ms, 0));
+        ngx_http_pgw_counters_add(&ngx_http_pgw_counters->lag,
+                                  (ngx_msec_t) ngx_max(ms, 0));
     }
 }
 

@@ -96,20 +96,16 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
 
     /* nginx refuses these before it looks for a location */
 
-    if (r->method & (NGX_HTTP_TRACE|NGX_HTTP_CONNECT)) {
-        return &any;
-    }
+    return r->method & (NGX_HTTP_TRACE|NGX_HTTP_CONNECT) ? &any
 
-    /* the location of an error_page is not the one that refused */
+           /* the location of an error_page is not the one that refused */
 
-    if (conf->allow.len && !r->internal) {
-        return &conf->allow;
-    }
+           : conf->allow.len && !r->internal ? &conf->allow
 
-    /* what an upstream said is lost where its answer is replaced; of nginx's
-       own content handlers those of files refuse methods */
+           /* what an upstream said is lost where its answer is replaced; of
+              nginx's own content handlers those of files refuse methods */
 
-    return r->err_status == NGX_HTTP_NOT_ALLOWED
+           : r->err_status == NGX_HTTP_NOT_ALLOWED
            ? (r->upstream ? &none : &files)
            : conf->access == 0 || conf->route_not_found ? &none
            : ngx_http_pgw_core(r)->handler ? &any : &files;
@@ -327,47 +323,22 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
 }
 
 
-/* The text as a response's body, with the headers for it; NULL: no memory. */
-
-static ngx_buf_t *
-ngx_http_pgw_problem_buf(ngx_http_pgw_text_t *text)
-{
-    ngx_buf_t           *b;
-    ngx_http_request_t  *r = text->request;
-
-    b = ngx_calloc_buf(r->pool);
-
-    if (text->failed || b == NULL
-        || !ngx_http_pgw_header_add(r, "Cache-Control",
-                                    ngx_http_pgw_header_text("no-store")))
-    {
-        return NULL;
-    }
-
-    b->pos = text->start;
-    b->last = text->last;
-    b->memory = 1;
-    b->last_buf = 1;
-    b->last_in_chain = 1;
-
-    r->headers_out.content_length_n = b->last - b->pos;
-    ngx_str_set(&r->headers_out.content_type, "application/problem+json");
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-
-    return b;
-}
-
+/* The response's body, with the headers for it; NULL: no memory. */
 
 static ngx_buf_t *
 ngx_http_pgw_problem_body(ngx_http_request_t *r,
     const ngx_http_pgw_problem_page_t *page)
 {
+    ngx_buf_t                    *b = ngx_calloc_buf(r->pool);
     const char                   *code, *detail;
     ngx_http_pgw_text_t           text = { .request = r };
     ngx_http_pgw_request_t       *gr = ngx_http_pgw_request_begin(r);
     const ngx_http_pgw_reason_t  *reason;
 
-    if (gr == NULL) {
+    if (gr == NULL || b == NULL
+        || !ngx_http_pgw_header_add(r, "Cache-Control",
+                                    ngx_http_pgw_header_text("no-store")))
+    {
         return NULL;
     }
 
@@ -398,17 +369,29 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
         *text.last++ = '}';
     }
 
-    return ngx_http_pgw_problem_buf(&text);
+    b->pos = text.start;
+    b->last = text.last;
+    b->memory = 1;
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+
+    r->headers_out.content_length_n = b->last - b->pos;
+    ngx_str_set(&r->headers_out.content_type, "application/problem+json");
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+
+    return text.failed ? NULL : b;
 }
 
 
-static void
+static ngx_chain_t *
 ngx_http_pgw_problem_swallow(ngx_chain_t *in)
 {
     for ( /* void */ ; in; in = in->next) {
         in->buf->pos = in->buf->last;
         in->buf->file_pos = in->buf->file_last;
     }
+
+    return NULL;
 }
 
 
@@ -426,8 +409,7 @@ ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     }
 
     if (ctx->problem == NGX_HTTP_PGW_PROBLEM_SENT) {
-        ngx_http_pgw_problem_swallow(in);
-        return ngx_http_next_body_filter(r, NULL);
+        return ngx_http_next_body_filter(r, ngx_http_pgw_problem_swallow(in));
     }
 
     page = ngx_http_pgw_problem_page(r, in->buf);
@@ -457,8 +439,7 @@ ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     if (r->header_only) {
         ctx->problem = NGX_HTTP_PGW_PROBLEM_SENT;
-        ngx_http_pgw_problem_swallow(in);
-        in = NULL;
+        in = ngx_http_pgw_problem_swallow(in);
     }
 
     return ngx_http_next_body_filter(r, in);

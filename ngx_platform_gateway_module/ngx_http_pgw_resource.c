@@ -45,23 +45,26 @@ ngx_http_pgw_resource_url(ngx_conf_t *cf, void *post, void *data)
 
 static void
 ngx_http_pgw_resource_item(ngx_http_pgw_text_t *text, const char **before,
-    const u_char *data, size_t len)
+    pj_str_t s)
 {
-    const pj_str_t  s = { data, len };
-
     ngx_http_pgw_text_json(text, *before, &s);
     *before = ",";
 }
 
 
+/* Scopes are those that the directive lists, or else those that the location
+   requires. */
+
 static void
-ngx_http_pgw_resource_servers(ngx_http_pgw_text_t *text,
+ngx_http_pgw_resource_lists(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t                    i;
+    ngx_uint_t                    i, n;
     const char                   *before = ",\"authorization_servers\":[";
-    const pj_str_t               *iss;
+    const pj_str_t               *s;
+    const ngx_str_t              *value;
     const ngx_array_t            *all;
+    const ngx_http_pgw_rule_t    *rule;
     const ngx_http_pgw_issuer_t  *issuer;
 
     for (issuer = ngx_http_pgw_main(text->request)->issuers; issuer;
@@ -71,44 +74,32 @@ ngx_http_pgw_resource_servers(ngx_http_pgw_text_t *text,
               : issuer->issuers ? issuer->issuers : conf->issuers;
 
         for (i = 0; all && i < all->nelts; i++) {
-            iss = (const pj_str_t *) all->elts + i;
+            s = (const pj_str_t *) all->elts + i;
 
-            if (ngx_http_pgw_resource_is_url(iss)) {
-                ngx_http_pgw_resource_item(text, &before, iss->data, iss->len);
+            if (ngx_http_pgw_resource_is_url(s)) {
+                ngx_http_pgw_resource_item(text, &before, *s);
             }
         }
     }
 
     ngx_http_pgw_text_format(text, before[1] ? "" : "]");
-}
 
-
-/* Those that the directive lists, or else those that the location requires. */
-
-static void
-ngx_http_pgw_resource_scopes(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_loc_conf_t *conf)
-{
-    ngx_uint_t                  i, n;
-    const char                 *before = ",\"scopes_supported\":[";
-    const pj_str_t             *said = conf->resource->elts;
-    const ngx_str_t            *value;
-    const ngx_array_t          *rules;
-    const ngx_http_pgw_rule_t  *rule;
+    before = ",\"scopes_supported\":[";
+    s = conf->resource->elts;
 
     for (i = 1; i < conf->resource->nelts; i++) {
-        ngx_http_pgw_resource_item(text, &before, said[i].data, said[i].len);
+        ngx_http_pgw_resource_item(text, &before, s[i]);
     }
 
-    rules = conf->resource->nelts == 1 ? conf->required : NULL;
+    all = conf->resource->nelts == 1 ? conf->required : NULL;
 
-    for (i = 0; rules && i < rules->nelts; i++) {
-        rule = (const ngx_http_pgw_rule_t *) rules->elts + i;
+    for (i = 0; all && i < all->nelts; i++) {
+        rule = (const ngx_http_pgw_rule_t *) all->elts + i;
         value = rule->values.elts;
 
         for (n = 0; rule->scope.len && n < rule->values.nelts; n++) {
-            ngx_http_pgw_resource_item(text, &before, value[n].data,
-                                       value[n].len);
+            ngx_http_pgw_resource_item(text, &before, (pj_str_t) {
+                                       value[n].data, value[n].len });
         }
     }
 
@@ -128,8 +119,7 @@ ngx_http_pgw_resource_handler(ngx_http_request_t *r)
 
     ngx_http_pgw_text_json(&text, "{\"resource\":",
                            (const pj_str_t *) conf->resource->elts);
-    ngx_http_pgw_resource_servers(&text, conf);
-    ngx_http_pgw_resource_scopes(&text, conf);
+    ngx_http_pgw_resource_lists(&text, conf);
     ngx_http_pgw_text_format(&text,
                              ",\"bearer_methods_supported\":[\"header\"]}");
 
@@ -138,7 +128,7 @@ ngx_http_pgw_resource_handler(ngx_http_request_t *r)
 
 
 ngx_http_pgw_content_t  ngx_http_pgw_resource_content =
-    { ngx_http_pgw_resource_handler, NGX_HTTP_GET };
+    { ngx_http_pgw_resource_handler, NGX_HTTP_GET, 0 };
 
 
 char *

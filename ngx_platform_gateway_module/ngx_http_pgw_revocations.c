@@ -192,28 +192,3 @@ ngx_http_pgw_revocations_ask(const ngx_http_pgw_revocations_t *rev,
     return reason == NGX_HTTP_PGW_REASON_VERIFIED ? NGX_HTTP_PGW_REASON_NONE
                                                   : reason;
 }
-
-
-void
-ngx_http_pgw_revocations_explain(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_revocations_t *rev)
-{
-    ngx_msec_t                     age;
-    const ngx_http_pgw_revoked_t  *zone;
-
-    if (rev == NULL) {
-        ngx_http_pgw_text_format(text, ",\n\"revocations\":null");
-        return;
-    }
-
-    zone = rev->zone;
-    age = ngx_current_msec - zone->asked;
-
-    ngx_http_pgw_text_format(text, ",\n\"revocations\":{\"entries\":%uL,"
-                             "\"ageSeconds\":", zone->table.live);
-    ngx_http_pgw_text_format(text, zone->complete ? "%M" : "null",
-                             ngx_max((ngx_msec_int_t) age, 0) / 1000);
-    ngx_http_pgw_text_format(text, ",\"stale\":%s}",
-                             ngx_http_pgw_revocations_stale(rev) ? "true"
-                                                                 : "false");
-}

@@ -11,7 +11,6 @@
 
 
 #include "ngx_http_pgw_feed.h"
-#include "ngx_http_pgw_text.h"
 
 
 struct ngx_http_pgw_revocations_s {
@@ -68,10 +67,6 @@ ngx_uint_t ngx_http_pgw_revocations_stale(
 /* The same for claims, verified or not: why they would be refused, or 0. */
 ngx_http_pgw_reason_e ngx_http_pgw_revocations_ask(
     const ngx_http_pgw_revocations_t *rev, const pj_claims_t *claims);
-
-/* The member "revocations" of an explanation. */
-void ngx_http_pgw_revocations_explain(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_revocations_t *rev);
 
 
 #endif /* _NGX_HTTP_PGW_REVOCATIONS_H_INCLUDED_ */

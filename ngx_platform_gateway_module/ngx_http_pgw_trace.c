@@ -15,47 +15,27 @@ ngx_conf_enum_t  ngx_http_pgw_trace_modes[] = {
 };
 
 
-/* Whether n digits are in lower case, and not all of them "0" where that says
-   that there is no id. */
-
-static ngx_uint_t
-ngx_http_pgw_trace_hex(const u_char *p, size_t n, ngx_uint_t id)
-{
-    ngx_uint_t  any = !id;
-
-    for ( /* void */ ; n; n--, p++) {
-
-        if ((*p < '0' || *p > '9') && (*p < 'a' || *p > 'f')) {
-            return 0;
-        }
-
-        any |= (*p != '0');
-    }
-
-    return any;
-}
-
+/* nginx ends the value of a header by a zero byte. */
 
 ngx_uint_t
 ngx_http_pgw_trace_valid(const ngx_str_t *value)
 {
-    const u_char  *p = value->data;
+    const char  *p = (const char *) value->data;
 
-    /* version-trace-parent-flags, and later more */
+    static const char  hex[] = "0123456789abcdef";
 
-    if (value->len < NGX_HTTP_PGW_TRACE_LEN
-        || p[2] != '-' || p[35] != '-' || p[52] != '-'
-        || !ngx_http_pgw_trace_hex(p, 2, 0)
-        || !ngx_http_pgw_trace_hex(p + NGX_HTTP_PGW_TRACE_ID,
-                                   NGX_HTTP_PGW_TRACE_ID_LEN, 1)
-        || !ngx_http_pgw_trace_hex(p + 36, 16, 1)
-        || !ngx_http_pgw_trace_hex(p + 53, 2, 0)
-        || (p[0] == 'f' && p[1] == 'f'))
-    {
-        return 0;
-    }
+    /* version-trace-parent-flags, and later more; no id is all zeroes */
 
-    return value->len == NGX_HTTP_PGW_TRACE_LEN
-           || ((p[0] != '0' || p[1] != '0')
-               && p[NGX_HTTP_PGW_TRACE_LEN] == '-');
+    return value->len >= NGX_HTTP_PGW_TRACE_LEN
+           && p[2] == '-' && p[35] == '-' && p[52] == '-'
+           && strspn(p, hex) == 2
+           && strspn(p + 3, hex) == NGX_HTTP_PGW_TRACE_ID_LEN
+           && strspn(p + 3, "0") < NGX_HTTP_PGW_TRACE_ID_LEN
+           && strspn(p + 36, hex) == 16
+           && strspn(p + 36, "0") < 16
+           && strspn(p + 53, hex) == 2
+           && strncmp(p, "ff", 2) != 0
+           && (value->len == NGX_HTTP_PGW_TRACE_LEN
+               || (strncmp(p, "00", 2) != 0
+                   && p[NGX_HTTP_PGW_TRACE_LEN] == '-'));
 }

@@ -20,7 +20,6 @@
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_log.h"
-#include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_request.h"
@@ -37,12 +36,6 @@
 #define NGX_HTTP_PGW_CORS_NAMES                                               \
     "Authorization, Content-Type, X-Request-Id, X-Correlation-Id, "           \
     "traceparent, tracestate, Idempotency-Key, If-None-Match"
-
-
-static ngx_str_t  ngx_http_pgw_cors_methods =
-    ngx_string(NGX_HTTP_PGW_CORS_METHODS);
-static ngx_str_t  ngx_http_pgw_cors_names =
-    ngx_string(NGX_HTTP_PGW_CORS_NAMES);
 
 
 /* What a location inherits: the field, how nginx merges it, what it is unset,
@@ -169,19 +162,6 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
 }
 
 
-static void
-ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
-    ngx_http_pgw_loc_conf_t *conf)
-{
-    if (conf->route_id.data == NULL) {
-        conf->service_name = prev->service_name;
-    }
-
-    NGX_HTTP_PGW_VALUES(PGW_MERGE)
-    NGX_HTTP_PGW_ZEROES(PGW_MERGE)
-}
-
-
 static char *
 ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 {
@@ -192,7 +172,12 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     sscf = ngx_http_conf_get_module_srv_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    ngx_http_pgw_merge_values(prev, conf);
+    if (conf->route_id.data == NULL) {
+        conf->service_name = prev->service_name;
+    }
+
+    NGX_HTTP_PGW_VALUES(PGW_MERGE)
+    NGX_HTTP_PGW_ZEROES(PGW_MERGE)
 
     conf->route = ngx_http_pgw_counters_route(cf, &conf->route_id);
 
@@ -201,8 +186,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->route == NULL
         || ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
         || ngx_http_pgw_trust_merge(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_conf_access(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_conf_names(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_local_merge(cf, prev, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
@@ -215,21 +199,8 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     sscf->any_enabled = 1;
 
-    if (ngx_http_pgw_check_location(cf, conf) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_http_pgw_conf_core(cf)->name.len
-        && conf->required != prev->required
-        && conf->handler != ngx_http_pgw_resource_content.handler
-        && (conf->access & NGX_HTTP_PGW_PUBLIC))
-    {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "is \"public\", and what \"platform_gateway_require\" "
-                   "demands in it is asked of nobody: leave one out,");
-    }
-
-    return ngx_http_pgw_token_intern(cf, conf);
+    return ngx_http_pgw_check_location(cf, prev, conf) == NGX_CONF_OK
+           ? ngx_http_pgw_token_intern(cf, conf) : NGX_CONF_ERROR;
 }
 
 
@@ -284,160 +255,130 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 }
 
 
-static ngx_conf_post_t  ngx_http_pgw_leeway_post = { ngx_http_pgw_conf_leeway };
+/* Where a directive stands, how many parameters it has, what reads it, the
+   field that it sets, and what is to be said of it beside. */
 
-static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
+#define PGW_EVERY  NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
-static ngx_conf_post_t  ngx_http_pgw_metadata_post =
-    { ngx_http_pgw_resource_url };
+#define PGW_MAIN(args, set, field, post)                                      \
+    NGX_HTTP_MAIN_CONF|NGX_CONF_##args, set, NGX_HTTP_MAIN_CONF_OFFSET,       \
+    offsetof(ngx_http_pgw_main_conf_t, field), post
 
-static ngx_conf_post_t  ngx_http_pgw_age_post =
-    { ngx_http_pgw_issuer_conf_age };
+#define PGW_IN(where, args, set, field, post)                                 \
+    where|NGX_CONF_##args, set, NGX_HTTP_LOC_CONF_OFFSET,                     \
+    offsetof(ngx_http_pgw_loc_conf_t, field), post
 
-static ngx_conf_post_t  ngx_http_pgw_cooldown_post =
-    { ngx_http_pgw_issuer_conf_cooldown };
+#define PGW_ANY(args, set, field, post)                                       \
+    PGW_IN(PGW_EVERY, args, set, field, post)
 
-static ngx_conf_post_t  ngx_http_pgw_cache_file_post =
-    { ngx_http_pgw_issuer_conf_cache_file };
+#define PGW_LOC(args, set, field, post)                                       \
+    PGW_IN(NGX_HTTP_LOC_CONF, args, set, field, post)
+
+#define PGW_FLAG(field)                                                       \
+    PGW_ANY(FLAG, ngx_conf_set_flag_slot, field, NULL)
+
+#define PGW_AGE(i, check)                                                     \
+    PGW_MAIN(TAKE1, ngx_conf_set_msec_slot, limits.ages[i].ms, PGW_POST(check))
+
+#define PGW_CONTENT(args, content)                                            \
+    PGW_LOC(args, ngx_http_pgw_local_content, handler, &ngx_http_pgw_##content)
+
+#define PGW_POST(check)  (&(ngx_conf_post_t) { check })
 
 static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
 
 
-#define PGW_ANY  NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
-
-/* where these two are refused, with a word on why */
-#define PGW_IF   NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF|NGX_HTTP_LMT_CONF
-
-/* Where a directive stands, what reads it, and the field that it sets. */
-
-#define PGW_MAIN(type, set, field)                                            \
-    NGX_HTTP_MAIN_CONF|type, set, NGX_HTTP_MAIN_CONF_OFFSET,                  \
-    offsetof(ngx_http_pgw_main_conf_t, field)
-
-#define PGW_LOC(type, set, field)                                             \
-    type, set, NGX_HTTP_LOC_CONF_OFFSET,                                      \
-    offsetof(ngx_http_pgw_loc_conf_t, field)
-
-#define PGW_FLAG(where, field)                                                \
-    PGW_LOC(where|NGX_CONF_FLAG, ngx_conf_set_flag_slot, field), NULL
-
-#define PGW_CONTENT(type, content)                                            \
-    NGX_HTTP_LOC_CONF|type, ngx_http_pgw_local_content,                       \
-    NGX_HTTP_LOC_CONF_OFFSET, 0, &content
-
-
 static ngx_command_t  ngx_http_pgw_commands[] = {
 
-    /* what a location demands */
+    /* what a location demands: plain to see, so never inside an "if" */
 
-    { ngx_string("platform_gateway"),
-      PGW_LOC(PGW_ANY|PGW_IF|NGX_CONF_FLAG, ngx_http_pgw_conf_plain, enable),
-      NULL },
+    { ngx_string("platform_gateway"), PGW_FLAG(enable) },
     { ngx_string("platform_gateway_access"),
-      PGW_LOC(PGW_ANY|PGW_IF|NGX_CONF_1MORE, ngx_http_pgw_conf_plain, access),
-      &ngx_http_pgw_levels },
+      PGW_ANY(1MORE, ngx_conf_set_bitmask_slot, access, &ngx_http_pgw_levels) },
     { ngx_string("platform_gateway_methods"),
-      PGW_LOC(NGX_HTTP_LOC_CONF|NGX_CONF_1MORE, ngx_conf_set_bitmask_slot,
-              methods), &ngx_http_pgw_methods },
+      PGW_LOC(1MORE, ngx_conf_set_bitmask_slot, methods,
+              &ngx_http_pgw_methods) },
     { ngx_string("platform_gateway_route"),
-      PGW_LOC(NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
-              ngx_http_pgw_conf_route, route_id), NULL },
-    { ngx_string("platform_gateway_shadow"), PGW_FLAG(PGW_ANY, shadow) },
+      PGW_IN(NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF, TAKE12,
+             ngx_http_pgw_conf_route, route_id, NULL) },
+    { ngx_string("platform_gateway_shadow"), PGW_FLAG(shadow) },
     { ngx_string("platform_gateway_allow_return"),
-      PGW_FLAG(NGX_HTTP_LOC_CONF, allow_return) },
-    { ngx_string("platform_gateway_allow_cache"),
-      PGW_FLAG(PGW_ANY, allow_cache) },
+      PGW_LOC(FLAG, ngx_conf_set_flag_slot, allow_return, NULL) },
+    { ngx_string("platform_gateway_allow_cache"), PGW_FLAG(allow_cache) },
 
     /* where keys come from */
 
     { ngx_string("platform_gateway_zone"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_zone, zone_name),
-      NULL },
+      PGW_MAIN(TAKE1, ngx_http_pgw_issuer_conf_zone, zone_name, NULL) },
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
       ngx_http_pgw_issuer_conf_source, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
     { ngx_string("platform_gateway_key_file"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_source, issuers),
-      NULL },
+      PGW_MAIN(TAKE1, ngx_http_pgw_issuer_conf_source, issuers, NULL) },
     { ngx_string("platform_gateway_key_cache_file"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_str_slot, limits.cache_file),
-      &ngx_http_pgw_cache_file_post },
+      PGW_MAIN(TAKE1, ngx_conf_set_str_slot, limits.cache_file,
+               PGW_POST(ngx_http_pgw_issuer_conf_cache_file)) },
     { ngx_string("platform_gateway_key_soft_age"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               limits.ages[NGX_HTTP_PGW_AGE_SOFT].ms), &ngx_http_pgw_age_post },
+      PGW_AGE(NGX_HTTP_PGW_AGE_SOFT, ngx_http_pgw_issuer_conf_age) },
     { ngx_string("platform_gateway_key_hard_age"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               limits.ages[NGX_HTTP_PGW_AGE_HARD].ms), &ngx_http_pgw_age_post },
+      PGW_AGE(NGX_HTTP_PGW_AGE_HARD, ngx_http_pgw_issuer_conf_age) },
     { ngx_string("platform_gateway_key_cooldown"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN].ms),
-      &ngx_http_pgw_cooldown_post },
+      PGW_AGE(NGX_HTTP_PGW_AGE_COOLDOWN, ngx_http_pgw_issuer_conf_cooldown) },
     { ngx_string("platform_gateway_key_wait"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot, limits.wait), NULL },
+      PGW_MAIN(TAKE1, ngx_conf_set_msec_slot, limits.wait, NULL) },
     { ngx_string("platform_gateway_key_waiters"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_num_slot, limits.waiters),
-      &ngx_http_pgw_waiters_bounds },
+      PGW_MAIN(TAKE1, ngx_conf_set_num_slot, limits.waiters,
+               &ngx_http_pgw_waiters_bounds) },
 
     /* what ends a session before its tokens do */
 
     { ngx_string("platform_gateway_revocations"),
-      PGW_MAIN(NGX_CONF_1MORE, ngx_http_pgw_feed_conf_revocations,
-               issuers), NULL },
+      PGW_MAIN(1MORE, ngx_http_pgw_feed_conf_revocations, issuers, NULL) },
     { ngx_string("platform_gateway_revocations_stale"),
-      PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_feed_conf_stale,
-               revocations_after), NULL },
+      PGW_MAIN(TAKE12, ngx_http_pgw_feed_conf_stale, revocations_after, NULL) },
 
     /* what makes a token good */
 
     { ngx_string("platform_gateway_trust"),
-      PGW_MAIN(NGX_CONF_BLOCK|NGX_CONF_TAKE1, ngx_http_pgw_trust_block,
-               issuers), NULL },
+      PGW_MAIN(BLOCK|NGX_CONF_TAKE1, ngx_http_pgw_trust_block, issuers, NULL) },
     { ngx_string("platform_gateway_trusted"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_trust_names, trusted),
-      NULL },
-
+      PGW_ANY(1MORE, ngx_http_pgw_trust_names, trusted, NULL) },
     { ngx_string("platform_gateway_issuer"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_conf_strings, issuers),
-      NULL },
+      PGW_ANY(1MORE, ngx_http_pgw_conf_strings, issuers, NULL) },
     { ngx_string("platform_gateway_audience"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_conf_strings, audiences),
-      NULL },
+      PGW_ANY(1MORE, ngx_http_pgw_conf_strings, audiences, NULL) },
     { ngx_string("platform_gateway_require"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_claim_require, required),
-      NULL },
+      PGW_ANY(1MORE, ngx_http_pgw_claim_require, required, NULL) },
     { ngx_string("platform_gateway_leeway"),
-      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_sec_slot, leeway),
-      &ngx_http_pgw_leeway_post },
+      PGW_ANY(TAKE1, ngx_conf_set_sec_slot, leeway,
+              PGW_POST(ngx_http_pgw_conf_leeway)) },
     { ngx_string("platform_gateway_token_max_size"),
-      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_size_slot, token_max_size),
-      NULL },
+      PGW_ANY(TAKE1, ngx_conf_set_size_slot, token_max_size, NULL) },
     { ngx_string("platform_gateway_token_from"),
-      PGW_LOC(PGW_ANY|NGX_CONF_TAKE12, ngx_http_pgw_source_directive, from),
-      NULL },
+      PGW_ANY(TAKE12, ngx_http_pgw_source_directive, from, NULL) },
     { ngx_string("platform_gateway_close_at_expiry"),
-      PGW_FLAG(PGW_ANY, close_at_expiry) },
+      PGW_FLAG(close_at_expiry) },
     { ngx_string("platform_gateway_allow_confirmation"),
-      PGW_FLAG(PGW_ANY, allow_confirmation) },
+      PGW_FLAG(allow_confirmation) },
     { ngx_string("platform_gateway_realm"),
-      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_str_slot, challenge),
-      &ngx_http_pgw_realm_post },
+      PGW_ANY(TAKE1, ngx_conf_set_str_slot, challenge,
+              PGW_POST(ngx_http_pgw_conf_realm)) },
     { ngx_string("platform_gateway_resource_metadata"),
-      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_str_slot, metadata),
-      &ngx_http_pgw_metadata_post },
+      PGW_ANY(TAKE1, ngx_conf_set_str_slot, metadata,
+              PGW_POST(ngx_http_pgw_resource_url)) },
     { ngx_string("platform_gateway_token_cache"),
-      PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_cache_directive, cache), NULL },
+      PGW_MAIN(TAKE12, ngx_http_pgw_cache_directive, cache, NULL) },
 
     /* what goes upstream */
 
     { ngx_string("platform_gateway_claim_header"),
-      PGW_LOC(PGW_ANY|NGX_CONF_TAKE2, ngx_http_pgw_conf_claim, claim_headers),
-      NULL },
+      PGW_ANY(TAKE2, ngx_http_pgw_conf_claim, claim_headers, NULL) },
     { ngx_string("platform_gateway_strip_header"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_1MORE,
       ngx_http_pgw_conf_strip, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
     { ngx_string("platform_gateway_forward_authorization"),
-      PGW_FLAG(PGW_ANY, forward_authorization) },
+      PGW_FLAG(forward_authorization) },
     { ngx_string("platform_gateway_trace"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_enum_slot, NGX_HTTP_SRV_CONF_OFFSET,
@@ -446,36 +387,34 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     /* CORS */
 
     { ngx_string("platform_gateway_cors_origins"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_origins,
-              cors_origins), NULL },
+      PGW_ANY(1MORE, ngx_http_pgw_cors_origins, cors_origins, NULL) },
     { ngx_string("platform_gateway_cors_methods"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_list,
-              cors_methods), &ngx_http_pgw_cors_methods },
+      PGW_ANY(1MORE, ngx_http_pgw_cors_list, cors_methods,
+              NGX_HTTP_PGW_CORS_METHODS) },
     { ngx_string("platform_gateway_cors_headers"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_list,
-              cors_headers), &ngx_http_pgw_cors_names },
+      PGW_ANY(1MORE, ngx_http_pgw_cors_list, cors_headers,
+              NGX_HTTP_PGW_CORS_NAMES) },
     { ngx_string("platform_gateway_cors_max_age"),
-      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_sec_slot, cors_max_age),
-      NULL },
+      PGW_ANY(TAKE1, ngx_conf_set_sec_slot, cors_max_age, NULL) },
 
     /* content handlers */
 
     { ngx_string("platform_gateway_health"),
-      PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_local_health) },
+      PGW_CONTENT(NOARGS, local_health) },
     { ngx_string("platform_gateway_ready"),
-      PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_local_ready) },
+      PGW_CONTENT(NOARGS, local_ready) },
     { ngx_string("platform_gateway_route_not_found"),
-      PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_local_route_not_found) },
+      PGW_CONTENT(NOARGS, local_route_not_found) },
     { ngx_string("platform_gateway_explain"),
-      PGW_CONTENT(NGX_CONF_NOARGS|NGX_CONF_TAKE1, ngx_http_pgw_local_explain) },
+      PGW_CONTENT(NOARGS|NGX_CONF_TAKE1, local_explain) },
     { ngx_string("platform_gateway_forward_auth"),
-      PGW_LOC(NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12, ngx_http_pgw_forward_auth,
-              forward), &ngx_http_pgw_forward_content },
+      PGW_LOC(TAKE12, ngx_http_pgw_forward_auth, forward,
+              &ngx_http_pgw_forward_content) },
     { ngx_string("platform_gateway_metrics"),
-      PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_metrics_content) },
+      PGW_CONTENT(NOARGS, metrics_content) },
     { ngx_string("platform_gateway_protected_resource"),
-      PGW_LOC(NGX_HTTP_LOC_CONF|NGX_CONF_1MORE, ngx_http_pgw_resource_directive,
-              resource), &ngx_http_pgw_resource_content },
+      PGW_LOC(1MORE, ngx_http_pgw_resource_directive, resource,
+              &ngx_http_pgw_resource_content) },
 
       ngx_null_command
 };

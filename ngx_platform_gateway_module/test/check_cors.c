@@ -1,7 +1,7 @@
 /*
  * Tests of CORS: which origins, methods and headers the directives take, which
- * of a page's they allow and what a refusal repeats of them, and what becomes
- * of an upstream's Vary; of lists of names as well.
+ * of a page's they allow and what a refusal repeats of them; of lists of names
+ * as well.
  */
 
 #include <check.h>
@@ -162,11 +162,11 @@ static const char *origins(const char *words)
 
 static const char *methods(const char *words)
 {
-    static ngx_str_t usual = ngx_string("GET, POST");
+    static char usual[] = "GET, POST";
     ngx_command_t cmd = {
         .name = ngx_string("methods"),
         .offset = offsetof(ngx_http_pgw_loc_conf_t, cors_methods),
-        .post = &usual};
+        .post = usual};
 
     ngx_str_null(&conf.cors_methods);
     return given(ngx_http_pgw_cors_list, &cmd, words);
@@ -188,25 +188,26 @@ START_TEST (test_origins_that_are_none) {
         const char *words, *said;
     } cases[] = {
         {"*", "each origin must be named"},
-        {"null", "any sandboxed page has it"},
+        {"null", "it must be scheme://host"},
         {"app.example.com", "it must be scheme://host"},
         {"://a.example", "it must be scheme://host"},
-        {"1http://a.example", "the scheme must begin with a letter"},
-        {"ht_tp://a.example", "the scheme has a character"},
-        {"https://a.example/", "not even a slash"},
-        {"https://a.example/x", "not even a slash"},
-        {"https://", "the host is empty"},
+        {"1http://a.example", "it must be scheme://host"},
+        {"ht_tp://a.example", "it must be scheme://host"},
+        {"https://a.example/", "a path follows it"},
+        {"https://a.example/x", "a path follows it"},
+        {"https://", "the host is malformed"},
         {"https://*", "leftmost labels"},
         {"https://*.", "leftmost labels"},
         {"https://a.*.example.com", "leftmost labels"},
         {"https://*a.example.com", "leftmost labels"},
-        {"https://*.com", "right below a top-level domain"},
-        {"https://a..example", "has an empty label"},
-        {"https://a.example.com.", "ends with a dot"},
-        {"https://user@a.example", "the host has a character"},
-        {"https://a\tb.example", "the host has a character"},
-        {"https://[::1", "the host has a character"},
-        {"https://a.example:x", "the host has a character"},
+        {"https://*.com", "below a top-level domain"},
+        {"https://a..example", "the host is malformed"},
+        {"https://a.example.com.", "the host is malformed"},
+        {"https://user@a.example", "the host is malformed"},
+        {"https://a\tb.example", "the host is malformed"},
+        {"https://[::1", "the host is malformed"},
+        {"https://[::1]x", "the host is malformed"},
+        {"https://a.example:x", "the port must be 1 to 65535"},
         {"https://a.example:", "the port must be 1 to 65535"},
         {"https://a.example:0", "the port must be 1 to 65535"},
         {"https://a.example:0443", "the port must be 1 to 65535"},
@@ -324,49 +325,9 @@ START_TEST (test_lists_of_names) {
     ck_assert_uint_eq(conf.cors_methods.len, strlen("GET, GET, POST, PURGE"));
     ck_assert(memcmp(conf.cors_methods.data, "GET, GET, POST, PURGE",
                      conf.cors_methods.len) == 0);
-    ck_assert(strstr(methods("GET *"), "invalid name \"*\""));
+    ck_assert(strstr(methods("GET *"), "there are no patterns"));
     ck_assert(strstr(methods("X-\xc3\xa9"), "there are no patterns"));
     ck_assert(strstr(methods(""), "invalid name"));
-}
-END_TEST
-
-/* What is in the answer, beside Origin, when an upstream says that. */
-START_TEST (test_vary) {
-    static const ngx_str_t origin = ngx_string("Origin");
-    static const struct {
-        const char *given[3], *then[3];
-    } cases[] = {
-        {{NULL}, {"Origin"}},
-        {{""}, {"", "Origin"}},
-        {{"Accept-Encoding"}, {"Accept-Encoding, Origin"}},
-        {{"Accept, Cookie"}, {"Accept, Cookie, Origin"}},
-        {{"origin"}, {"origin"}},
-        {{"Accept,Origin"}, {"Accept,Origin"}},
-        {{"X-Origin"}, {"X-Origin, Origin"}},
-        {{"*"}, {"*"}},
-        {{"Accept", "Cookie"}, {"Accept", "Cookie, Origin"}},
-        {{"Origin", "Cookie"}, {"Origin", "Cookie"}},
-    };
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        ngx_http_request_t r = {.pool = NULL};
-        ngx_list_t *list = &r.headers_out.headers;
-        size_t n;
-
-        memset(lines, 0, sizeof(lines));
-        list->part.elts = lines;
-        for (n = 0; cases[i].given[n]; n++)
-            lines[n] = (ngx_table_elt_t){.hash = 1, .key = ngx_string("vary"),
-                                         .value = str(cases[i].given[n])};
-        list->part.nelts = n;
-        ck_assert_int_eq(ngx_http_pgw_cors_edit(&r, 0, &origin), NGX_OK);
-        for (n = 0; n < 3 && cases[i].then[n]; n++) {
-            ck_assert_uint_eq(lines[n].value.len, strlen(cases[i].then[n]));
-            ck_assert(memcmp(lines[n].value.data, cases[i].then[n],
-                             lines[n].value.len) == 0);
-        }
-        ck_assert_uint_eq(list->part.nelts, n);
-    }
 }
 END_TEST
 
@@ -383,7 +344,6 @@ int main(void)
     tcase_add_test(tc, test_no_origin_and_off);
     tcase_add_test(tc, test_methods_and_headers);
     tcase_add_test(tc, test_lists_of_names);
-    tcase_add_test(tc, test_vary);
     suite_add_tcase(suite, tc);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
