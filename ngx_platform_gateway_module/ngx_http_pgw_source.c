@@ -87,15 +87,18 @@ static ngx_uint_t
 ngx_http_pgw_source_meant(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
 {
+    ngx_str_t  value;
+
     return ((r->method & NGX_HTTP_PGW_SOURCE_SAFE)
             && (r->main->method & NGX_HTTP_PGW_SOURCE_SAFE)
             && r->headers_in.upgrade == NULL)
-           || (gr->cors.sites == 1
-               && gr->cors.site->len == sizeof("same-origin") - 1
-               && ngx_strncmp(gr->cors.site->data, "same-origin",
-                              gr->cors.site->len) == 0)
-           || ngx_http_pgw_origin_allowed(conf, &gr->cors)
-           || ngx_http_pgw_origin_own(r, &gr->cors);
+           || (ngx_http_pgw_names_find(&gr->sent, "sec-fetch-site", &value)
+               == 1
+               && value.len == sizeof("same-origin") - 1
+               && ngx_strncmp(value.data, "same-origin", value.len) == 0)
+           || (ngx_http_pgw_names_find(&gr->sent, "origin", &value) == 1
+               && (ngx_http_pgw_origin_allowed(conf, &value)
+                   || ngx_http_pgw_origin_own(r, &value)));
 }
 
 
