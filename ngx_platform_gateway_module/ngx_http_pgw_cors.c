@@ -145,10 +145,6 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const char             *detail;
     ngx_http_pgw_reason_e   reason;
 
-    if (r->method != NGX_HTTP_OPTIONS || r != r->main) {
-        return NGX_DECLINED;
-    }
-
     reason = ngx_http_pgw_cors_check(r->pool, conf, &gr->sent, &detail);
 
     if (ngx_http_pgw_reasons[reason].flags & NGX_HTTP_PGW_REASON_REFUSES) {

@@ -7,8 +7,8 @@
 
 
 #include "ngx_http_pgw_forward.h"
+#include "ngx_http_pgw_access.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_local.h"
@@ -106,6 +106,12 @@ ngx_http_pgw_forward_method(const ngx_str_t *name)
         return NGX_HTTP_OPTIONS;
     }
 
+    if (ngx_http_pgw_names_has(ngx_http_pgw_header_text("TRACE, CONNECT"), name,
+                               0))
+    {
+        return 0;
+    }
+
     for (method = ngx_http_pgw_methods; method->name.len; method++) {
         if (ngx_http_pgw_names_same(name, &method->name)) {
             return method->mask;
@@ -124,25 +130,7 @@ static ngx_int_t
 ngx_http_pgw_forward_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_int_t         rc;
-    ngx_uint_t        allowed;
-    const ngx_str_t  *method = &r->method_name;
-
-    gr->required = &conf->levels;
-
-    allowed = conf->allow.len
-              ? ngx_http_pgw_names_has(&conf->allow, method, 0)
-              : !ngx_http_pgw_names_has(
-                               ngx_http_pgw_header_text("TRACE, CONNECT"),
-                               method, 0);
-
-    rc = ngx_http_pgw_cors_options(r, gr, conf);
-
-    if (rc == NGX_DECLINED && !allowed) {
-        rc = ngx_http_pgw_guard_refuse(r, gr, conf,
-                                       NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                                       NULL);
-    }
+    ngx_int_t  rc = ngx_http_pgw_access_method(r, gr, conf);
 
     return rc != NGX_DECLINED ? rc
            : conf->access ? ngx_http_pgw_guard(r, gr, conf)

@@ -107,13 +107,12 @@ ngx_http_pgw_guard_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 static void
 ngx_http_pgw_guard_verify(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx,
-    const ngx_http_pgw_main_conf_t *mcf)
+    ngx_http_pgw_cache_t *cache)
 {
-    ngx_pool_t            *pool;
-    pj_claims_t            claims;
-    ngx_http_pgw_grant_t   grant;
+    ngx_pool_t   *pool;
+    pj_claims_t   claims;
 
-    ngx_http_pgw_keys_judge(mcf->issuers, &ctx->by);
+    ngx_http_pgw_keys_judge(ngx_http_pgw_main(r)->issuers, &ctx->by);
 
     /* the request's pool would hold all this memory until the response ends */
 
@@ -128,74 +127,59 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
 
     if (ctx->err == PJ_ERR_KID_UNKNOWN) {
         ctx->iat = claims.iat;
-    }
 
-    if (ctx->err == PJ_OK
-        && (ngx_http_pgw_token_grant(pool, conf, ctx->by.issuer, &claims,
-                                     &grant)
-            != NGX_OK
-            || ngx_http_pgw_revocations_mark(ctx->by.issuer->revocations,
-                                             &claims, &grant.mark)
-               != NGX_OK
-            || ngx_http_pgw_token_grant_copy(&ctx->grant, &grant,
-                                             ngx_palloc(r->pool, grant.size))
-               != NGX_OK))
-    {
-        ctx->err = PJ_ERR_NO_SPACE;
-    }
+    } else if (ctx->err == PJ_OK) {
 
-    if (ctx->err == PJ_OK) {
-        ngx_http_pgw_cache_store(mcf->cache, conf, ctx, &claims);
+        if (ngx_http_pgw_token_grant(r->pool, conf, ctx->by.issuer, &claims,
+                                     &ctx->grant)
+            == NGX_OK
+            && ngx_http_pgw_revocations_mark(ctx->by.issuer->revocations,
+                                             &claims, &ctx->grant.mark)
+               == NGX_OK)
+        {
+            ngx_http_pgw_cache_store(cache, conf, ctx, &claims);
+
+        } else {
+            ctx->err = PJ_ERR_NO_SPACE;
+        }
     }
 
     ngx_destroy_pool(pool);
 }
 
 
-/* The token of r; or why there is none to verify, else NONE. */
-
-static ngx_http_pgw_reason_e
-ngx_http_pgw_guard_find(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf, pj_str_t *token)
-{
-    ngx_int_t               rc;
-    ngx_table_elt_t        *h = r->headers_in.authorization;
-    ngx_http_pgw_reason_e   reason;
-
-    rc = ngx_http_pgw_token_find(h ? &h->value : NULL, token);
-
-    reason = rc == NGX_OK ? NGX_HTTP_PGW_REASON_NONE
-             : rc == NGX_DECLINED ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
-             : NGX_HTTP_PGW_REASON_TOKEN_SHAPE;
-
-    return conf->from && rc != NGX_ERROR
-           ? ngx_http_pgw_source_find(r, ngx_http_pgw_request_get(r), conf,
-                                      reason, token)
-           : reason;
-}
-
-
 /*
  * Looks once, and keeps what it found for this token, policy and key set.  Only
  * an unknown key is looked up again: it may be fetched meanwhile.
+ *
+ * Once the guard has found the token good, r keeps that identity to its end: a
+ * key that goes, a token that expires or is revoked meanwhile changes nothing.
+ * (Nor does the location any more: whatever changes it clears the context.)
  */
 
-static ngx_http_pgw_ctx_t *
-ngx_http_pgw_guard_token(ngx_http_request_t *r,
+ngx_http_pgw_ctx_t *
+ngx_http_pgw_guard_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    pj_str_t                   token;
-    ngx_int_t                  rc;
-    ngx_http_pgw_ctx_t        *ctx;
-    ngx_http_pgw_reason_e      reason;
-    ngx_http_pgw_main_conf_t  *mcf;
+    pj_str_t                token;
+    ngx_int_t               rc;
+    ngx_table_elt_t        *h = r->headers_in.authorization;
+    ngx_http_pgw_ctx_t     *ctx;
+    ngx_http_pgw_cache_t   *cache = ngx_http_pgw_main(r)->cache;
+    ngx_http_pgw_reason_e   reason;
 
     ctx = conf->policy ? ngx_http_pgw_request_ctx(r) : NULL;
-    if (ctx == NULL) {
-        return NULL;
+
+    if (ctx == NULL || ctx->settled) {
+        return ctx;
     }
 
-    reason = ngx_http_pgw_guard_find(r, conf, &token);
+    reason = ngx_http_pgw_token_find(h ? &h->value : NULL, &token);
+
+    if (conf->from && reason != NGX_HTTP_PGW_REASON_TOKEN_SHAPE) {
+        reason = ngx_http_pgw_source_find(r, ngx_http_pgw_request_get(r), conf,
+                                          reason, &token);
+    }
 
     if (reason) {
         ctx->policy = 0;
@@ -210,13 +194,11 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
         || ctx->by.set != ngx_http_pgw_keys_get(ctx->by.issuer)
         || ctx->by.version != ctx->by.issuer->version)
     {
-        mcf = ngx_http_pgw_main(r);
         ctx->token = token;
-
-        rc = ngx_http_pgw_cache_find(mcf->cache, r->pool, conf, ctx);
+        rc = ngx_http_pgw_cache_find(cache, r->pool, conf, ctx);
 
         if (rc == NGX_DECLINED) {
-            ngx_http_pgw_guard_verify(r, conf, ctx, mcf);
+            ngx_http_pgw_guard_verify(r, conf, ctx, cache);
         }
 
         ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
@@ -233,23 +215,8 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
                   ? ngx_http_pgw_revocations_check(ctx->by.issuer->revocations,
                                                    &ctx->grant.mark)
                   : ngx_http_pgw_reason_of_token(ctx->err);
+
     return ctx;
-}
-
-
-/*
- * Once the guard has found the token good, r keeps that identity to its end: a
- * key that goes, a token that expires or is revoked meanwhile changes nothing.
- * (Nor does the location any more: whatever changes it clears the context.)
- */
-
-ngx_http_pgw_ctx_t *
-ngx_http_pgw_guard_look(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf)
-{
-    ngx_http_pgw_ctx_t  *ctx = ngx_http_pgw_ctx(r);
-
-    return (ctx && ctx->settled) ? ctx : ngx_http_pgw_guard_token(r, conf);
 }
 
 
