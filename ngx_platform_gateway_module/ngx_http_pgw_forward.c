@@ -130,7 +130,11 @@ static ngx_int_t
 ngx_http_pgw_forward_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_int_t  rc = ngx_http_pgw_access_method(r, gr, conf);
+    ngx_int_t  rc;
+
+    gr->required = &conf->levels;
+
+    rc = ngx_http_pgw_access_method(r, gr, conf);
 
     return rc != NGX_DECLINED ? rc
            : conf->access ? ngx_http_pgw_guard(r, gr, conf)
