@@ -271,19 +271,6 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 }
 
 
-/* The client's id, if it sent just one and that is well formed, else NULL. */
-
-static const ngx_str_t *
-ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
-{
-    const ngx_str_t  *id = pass->id[n];
-
-    return pass->ids[n] == 1
-           && id->len <= NGX_HTTP_PGW_ID_MAX_LEN
-           && ngx_http_pgw_names_plain(id, "-.:_") ? id : NULL;
-}
-
-
 static ngx_int_t
 ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
 {
@@ -364,26 +351,31 @@ ngx_http_pgw_headers_trace(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* Chooses the ids: the client's, or new ones. */
+/* Chooses the ids: the client's, if it sent just one and that is well formed,
+   or new ones. */
 
 static ngx_int_t
 ngx_http_pgw_headers_ids(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_pass_t *pass)
 {
-    const ngx_str_t  *id;
+    ngx_uint_t        n;
+    const ngx_str_t  *id[NGX_HTTP_PGW_IDS];
 
-    id = ngx_http_pgw_ids_given(pass, 0);
+    for (n = 0; n < NGX_HTTP_PGW_IDS; n++) {
+        id[n] = pass->ids[n] == 1
+                && pass->id[n]->len <= NGX_HTTP_PGW_ID_MAX_LEN
+                && ngx_http_pgw_names_plain(pass->id[n], "-.:_")
+                ? pass->id[n] : NULL;
+    }
 
-    if (id) {
-        gr->request_id = *id;
+    if (id[0]) {
+        gr->request_id = *id[0];
 
     } else if (ngx_http_pgw_ids_make(r, &gr->request_id) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    id = ngx_http_pgw_ids_given(pass, 1);
-
-    gr->correlation_id = id ? *id : gr->request_id;
+    gr->correlation_id = id[1] ? *id[1] : gr->request_id;
 
     return NGX_OK;
 }

@@ -80,26 +80,24 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims,
     ngx_http_pgw_steps_t *steps)
 {
-    pj_policy_t         policy;
-    const ngx_array_t  *issuers, *audiences;
+    const ngx_array_t  *audiences = issuer->issuers ? issuer->audiences
+                                                    : conf->audiences;
+    const ngx_array_t  *issuers = !ngx_http_pgw_issuer_trusted(conf, issuer)
+                                  ? NULL
+                                  : issuer->issuers ? issuer->issuers
+                                                    : conf->issuers;
 
-    static pj_str_t     nobody = { NULL, 0 };
-    static ngx_array_t  none = { .elts = &nobody, .nelts = 1 };
+    static const pj_str_t  nobody = { NULL, 0 };
 
-    issuers = issuer->issuers ? issuer->issuers : conf->issuers;
-    audiences = issuer->issuers ? issuer->audiences : conf->audiences;
-
-    if (issuers == NULL || !ngx_http_pgw_issuer_trusted(conf, issuer)) {
-        issuers = &none;
-    }
-
-    policy.issuers = issuers->elts;
-    policy.issuer_count = issuers->nelts;
-    policy.audiences = audiences ? audiences->elts : NULL;
-    policy.audience_count = audiences ? audiences->nelts : 0;
-    policy.now_s = steps ? steps->at : ngx_time();
-    policy.leeway_s = ngx_http_pgw_issuer_leeway(issuer, conf);
-    policy.allow_confirmation = (conf->allow_confirmation != 0);
+    const pj_policy_t  policy = {
+        .issuers = issuers ? issuers->elts : &nobody,
+        .issuer_count = issuers ? issuers->nelts : 1,
+        .audiences = audiences ? audiences->elts : NULL,
+        .audience_count = audiences ? audiences->nelts : 0,
+        .now_s = steps ? steps->at : ngx_time(),
+        .leeway_s = ngx_http_pgw_issuer_leeway(issuer, conf),
+        .allow_confirmation = (conf->allow_confirmation != 0)
+    };
 
     if (steps) {
         steps->found[NGX_HTTP_PGW_STAGE_POLICY] =
