@@ -303,8 +303,8 @@ ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
 }
 
 
-/* A trace that cannot be told is not passed on, nor is what hangs on it; one
-   that begins here has ids as those of requests are. */
+/* Keeps what was sent.  A trace that cannot be told is not passed on, nor is
+   what hangs on it; one that begins here has ids as those of requests are. */
 
 static ngx_int_t
 ngx_http_pgw_headers_trace(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
@@ -312,6 +312,8 @@ ngx_http_pgw_headers_trace(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     u_char     *p;
     ngx_str_t   id, parent;
+
+    gr->sent = r->headers_in.headers.part;
 
     if (pass->conf->trace == NGX_HTTP_PGW_TRACE_OFF) {
         return NGX_OK;
@@ -475,10 +477,6 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     first = gr->request_id.data == NULL;
     pass.hide = first ? NULL : r->headers_in.authorization;
     pass.from = conf && conf->from ? conf : NULL;
-
-    if (first) {
-        gr->sent = r->headers_in.headers.part;
-    }
 
     if ((first && ngx_http_pgw_headers_trace(r, gr, &pass) != NGX_OK)
         || ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
