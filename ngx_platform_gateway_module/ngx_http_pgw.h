@@ -304,19 +304,6 @@ typedef struct {
 } ngx_http_pgw_ctx_t;
 
 
-/* What a browser asks for (the Fetch standard, "CORS protocol"). */
-
-typedef struct {
-    const ngx_str_t             *origin;
-    const ngx_str_t             *method;       /* that it would use */
-    ngx_uint_t                   origins;      /* how many there are */
-    ngx_uint_t                   methods;
-    const ngx_list_part_t       *headers;      /* all of the request */
-    const ngx_str_t             *site;         /* Sec-Fetch-Site */
-    ngx_uint_t                   sites;
-} ngx_http_pgw_cors_request_t;
-
-
 /*
  * The request as a whole, found through a pool cleanup of the main request,
  * since internal redirects zero every module context.  Where it is, the headers
@@ -331,7 +318,6 @@ typedef struct {
     ngx_list_part_t              sent;         /* the client's headers, all */
     ngx_str_t                    trace_id;     /* len 0: none */
     ngx_str_t                    traceparent;  /* that we began; len 0: none */
-    ngx_http_pgw_cors_request_t  cors;
 
     ngx_http_pgw_reason_e        reason;
     const char                  *code;         /* NULL: the reason's */

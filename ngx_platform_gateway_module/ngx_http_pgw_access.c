@@ -45,6 +45,26 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
 }
 
 
+ngx_int_t
+ngx_http_pgw_access_method(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    if (r->method != NGX_HTTP_OPTIONS
+        && (r->method & (conf->methods ? conf->methods : (ngx_uint_t) -1)))
+    {
+        return NGX_DECLINED;
+    }
+
+    gr->required = &conf->levels;
+
+    return r->method == NGX_HTTP_OPTIONS
+           ? ngx_http_pgw_cors_options(r, gr, conf)
+           : ngx_http_pgw_guard_refuse(r, gr, conf,
+                                       NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                                       NULL);
+}
+
+
 /*
  * nginx refuses a body that is too large, redirects to the path with a slash
  * and hides internal locations as soon as it has found a location, and only
@@ -62,7 +82,9 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_core_loc_conf_t  *clcf;
 
-    if (r != r->main || !sscf->any_enabled || sscf->answers != answers) {
+    if (r->method != NGX_HTTP_OPTIONS || r != r->main || !sscf->any_enabled
+        || sscf->answers != answers)
+    {
         return NGX_DECLINED;
     }
 
@@ -87,9 +109,7 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
     conf = ngx_http_pgw_loc(r);
 
     if (conf->enable) {
-        gr->required = &conf->levels;
-
-        rc = ngx_http_pgw_cors_options(r, gr, conf);
+        rc = ngx_http_pgw_access_method(r, gr, conf);
         if (rc != NGX_DECLINED) {
             ngx_http_update_location_config(r);
             return rc;
@@ -109,16 +129,14 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
 static ngx_int_t
 ngx_http_pgw_options_first_handler(ngx_http_request_t *r)
 {
-    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_access_options(r, 1)
-                                         : NGX_DECLINED;
+    return ngx_http_pgw_access_options(r, 1);
 }
 
 
 static ngx_int_t
 ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
 {
-    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_access_options(r, 0)
-                                         : NGX_DECLINED;
+    return ngx_http_pgw_access_options(r, 0);
 }
 
 
@@ -183,18 +201,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     }
 
     if (r == r->main) {
-        rc = ngx_http_pgw_cors_options(r, gr, conf);
-
-        if (rc == NGX_DECLINED
-            && conf->methods && !(r->method & conf->methods))
-        {
-            gr->required = &conf->levels;
-
-            rc = ngx_http_pgw_guard_refuse(r, gr, conf,
-                                           NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                                           NULL);
-        }
-
+        rc = ngx_http_pgw_access_method(r, gr, conf);
         if (rc != NGX_DECLINED) {
             return rc;
         }

@@ -7,73 +7,52 @@
 #include "ngx_http_pgw_claim.h"
 
 
-/* The next name of a place, with a NUL; *p is where it begins, and then where
-   the one after it does, NULL: there is none. */
-
-static char *
-ngx_http_pgw_claim_name(ngx_conf_t *cf, u_char **p, const char **name)
-{
-    u_char  *begin = *p, *end, *next;
-
-    if (*begin == '"') {
-        end = (u_char *) ngx_strchr(++begin, '"');
-        next = end ? end + 1 : NULL;
-
-        if (end == NULL || (*next != '\0' && *next != '.')) {
-            return "has a quote that does not end a name";
-        }
-
-    } else {
-        end = begin + strcspn((char *) begin, ".\"");
-        next = end;
-    }
-
-    if (begin == end || *next == '"') {
-        return "has an empty name, or a quote inside of one";
-    }
-
-    *p = *next ? next + 1 : NULL;
-
-    next = ngx_pnalloc(cf->pool, (size_t) (end - begin) + 1);
-    if (next == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    *ngx_cpymem(next, begin, (size_t) (end - begin)) = '\0';
-    *name = (const char *) next;
-
-    return NGX_CONF_OK;
-}
-
-
 char *
 ngx_http_pgw_claim_place(ngx_conf_t *cf, const ngx_str_t *text,
     ngx_http_pgw_claim_t *claim)
 {
-    char    *rv = NGX_CONF_OK;
-    u_char  *p = text->data;
+    u_char      *p, *end;
+    ngx_uint_t   quoted, uri;
+    const char  *fault;
 
     claim->text = *text;
     claim->depth = 0;
 
-    if (ngx_strchr(p, '"') == NULL
-        && (ngx_strchr(p, ':') || ngx_strchr(p, '/')))
-    {
+    uri = ngx_strchr(text->data, '"') == NULL
+          && (ngx_strchr(text->data, ':') || ngx_strchr(text->data, '/'));
+
+    p = ngx_pnalloc(cf->pool, text->len + 1);
+    if (p == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_memcpy(p, text->data, text->len + 1);
+
+    while (p) {
+        quoted = (*p == '"');
+        p += quoted;
+        end = p + strcspn((char *) p, quoted ? "\"" : uri ? "" : ".\"");
+
+        fault = claim->depth == NGX_HTTP_PGW_CLAIM_DEPTH
+                ? "is deeper than 8 names"
+                : quoted && (*end == '\0' || (end[1] && end[1] != '.'))
+                ? "has a quote that does not end a name"
+                : end == p || (*end == '"' && !quoted)
+                ? "has an empty name, or a quote inside of one" : NULL;
+
+        if (fault) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "claim \"%V\" %s", text,
+                               fault);
+            return NGX_CONF_ERROR;
+        }
+
         claim->names[claim->depth++] = (const char *) p;
-        return NGX_CONF_OK;
+
+        p = end[quoted] ? end + quoted + 1 : NULL;
+        *end = '\0';
     }
 
-    while (p && rv == NGX_CONF_OK) {
-        rv = claim->depth == NGX_HTTP_PGW_CLAIM_DEPTH
-             ? "is deeper than 8 names"
-             : ngx_http_pgw_claim_name(cf, &p, &claim->names[claim->depth++]);
-    }
-
-    if (rv != NGX_CONF_OK && rv != NGX_CONF_ERROR) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "claim \"%V\" %s", text, rv);
-    }
-
-    return rv == NGX_CONF_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return NGX_CONF_OK;
 }
 
 
@@ -116,51 +95,13 @@ ngx_http_pgw_claim_named(const pj_json_t *root, const ngx_array_t *names,
 }
 
 
-/* The values of a rule about the scope, as a challenge says them. */
-
-static char *
-ngx_http_pgw_claim_scope(ngx_conf_t *cf, ngx_http_pgw_rule_t *rule)
-{
-    u_char      *p;
-    size_t       len = 0;
-    ngx_str_t   *value = rule->values.elts;
-    ngx_uint_t   i;
-
-    for (i = 0; i < rule->values.nelts; i++) {
-
-        if (!pj_json_plain((pj_str_t) { value[i].data, value[i].len })
-            || ngx_strchr(value[i].data, ' '))
-        {
-            return "has a value that is no scope: it is printable ASCII "
-                   "without spaces, quotes and backslashes";
-        }
-
-        len += value[i].len + 1;
-    }
-
-    p = ngx_pnalloc(cf->pool, len);
-    if (p == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    rule->scope.data = p;
-    rule->scope.len = len - 1;
-
-    for (i = 0; i < rule->values.nelts; i++) {
-        p = ngx_cpymem(p, value[i].data, value[i].len);
-        *p++ = ' ';
-    }
-
-    return NGX_CONF_OK;
-}
-
-
 char *
 ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
     ngx_http_pgw_rule_t *rule)
 {
+    u_char      *p;
     ngx_str_t   *value = cf->args->elts, *one;
-    ngx_uint_t   i;
+    ngx_uint_t   i, scope;
 
     if (ngx_http_pgw_claim_place(cf, &value[first], &rule->claim)
         != NGX_CONF_OK
@@ -170,25 +111,46 @@ ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
         return NGX_CONF_ERROR;
     }
 
+    ngx_str_null(&rule->scope);
+
+    scope = ngx_strcmp(value[first].data, "scope") == 0
+            || ngx_strcmp(value[first].data, "scp") == 0;
+
     for (i = first + 1; i < cf->args->nelts; i++) {
 
         if (value[i].len == 0) {
             return "has an empty value";
         }
 
+        if (scope
+            && (!pj_json_plain((pj_str_t) { value[i].data, value[i].len })
+                || ngx_strchr(value[i].data, ' ')))
+        {
+            return "has a value that is no scope: it is printable ASCII "
+                   "without spaces, quotes and backslashes";
+        }
+
         one = ngx_array_push(&rule->values);
-        if (one == NULL) {
+        p = ngx_pnalloc(cf->pool, rule->scope.len + 1 + value[i].len);
+
+        if (one == NULL || p == NULL) {
             return NGX_CONF_ERROR;
         }
 
         *one = value[i];
+
+        /* as a challenge says them */
+
+        if (scope) {
+            rule->scope.len = (size_t) (ngx_sprintf(p, "%V%s%V", &rule->scope,
+                                                    rule->scope.len ? " " : "",
+                                                    one)
+                                        - p);
+            rule->scope.data = p;
+        }
     }
 
-    ngx_str_null(&rule->scope);
-
-    return ngx_strcmp(value[first].data, "scope") == 0
-           || ngx_strcmp(value[first].data, "scp") == 0
-           ? ngx_http_pgw_claim_scope(cf, rule) : NGX_CONF_OK;
+    return NGX_CONF_OK;
 }
 
 
@@ -217,14 +179,15 @@ ngx_http_pgw_claim_require(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 /* Whether a text is one of the values. */
 
 static ngx_uint_t
-ngx_http_pgw_claim_has(const ngx_http_pgw_rule_t *rule, const u_char *text,
-    size_t len)
+ngx_http_pgw_claim_has(const ngx_http_pgw_rule_t *rule, pj_str_t text)
 {
     ngx_uint_t        i;
     const ngx_str_t  *value = rule->values.elts;
 
     for (i = 0; i < rule->values.nelts; i++) {
-        if (value[i].len == len && ngx_memcmp(value[i].data, text, len) == 0) {
+        if (value[i].len == text.len
+            && ngx_memcmp(value[i].data, text.data, text.len) == 0)
+        {
             return 1;
         }
     }
@@ -238,17 +201,16 @@ ngx_http_pgw_claim_has(const ngx_http_pgw_rule_t *rule, const u_char *text,
 static ngx_uint_t
 ngx_http_pgw_claim_words(const ngx_http_pgw_rule_t *rule, pj_str_t text)
 {
-    const u_char  *p = text.data, *last = p + text.len, *end;
+    const u_char  *p, *end, *last = text.data + text.len;
 
-    while (p < last) {
+    for (p = text.data; p < last; p = end + 1) {
 
         for (end = p; end < last && *end != ' '; end++) { /* void */ }
 
-        if (ngx_http_pgw_claim_has(rule, p, (size_t) (end - p))) {
+        if (ngx_http_pgw_claim_has(rule, (pj_str_t) { p, (size_t) (end - p) }))
+        {
             return 1;
         }
-
-        p = end + 1;
     }
 
     return 0;
@@ -260,34 +222,26 @@ ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule, const pj_json_t *root)
 {
     const pj_json_t  *item, *value;
 
+    static const pj_str_t  texts[] = { PJ_STR("false"), PJ_STR("true") };
+
     value = ngx_http_pgw_claim_find(root, &rule->claim);
 
-    if (value == NULL) {
-        return 0;
-    }
-
-    switch (value->type) {
+    switch (value ? value->type : PJ_JSON_NULL) {
 
     case PJ_JSON_STRING:
-        if (rule->scope.len) {
-            return ngx_http_pgw_claim_words(rule, value->text);
-        }
-
-        /* fall through */
+        return rule->scope.len ? ngx_http_pgw_claim_words(rule, value->text)
+                               : ngx_http_pgw_claim_has(rule, value->text);
 
     case PJ_JSON_NUMBER:
-        return ngx_http_pgw_claim_has(rule, value->text.data, value->text.len);
+        return ngx_http_pgw_claim_has(rule, value->text);
 
     case PJ_JSON_BOOL:
-        return value->boolean
-               ? ngx_http_pgw_claim_has(rule, (u_char *) "true", 4)
-               : ngx_http_pgw_claim_has(rule, (u_char *) "false", 5);
+        return ngx_http_pgw_claim_has(rule, texts[value->boolean]);
 
     case PJ_JSON_ARRAY:
         for (item = value->child; item; item = item->next) {
             if (item->type == PJ_JSON_STRING
-                && ngx_http_pgw_claim_has(rule, item->text.data,
-                                          item->text.len))
+                && ngx_http_pgw_claim_has(rule, item->text))
             {
                 return 1;
             }

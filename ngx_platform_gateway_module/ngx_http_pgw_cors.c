@@ -51,25 +51,33 @@ ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* Why a preflight is refused, or NONE; *detail for request_refuse(). */
+/* PREFLIGHT; OPTIONS: it is none; or why it is refused, and *detail for
+   request_refuse(). */
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_cors_request_t *cr, const char **detail)
+    const ngx_list_part_t *sent, const char **detail)
 {
     u_char                 *p;
-    ngx_str_t               name;
+    ngx_str_t               name, origin;
+    ngx_uint_t              origins, methods;
     const char             *what;
     ngx_http_pgw_reason_e   reason;
 
     *detail = NULL;
-    name = *cr->method;
+    origins = ngx_http_pgw_names_find(sent, "origin", &origin);
+    methods = ngx_http_pgw_names_find(sent, "access-control-request-method",
+                                      &name);
 
-    if (cr->methods > 1) {
+    if (origins == 0 || methods == 0) {
+        return NGX_HTTP_PGW_REASON_OPTIONS;
+    }
+
+    if (methods > 1) {
         name.len = 0;
     }
 
-    if (!ngx_http_pgw_origin_allowed(conf, cr)) {
+    if (origins > 1 || !ngx_http_pgw_origin_allowed(conf, &origin)) {
         return NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN;
     }
 
@@ -80,8 +88,8 @@ ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         what = "header";
         reason = NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
 
-        if (ngx_http_pgw_cors_headers_allowed(conf, cr->headers, &name)) {
-            return NGX_HTTP_PGW_REASON_NONE;
+        if (ngx_http_pgw_cors_headers_allowed(conf, sent, &name)) {
+            return NGX_HTTP_PGW_REASON_PREFLIGHT;
         }
     }
 
@@ -110,16 +118,23 @@ ngx_http_pgw_reason_e
 ngx_http_pgw_cors_ask(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_question_t *question, const char **detail)
 {
-    ngx_table_elt_t              h = {
-        .key = ngx_string("Access-Control-Request-Headers"),
-        .lowcase_key = (u_char *) "access-control-request-headers",
-        .value = question->headers
-    };
-    ngx_list_part_t              headers = { .elts = &h, .nelts = 1 };
-    ngx_http_pgw_cors_request_t  cr = { &question->origin, &question->method,
-                                        1, 1, &headers, NULL, 0 };
+#define ngx_http_pgw_cors_line(name, text)                                    \
+    { .key = ngx_string(name), .lowcase_key = (u_char *) name, .value = text }
 
-    return ngx_http_pgw_cors_check(pool, conf, &cr, detail);
+    ngx_table_elt_t  h[] = {
+        ngx_http_pgw_cors_line("origin", question->origin),
+        ngx_http_pgw_cors_line("access-control-request-method",
+                               question->method),
+        ngx_http_pgw_cors_line("access-control-request-headers",
+                               question->headers)
+    };
+    ngx_list_part_t        sent = { .elts = h, .nelts = 3 };
+    ngx_http_pgw_reason_e  reason;
+
+    reason = ngx_http_pgw_cors_check(pool, conf, &sent, detail);
+
+    return reason == NGX_HTTP_PGW_REASON_PREFLIGHT ? NGX_HTTP_PGW_REASON_NONE
+                                                   : reason;
 }
 
 
@@ -130,21 +145,13 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const char             *detail;
     ngx_http_pgw_reason_e   reason;
 
-    if (r->method != NGX_HTTP_OPTIONS || r != r->main) {
-        return NGX_DECLINED;
-    }
+    reason = ngx_http_pgw_cors_check(r->pool, conf, &gr->sent, &detail);
 
-    if (gr->cors.origins == 0 || gr->cors.methods == 0) {
-        ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_OPTIONS);
-        return NGX_HTTP_NO_CONTENT;
-    }
-
-    reason = ngx_http_pgw_cors_check(r->pool, conf, &gr->cors, &detail);
-    if (reason) {
+    if (ngx_http_pgw_reasons[reason].flags & NGX_HTTP_PGW_REASON_REFUSES) {
         return ngx_http_pgw_guard_refuse(r, gr, conf, reason, detail);
     }
 
-    ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_PREFLIGHT);
+    ngx_http_pgw_guard_allow(r, gr, reason);
 
     return NGX_HTTP_NO_CONTENT;
 }
@@ -188,6 +195,7 @@ ngx_int_t
 ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
 {
+    ngx_str_t             origin;
     ngx_uint_t            allowed, preflight, refused;
     ngx_table_elt_t      *h;
     const ngx_str_t      *names;
@@ -204,7 +212,9 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     refused = gr->reason == NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN
               || (gr->shadowed && preflight);
 
-    allowed = !refused && ngx_http_pgw_origin_allowed(conf, &gr->cors);
+    allowed = !refused && conf->cors_origins
+              && ngx_http_pgw_names_find(&gr->sent, "origin", &origin) == 1
+              && ngx_http_pgw_origin_allowed(conf, &origin);
 
     /* Vary goes on responses without an Origin too: a cache must not hand them
        to a page of another origin. */
@@ -231,8 +241,7 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return allowed ? ngx_http_pgw_cors_allow(r, conf, gr->cors.origin,
-                                             preflight)
+    return allowed ? ngx_http_pgw_cors_allow(r, conf, &origin, preflight)
                    : NGX_OK;
 }
 

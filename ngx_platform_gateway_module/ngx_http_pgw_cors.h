@@ -19,8 +19,8 @@ ngx_http_pgw_reason_e ngx_http_pgw_cors_ask(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_question_t *question, const char **detail);
 
-/* Answers OPTIONS; NGX_DECLINED for any other method, and in shadow mode for a
-   preflight that would be refused. */
+/* Answers OPTIONS; NGX_DECLINED in shadow mode for a preflight that would be
+   refused. */
 ngx_int_t ngx_http_pgw_cors_options(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
 

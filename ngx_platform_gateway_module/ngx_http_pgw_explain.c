@@ -286,28 +286,27 @@ ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
 static ngx_int_t
 ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 {
-    pj_err_t              err;
-    pj_str_t              token;
-    ngx_int_t             rc;
-    const ngx_str_t      *value = &e->asked->token;
-    ngx_http_pgw_steps_t  steps = { .at = e->asked->at };
+    pj_err_t                err;
+    pj_str_t                token;
+    const ngx_str_t        *value = &e->asked->token;
+    ngx_http_pgw_steps_t    steps = { .at = e->asked->at };
+    ngx_http_pgw_reason_e   reason;
 
-    rc = ngx_http_pgw_token_find(value, &token);
+    reason = ngx_http_pgw_token_find(value, &token);
 
-    if (rc == NGX_DECLINED && value->data
+    if (reason == NGX_HTTP_PGW_REASON_TOKEN_MISSING && value->data
         && ngx_strlchr(value->data, value->data + value->len, ' ') == NULL)
     {
-        rc = NGX_OK;
+        reason = NGX_HTTP_PGW_REASON_NONE;
         token = (pj_str_t) { value->data, value->len };
     }
 
-    ngx_http_pgw_explain_note(e, "bearer",
-                     rc == NGX_ERROR ? NGX_HTTP_PGW_REASON_TOKEN_SHAPE
-                     : rc != NGX_OK ? NGX_HTTP_PGW_REASON_TOKEN_MISSING : 0,
-                     rc == NGX_ERROR ? pj_strerror(PJ_ERR_TOKEN_SHAPE)
+    ngx_http_pgw_explain_note(e, "bearer", reason,
+                     reason == NGX_HTTP_PGW_REASON_TOKEN_SHAPE
+                     ? pj_strerror(PJ_ERR_TOKEN_SHAPE)
                      : value->data ? "the scheme is not Bearer" : NULL);
 
-    if (rc != NGX_OK) {
+    if (reason) {
         return NGX_OK;
     }
 

@@ -7,8 +7,8 @@
 
 
 #include "ngx_http_pgw_forward.h"
+#include "ngx_http_pgw_access.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_local.h"
@@ -23,11 +23,9 @@
 /* Method, URI and URL, of the last of which the path counts; by conf->forward,
    from 1 on. */
 
-static const ngx_str_t  ngx_http_pgw_forward_headers[][3] = {
-    { ngx_string("X-Forwarded-Method"), ngx_string("X-Forwarded-Uri"),
-      ngx_null_string },
-    { ngx_string("X-Original-Method"), ngx_string("X-Original-URI"),
-      ngx_string("X-Original-URL") }
+static const char *const  ngx_http_pgw_forward_headers[][3] = {
+    { "x-forwarded-method", "x-forwarded-uri", "" },
+    { "x-original-method", "x-original-uri", "x-original-url" }
 };
 
 
@@ -64,40 +62,33 @@ ngx_http_pgw_forward_url(ngx_str_t *url)
 static const char *
 ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t forward)
 {
-    ngx_str_t             sent[3];
-    ngx_uint_t            i, n[3] = { 0 };
-    ngx_table_elt_t      *h;
-    ngx_http_pgw_walk_t   walk = { &r->headers_in.headers.part, 0 };
+    ngx_str_t               key, value[3];
+    ngx_uint_t              i, n[3];
+    const ngx_list_part_t  *sent = &r->headers_in.headers.part;
 
-    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
+    static ngx_table_elt_t  upgrade;
 
-        /* of a WebSocket's beginning, other proxies keep Upgrade back */
+    for (i = 0; i < 3; i++) {
+        n[i] = ngx_http_pgw_names_find(sent,
+                   ngx_http_pgw_forward_headers[forward - 1][i], &value[i]);
+    }
 
-        if (ngx_http_pgw_header_is(h, "sec-websocket-key")) {
-            r->headers_in.upgrade = h;
-        }
+    /* of a WebSocket's beginning, other proxies keep Upgrade back */
 
-        for (i = 0; i < 3; i++) {
-
-            if (ngx_http_pgw_names_same(&h->key,
-                               &ngx_http_pgw_forward_headers[forward - 1][i]))
-            {
-                sent[i] = h->value;
-                n[i]++;
-            }
-        }
+    if (ngx_http_pgw_names_find(sent, "sec-websocket-key", &key)) {
+        r->headers_in.upgrade = &upgrade;
     }
 
     if (n[0] != 1 || n[1] + n[2] != 1) {
         return "the original method and URI must be sent, once each";
     }
 
-    if (n[2] && !ngx_http_pgw_forward_url(&sent[2])) {
+    if (n[2] && !ngx_http_pgw_forward_url(&value[2])) {
         return "the original URL is not one of http or https";
     }
 
-    r->method_name = sent[0];
-    r->unparsed_uri = sent[n[1] ? 1 : 2];
+    r->method_name = value[0];
+    r->unparsed_uri = value[n[1] ? 1 : 2];
 
     return r->method_name.len
            && strspn((const char *) r->method_name.data,
@@ -113,6 +104,12 @@ ngx_http_pgw_forward_method(const ngx_str_t *name)
 
     if (ngx_http_pgw_names_same(name, ngx_http_pgw_header_text("OPTIONS"))) {
         return NGX_HTTP_OPTIONS;
+    }
+
+    if (ngx_http_pgw_names_has(ngx_http_pgw_header_text("TRACE, CONNECT"), name,
+                               0))
+    {
+        return 0;
     }
 
     for (method = ngx_http_pgw_methods; method->name.len; method++) {
@@ -133,25 +130,11 @@ static ngx_int_t
 ngx_http_pgw_forward_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_int_t         rc;
-    ngx_uint_t        allowed;
-    const ngx_str_t  *method = &r->method_name;
+    ngx_int_t  rc;
 
     gr->required = &conf->levels;
 
-    allowed = conf->allow.len
-              ? ngx_http_pgw_names_has(&conf->allow, method, 0)
-              : !ngx_http_pgw_names_has(
-                               ngx_http_pgw_header_text("TRACE, CONNECT"),
-                               method, 0);
-
-    rc = ngx_http_pgw_cors_options(r, gr, conf);
-
-    if (rc == NGX_DECLINED && !allowed) {
-        rc = ngx_http_pgw_guard_refuse(r, gr, conf,
-                                       NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                                       NULL);
-    }
+    rc = ngx_http_pgw_access_method(r, gr, conf);
 
     return rc != NGX_DECLINED ? rc
            : conf->access ? ngx_http_pgw_guard(r, gr, conf)

@@ -7,13 +7,28 @@
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_counters.h"
-#include "ngx_http_pgw_expiry.h"
 #include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
 #include "ngx_http_pgw_source.h"
 #include "ngx_http_pgw_token.h"
+
+
+#define NGX_HTTP_PGW_GUARD_LOOK  250   /* ms */
+
+
+/* A token with which its response ends. */
+
+typedef struct {
+    ngx_event_t                        timer;
+    ngx_http_request_t                *request;
+    const ngx_http_pgw_revocations_t  *rev;      /* NULL: none */
+    ngx_http_pgw_mark_t                mark;     /* in it */
+    int64_t                            exp;      /* seconds */
+    time_t                             leeway;
+} ngx_http_pgw_expiry_t;
 
 
 /*
@@ -107,13 +122,12 @@ ngx_http_pgw_guard_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 static void
 ngx_http_pgw_guard_verify(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx,
-    const ngx_http_pgw_main_conf_t *mcf)
+    ngx_http_pgw_cache_t *cache)
 {
-    ngx_pool_t            *pool;
-    pj_claims_t            claims;
-    ngx_http_pgw_grant_t   grant;
+    ngx_pool_t   *pool;
+    pj_claims_t   claims;
 
-    ngx_http_pgw_keys_judge(mcf->issuers, &ctx->by);
+    ngx_http_pgw_keys_judge(ngx_http_pgw_main(r)->issuers, &ctx->by);
 
     /* the request's pool would hold all this memory until the response ends */
 
@@ -128,74 +142,59 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
 
     if (ctx->err == PJ_ERR_KID_UNKNOWN) {
         ctx->iat = claims.iat;
-    }
 
-    if (ctx->err == PJ_OK
-        && (ngx_http_pgw_token_grant(pool, conf, ctx->by.issuer, &claims,
-                                     &grant)
-            != NGX_OK
-            || ngx_http_pgw_revocations_mark(ctx->by.issuer->revocations,
-                                             &claims, &grant.mark)
-               != NGX_OK
-            || ngx_http_pgw_token_grant_copy(&ctx->grant, &grant,
-                                             ngx_palloc(r->pool, grant.size))
-               != NGX_OK))
-    {
-        ctx->err = PJ_ERR_NO_SPACE;
-    }
+    } else if (ctx->err == PJ_OK) {
 
-    if (ctx->err == PJ_OK) {
-        ngx_http_pgw_cache_store(mcf->cache, conf, ctx, &claims);
+        if (ngx_http_pgw_token_grant(r->pool, conf, ctx->by.issuer, &claims,
+                                     &ctx->grant)
+            == NGX_OK
+            && ngx_http_pgw_revocations_mark(ctx->by.issuer->revocations,
+                                             &claims, &ctx->grant.mark)
+               == NGX_OK)
+        {
+            ngx_http_pgw_cache_store(cache, conf, ctx, &claims);
+
+        } else {
+            ctx->err = PJ_ERR_NO_SPACE;
+        }
     }
 
     ngx_destroy_pool(pool);
 }
 
 
-/* The token of r; or why there is none to verify, else NONE. */
-
-static ngx_http_pgw_reason_e
-ngx_http_pgw_guard_find(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf, pj_str_t *token)
-{
-    ngx_int_t               rc;
-    ngx_table_elt_t        *h = r->headers_in.authorization;
-    ngx_http_pgw_reason_e   reason;
-
-    rc = ngx_http_pgw_token_find(h ? &h->value : NULL, token);
-
-    reason = rc == NGX_OK ? NGX_HTTP_PGW_REASON_NONE
-             : rc == NGX_DECLINED ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
-             : NGX_HTTP_PGW_REASON_TOKEN_SHAPE;
-
-    return conf->from && rc != NGX_ERROR
-           ? ngx_http_pgw_source_find(r, ngx_http_pgw_request_get(r), conf,
-                                      reason, token)
-           : reason;
-}
-
-
 /*
  * Looks once, and keeps what it found for this token, policy and key set.  Only
  * an unknown key is looked up again: it may be fetched meanwhile.
+ *
+ * Once the guard has found the token good, r keeps that identity to its end: a
+ * key that goes, a token that expires or is revoked meanwhile changes nothing.
+ * (Nor does the location any more: whatever changes it clears the context.)
  */
 
-static ngx_http_pgw_ctx_t *
-ngx_http_pgw_guard_token(ngx_http_request_t *r,
+ngx_http_pgw_ctx_t *
+ngx_http_pgw_guard_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    pj_str_t                   token;
-    ngx_int_t                  rc;
-    ngx_http_pgw_ctx_t        *ctx;
-    ngx_http_pgw_reason_e      reason;
-    ngx_http_pgw_main_conf_t  *mcf;
+    pj_str_t                token;
+    ngx_int_t               rc;
+    ngx_table_elt_t        *h = r->headers_in.authorization;
+    ngx_http_pgw_ctx_t     *ctx;
+    ngx_http_pgw_cache_t   *cache = ngx_http_pgw_main(r)->cache;
+    ngx_http_pgw_reason_e   reason;
 
     ctx = conf->policy ? ngx_http_pgw_request_ctx(r) : NULL;
-    if (ctx == NULL) {
-        return NULL;
+
+    if (ctx == NULL || ctx->settled) {
+        return ctx;
     }
 
-    reason = ngx_http_pgw_guard_find(r, conf, &token);
+    reason = ngx_http_pgw_token_find(h ? &h->value : NULL, &token);
+
+    if (conf->from && reason != NGX_HTTP_PGW_REASON_TOKEN_SHAPE) {
+        reason = ngx_http_pgw_source_find(r, ngx_http_pgw_request_get(r), conf,
+                                          reason, &token);
+    }
 
     if (reason) {
         ctx->policy = 0;
@@ -210,13 +209,11 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
         || ctx->by.set != ngx_http_pgw_keys_get(ctx->by.issuer)
         || ctx->by.version != ctx->by.issuer->version)
     {
-        mcf = ngx_http_pgw_main(r);
         ctx->token = token;
-
-        rc = ngx_http_pgw_cache_find(mcf->cache, r->pool, conf, ctx);
+        rc = ngx_http_pgw_cache_find(cache, r->pool, conf, ctx);
 
         if (rc == NGX_DECLINED) {
-            ngx_http_pgw_guard_verify(r, conf, ctx, mcf);
+            ngx_http_pgw_guard_verify(r, conf, ctx, cache);
         }
 
         ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
@@ -233,23 +230,8 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
                   ? ngx_http_pgw_revocations_check(ctx->by.issuer->revocations,
                                                    &ctx->grant.mark)
                   : ngx_http_pgw_reason_of_token(ctx->err);
+
     return ctx;
-}
-
-
-/*
- * Once the guard has found the token good, r keeps that identity to its end: a
- * key that goes, a token that expires or is revoked meanwhile changes nothing.
- * (Nor does the location any more: whatever changes it clears the context.)
- */
-
-ngx_http_pgw_ctx_t *
-ngx_http_pgw_guard_look(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf)
-{
-    ngx_http_pgw_ctx_t  *ctx = ngx_http_pgw_ctx(r);
-
-    return (ctx && ctx->settled) ? ctx : ngx_http_pgw_guard_token(r, conf);
 }
 
 
@@ -347,6 +329,113 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
+static void
+ngx_http_pgw_guard_leave(void *data)
+{
+    ngx_http_pgw_expiry_t  *expiry = data;
+
+    if (expiry->timer.timer_set) {
+        ngx_del_timer(&expiry->timer);
+    }
+}
+
+
+/* A response that has not begun is left alone: it may be a short one, and its
+   client was let in.  So is one that is done, while its connection lingers. */
+
+static void
+ngx_http_pgw_guard_expire(ngx_event_t *ev)
+{
+    ngx_connection_t        *c;
+    ngx_http_request_t      *r;
+    ngx_http_pgw_reason_e    reason;
+    ngx_http_pgw_expiry_t   *expiry = ev->data;
+    ngx_http_pgw_request_t  *gr;
+
+    r = expiry->request;
+    c = r->connection;
+    gr = ngx_http_pgw_request_get(r);
+
+    reason = expiry->rev
+             && ngx_http_pgw_revocations_check(expiry->rev, &expiry->mark)
+                == NGX_HTTP_PGW_REASON_SESSION_REVOKED
+             ? NGX_HTTP_PGW_REASON_CLOSED_REVOKED
+             : ngx_time() - expiry->leeway >= expiry->exp
+             ? NGX_HTTP_PGW_REASON_CLOSED_EXPIRED : NGX_HTTP_PGW_REASON_NONE;
+
+    if (!reason || !r->header_sent || r->done) {
+        ngx_add_timer(ev, NGX_HTTP_PGW_GUARD_LOOK);
+        return;
+    }
+
+    ngx_http_set_log_request(c->log, r);
+
+    gr->reason = reason;
+
+    /* to nginx it is as if its client had gone */
+
+    ngx_http_finalize_request(r, NGX_ERROR);
+    ngx_http_run_posted_requests(c);
+}
+
+
+/*
+ * platform_gateway_close_at_expiry: a request that goes on for long, as that of
+ * a WebSocket does, ends with its token.  The guard asks once; from then on a
+ * timer does, that is the request's own and goes with its pool.
+ */
+
+static ngx_int_t
+ngx_http_pgw_guard_watch(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx)
+{
+    ngx_pool_cleanup_t     *cln;
+    ngx_http_pgw_expiry_t  *expiry;
+
+    if (!conf->close_at_expiry || conf->shadow || r != r->main) {
+        return NGX_OK;
+    }
+
+    /* an earlier location may have begun */
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+        if (cln->handler == ngx_http_pgw_guard_leave) {
+            break;
+        }
+    }
+
+    if (cln == NULL) {
+        cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_expiry_t));
+        if (cln == NULL) {
+            return NGX_ERROR;
+        }
+
+        cln->handler = ngx_http_pgw_guard_leave;
+        ngx_memzero(cln->data, sizeof(ngx_http_pgw_expiry_t));
+    }
+
+    expiry = cln->data;
+
+    expiry->request = r;
+    expiry->rev = ctx->by.issuer->revocations;
+    expiry->mark = ctx->grant.mark;
+    expiry->exp = ctx->grant.exp;
+    expiry->leeway = ngx_http_pgw_issuer_leeway(ctx->by.issuer, conf);
+
+    expiry->timer.handler = ngx_http_pgw_guard_expire;
+    expiry->timer.data = expiry;
+    expiry->timer.log = r->connection->log;
+
+    /* a worker that exits does not wait for it */
+
+    expiry->timer.cancelable = 1;
+
+    ngx_add_timer(&expiry->timer, NGX_HTTP_PGW_GUARD_LOOK);
+
+    return NGX_OK;
+}
+
+
 ngx_int_t
 ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
@@ -398,7 +487,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     } else if (ngx_http_pgw_guard_inject(r, conf, &ctx->grant)
                == NGX_DECLINED
-               && ngx_http_pgw_expiry_watch(r, conf, ctx) == NGX_OK)
+               && ngx_http_pgw_guard_watch(r, conf, ctx) == NGX_OK)
     {
         ngx_http_pgw_guard_allow(r, gr, reason);
         rc = NGX_OK;

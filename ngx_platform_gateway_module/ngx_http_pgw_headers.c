@@ -41,16 +41,11 @@ typedef struct {
     const ngx_http_pgw_loc_conf_t  *from;    /* says where else is a token that
                                                 is removed; or NULL */
 
+    ngx_uint_t                      untraced;  /* no traceparent stays */
+
     /* what was seen of the ids */
     ngx_str_t                      *id[NGX_HTTP_PGW_IDS];
     ngx_uint_t                      ids[NGX_HTTP_PGW_IDS];
-    ngx_http_pgw_cors_request_t     cors;
-
-    /* and of the trace */
-    const ngx_str_t                *traceparent;
-    ngx_uint_t                      traceparents;
-    ngx_uint_t                      tracestates;
-    ngx_uint_t                      untraced;    /* both are to be removed */
 } ngx_http_pgw_pass_t;
 
 
@@ -137,38 +132,15 @@ ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
 }
 
 
-/* Whether h is to be removed; notes the ids, the trace, and what CORS needs to
-   know. */
+/* Whether h is to be removed; notes the ids. */
 
 static ngx_uint_t
 ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
-    ngx_uint_t                          i, untraced = 0;
-    const ngx_http_pgw_claim_header_t  *name;
-
-    if (ngx_http_pgw_header_in_is(h, "origin")) {
-        pass->cors.origin = &h->value;
-        pass->cors.origins++;
-
-    } else if (ngx_http_pgw_header_in_is(h, "access-control-request-method")) {
-        pass->cors.method = &h->value;
-        pass->cors.methods++;
-
-    } else if (ngx_http_pgw_header_in_is(h, "sec-fetch-site")) {
-        pass->cors.site = &h->value;
-        pass->cors.sites++;
-    } else if (ngx_http_pgw_header_in_is(h, "traceparent")) {
-        pass->traceparent = &h->value;
-        pass->traceparents++;
-        untraced = pass->untraced;
-
-    } else if (ngx_http_pgw_header_in_is(h, "tracestate")) {
-        pass->tracestates++;
-        untraced = pass->untraced;
-    }
+    ngx_uint_t                          i;
+    const ngx_http_pgw_claim_header_t  *name = pass->conf->strip->elts;
 
     i = ngx_http_pgw_headers_strip(pass->conf, &h->key);
-    name = pass->conf->strip->elts;
 
     /* a look-alike is removed, and not used as an id */
 
@@ -179,7 +151,10 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
         pass->ids[i]++;
     }
 
-    return untraced || i < pass->conf->strip->nelts;
+    return i < pass->conf->strip->nelts
+           || (pass->untraced
+               && (ngx_http_pgw_header_in_is(h, "traceparent")
+                   || ngx_http_pgw_header_in_is(h, "tracestate")));
 }
 
 
@@ -296,19 +271,6 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 }
 
 
-/* The client's id, if it sent just one and that is well formed, else NULL. */
-
-static const ngx_str_t *
-ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
-{
-    const ngx_str_t  *id = pass->id[n];
-
-    return pass->ids[n] == 1
-           && id->len <= NGX_HTTP_PGW_ID_MAX_LEN
-           && ngx_http_pgw_names_plain(id, "-.:_") ? id : NULL;
-}
-
-
 static ngx_int_t
 ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
 {
@@ -341,99 +303,83 @@ ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
 }
 
 
-/* Begins a trace, with ids as those of requests are. */
-
-static ngx_int_t
-ngx_http_pgw_headers_begin_trace(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr)
-{
-    u_char     *p;
-    ngx_str_t   trace, parent;
-
-    p = ngx_pnalloc(r->pool, NGX_HTTP_PGW_TRACE_LEN + 1);
-
-    if (p == NULL
-        || ngx_http_pgw_ids_make(r, &trace) != NGX_OK
-        || ngx_http_pgw_ids_make(r, &parent) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    gr->traceparent.len = NGX_HTTP_PGW_TRACE_LEN;
-    gr->traceparent.data = p;
-    gr->trace_id = trace;
-
-    p = ngx_cpymem(p, "00-", 3);
-    p = ngx_cpymem(p, trace.data, trace.len);
-    *p++ = '-';
-    p = ngx_cpymem(p, parent.data, parent.len / 2);
-    ngx_memcpy(p, "-00", sizeof("-00"));
-
-    return NGX_OK;
-}
-
-
-/* A trace that cannot be told is not passed on, nor is what hangs on it; that
-   is rare, and the headers are looked at once more. */
+/* Keeps what was sent.  A trace that cannot be told is not passed on, nor is
+   what hangs on it; one that begins here has ids as those of requests are. */
 
 static ngx_int_t
 ngx_http_pgw_headers_trace(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_pass_t *pass)
 {
+    u_char     *p;
+    ngx_str_t   id, parent;
+
+    gr->sent = r->headers_in.headers.part;
+
     if (pass->conf->trace == NGX_HTTP_PGW_TRACE_OFF) {
         return NGX_OK;
     }
 
-    if (pass->traceparents == 1 && ngx_http_pgw_trace_valid(pass->traceparent))
+    if (ngx_http_pgw_names_find(&gr->sent, "traceparent", &parent) == 1
+        && ngx_http_pgw_trace_valid(&parent))
     {
         gr->trace_id.len = NGX_HTTP_PGW_TRACE_ID_LEN;
-        gr->trace_id.data = pass->traceparent->data + NGX_HTTP_PGW_TRACE_ID;
-        return NGX_OK;
-    }
-
-    if (pass->conf->trace == NGX_HTTP_PGW_TRACE_BEGIN
-        && ngx_http_pgw_headers_begin_trace(r, gr) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    if (pass->traceparents + pass->tracestates == 0) {
+        gr->trace_id.data = parent.data + NGX_HTTP_PGW_TRACE_ID;
         return NGX_OK;
     }
 
     pass->untraced = 1;
-    ngx_memzero(&pass->kept, sizeof(ngx_list_t));
 
-    return ngx_http_pgw_headers_sift(r, pass);
+    if (pass->conf->trace != NGX_HTTP_PGW_TRACE_BEGIN) {
+        return NGX_OK;
+    }
+
+    p = ngx_pnalloc(r->pool, NGX_HTTP_PGW_TRACE_LEN + 1);
+
+    if (p == NULL
+        || ngx_http_pgw_ids_make(r, &id) != NGX_OK
+        || ngx_http_pgw_ids_make(r, &parent) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    parent.len /= 2;
+    ngx_sprintf(p, "00-%V-%V-00%Z", &id, &parent);
+
+    gr->trace_id = id;
+    gr->traceparent.len = NGX_HTTP_PGW_TRACE_LEN;
+    gr->traceparent.data = p;
+
+    return NGX_OK;
 }
 
 
-/* Chooses the ids: the client's, or new ones.  Keeps what was seen for CORS. */
+/* Chooses the ids: the client's, if it sent just one and that is well formed,
+   or new ones. */
 
 static ngx_int_t
-ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    ngx_http_pgw_pass_t *pass)
+ngx_http_pgw_headers_ids(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_pass_t *pass)
 {
-    const ngx_str_t  *id;
+    ngx_uint_t        n;
+    const ngx_str_t  *id[NGX_HTTP_PGW_IDS];
 
-    gr->sent = r->headers_in.headers.part;
-    gr->cors = pass->cors;
-    gr->cors.headers = &r->headers_in.headers.part;
+    for (n = 0; n < NGX_HTTP_PGW_IDS; n++) {
+        id[n] = pass->ids[n] == 1
+                && pass->id[n]->len <= NGX_HTTP_PGW_ID_MAX_LEN
+                && ngx_http_pgw_names_plain(pass->id[n], "-.:_")
+                ? pass->id[n] : NULL;
+    }
 
-    id = ngx_http_pgw_ids_given(pass, 0);
-
-    if (id) {
-        gr->request_id = *id;
+    if (id[0]) {
+        gr->request_id = *id[0];
 
     } else if (ngx_http_pgw_ids_make(r, &gr->request_id) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    id = ngx_http_pgw_ids_given(pass, 1);
+    gr->correlation_id = id[1] ? *id[1] : gr->request_id;
 
-    gr->correlation_id = id ? *id : gr->request_id;
-
-    return ngx_http_pgw_headers_trace(r, gr, pass);
+    return NGX_OK;
 }
 
 
@@ -532,8 +478,9 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     pass.hide = first ? NULL : r->headers_in.authorization;
     pass.from = conf && conf->from ? conf : NULL;
 
-    if (ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
-        || (first && ngx_http_pgw_headers_note(r, gr, &pass) != NGX_OK))
+    if ((first && ngx_http_pgw_headers_trace(r, gr, &pass) != NGX_OK)
+        || ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
+        || (first && ngx_http_pgw_headers_ids(r, gr, &pass) != NGX_OK))
     {
         return NGX_ERROR;
     }

@@ -4,6 +4,7 @@
 
 
 #include "ngx_http_pgw.h"
+#include "ngx_http_pgw_names.h"
 
 
 /*
@@ -12,7 +13,7 @@
  * (NULL: none); takes out Authorization where conf says so (NULL: puts it
  * back), and for good a token that stands elsewhere.  With a new gr, of a main
  * request, it first chooses the ids (the client's where they are well formed
- * and sent once, else new ones) and notes gr->sent and gr->cors.  Does no more
+ * and sent once, else new ones) and notes gr->sent.  Does no more
  * where the gateway is off in the whole server.
  *
  * Neither elements nor list parts that another request may share are written
@@ -21,38 +22,6 @@
 ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_grant_t *grant);
-
-/* Whether h has that name, a literal. */
-
-#define ngx_http_pgw_header_is(h, literal)                                    \
-    ((h)->key.len == sizeof(literal) - 1                                      \
-     && ngx_strncasecmp((h)->key.data, (u_char *) (literal),                  \
-                        sizeof(literal) - 1) == 0)
-
-/* The same of a request's h, with a lower-case literal: cheaper. */
-
-#define ngx_http_pgw_header_in_is(h, literal)                                 \
-    ((h)->key.len == sizeof(literal) - 1                                      \
-     && ngx_memcmp((h)->lowcase_key, literal, sizeof(literal) - 1) == 0)
-
-/* Walks a list of headers from { &list->part, 0 } on.  NULL at the end, and at
-   once for a list that was never set up (HTTP/0.9). */
-
-typedef struct {
-    const ngx_list_part_t       *part;
-    ngx_uint_t                   i;
-} ngx_http_pgw_walk_t;
-
-static ngx_inline ngx_table_elt_t *
-ngx_http_pgw_header_next(ngx_http_pgw_walk_t *walk)
-{
-    while (walk->part && walk->i >= walk->part->nelts) {
-        walk->part = walk->part->next;
-        walk->i = 0;
-    }
-
-    return walk->part ? (ngx_table_elt_t *) walk->part->elts + walk->i++ : NULL;
-}
 
 /* Adds a response header; name is a literal.  NULL when memory is short. */
 #define ngx_http_pgw_header_add(r, name, value)                               \

@@ -218,24 +218,21 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_explain_handler(ngx_http_request_t *r)
 {
-    off_t                 length;
-    ngx_int_t             rc;
-    ngx_table_elt_t      *h;
-    ngx_http_pgw_walk_t   walk = { &r->headers_in.headers.part, 0 };
+    off_t                   length;
+    ngx_int_t               rc;
+    ngx_str_t               value;
+    const ngx_list_part_t  *sent = &r->headers_in.headers.part;
 
     if (r->method != NGX_HTTP_POST || r != r->main) {
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
-
-        if (ngx_http_pgw_header_is(h, "origin")
-            || ngx_http_pgw_header_is(h, "sec-fetch-site"))
-        {
-            return ngx_http_pgw_local_refuse(r,
+    if (ngx_http_pgw_names_find(sent, "origin", &value)
+        || ngx_http_pgw_names_find(sent, "sec-fetch-site", &value))
+    {
+        return ngx_http_pgw_local_refuse(r,
                                      NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
                                      NULL, "browsers get no explanation", 0);
-        }
     }
 
     length = r->headers_in.content_length_n;

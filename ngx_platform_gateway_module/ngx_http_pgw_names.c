@@ -86,3 +86,26 @@ ngx_http_pgw_names_plain(const ngx_str_t *name, const char *others)
 
     return name->len != 0;
 }
+
+
+ngx_uint_t
+ngx_http_pgw_names_find(const ngx_list_part_t *list, const char *name,
+    ngx_str_t *value)
+{
+    size_t                  len = ngx_strlen(name);
+    ngx_uint_t              i, n = 0;
+    const ngx_table_elt_t  *h;
+
+    for ( /* void */ ; list; list = list->next) {
+        for (h = list->elts, i = list->nelts; i; h++, i--) {
+
+            if (h->key.len == len && ngx_memcmp(h->lowcase_key, name, len) == 0)
+            {
+                *value = h->value;
+                n++;
+            }
+        }
+    }
+
+    return n;
+}

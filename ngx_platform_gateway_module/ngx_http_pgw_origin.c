@@ -28,13 +28,13 @@ ngx_http_pgw_origin_is_labels(const u_char *p, const u_char *last)
 
 ngx_uint_t
 ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_cors_request_t *cr)
+    const ngx_str_t *origin)
 {
     u_char                       *first, *last;
     ngx_uint_t                    i;
     const ngx_http_pgw_origin_t  *pattern;
 
-    if (cr->origins != 1 || conf->cors_origins == NULL) {
+    if (conf->cors_origins == NULL) {
         return 0;
     }
 
@@ -42,16 +42,16 @@ ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
 
     for (i = 0; i < conf->cors_origins->nelts; i++, pattern++) {
 
-        if (cr->origin->len < pattern->prefix + pattern->suffix.len) {
+        if (origin->len < pattern->prefix + pattern->suffix.len) {
             continue;
         }
 
         /* what the prefix and the suffix leave */
 
-        first = cr->origin->data + pattern->prefix;
-        last = cr->origin->data + cr->origin->len - pattern->suffix.len;
+        first = origin->data + pattern->prefix;
+        last = origin->data + origin->len - pattern->suffix.len;
 
-        if (ngx_memcmp(cr->origin->data, pattern->text.data, pattern->prefix)
+        if (ngx_memcmp(origin->data, pattern->text.data, pattern->prefix)
             == 0
             && ngx_memcmp(last, pattern->suffix.data, pattern->suffix.len) == 0
             && (pattern->suffix.len
@@ -67,16 +67,14 @@ ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
 
 ngx_uint_t
 ngx_http_pgw_origin_own(const ngx_http_request_t *r,
-    const ngx_http_pgw_cors_request_t *cr)
+    const ngx_str_t *origin)
 {
     size_t     scheme;
-    ngx_str_t  host;
+    ngx_str_t  host = *origin;
 
-    if (cr->origins != 1 || r->headers_in.host == NULL) {
+    if (r->headers_in.host == NULL) {
         return 0;
     }
-
-    host = *cr->origin;
 
     scheme = ngx_strncmp(host.data, "https://", sizeof("https://") - 1) == 0
              ? sizeof("https://") - 1

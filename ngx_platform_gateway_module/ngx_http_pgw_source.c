@@ -87,15 +87,18 @@ static ngx_uint_t
 ngx_http_pgw_source_meant(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
 {
+    ngx_str_t  value;
+
     return ((r->method & NGX_HTTP_PGW_SOURCE_SAFE)
             && (r->main->method & NGX_HTTP_PGW_SOURCE_SAFE)
             && r->headers_in.upgrade == NULL)
-           || (gr->cors.sites == 1
-               && gr->cors.site->len == sizeof("same-origin") - 1
-               && ngx_strncmp(gr->cors.site->data, "same-origin",
-                              gr->cors.site->len) == 0)
-           || ngx_http_pgw_origin_allowed(conf, &gr->cors)
-           || ngx_http_pgw_origin_own(r, &gr->cors);
+           || (ngx_http_pgw_names_find(&gr->sent, "sec-fetch-site", &value)
+               == 1
+               && value.len == sizeof("same-origin") - 1
+               && ngx_strncmp(value.data, "same-origin", value.len) == 0)
+           || (ngx_http_pgw_names_find(&gr->sent, "origin", &value) == 1
+               && (ngx_http_pgw_origin_allowed(conf, &value)
+                   || ngx_http_pgw_origin_own(r, &value)));
 }
 
 
@@ -104,44 +107,41 @@ ngx_http_pgw_source_find(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_reason_e reason, pj_str_t *token)
 {
-    ngx_str_t               rest, piece;
-    ngx_uint_t              i, source, shown;
-    ngx_table_elt_t        *h;
-    const ngx_list_part_t  *part;
+    ngx_str_t             rest, piece;
+    ngx_uint_t            source, shown;
+    ngx_table_elt_t      *h;
+    ngx_http_pgw_walk_t   walk = { &gr->sent, 0 };
 
     /* by a page's script or a program, not by a browser of its own accord */
 
     shown = (reason == NGX_HTTP_PGW_REASON_NONE);
 
-    for (part = &gr->sent; part; part = part->next) {
-        for (h = part->elts, i = 0; i < part->nelts; i++) {
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
 
-            source = ngx_http_pgw_source_of(conf, &h[i]);
-            rest = h[i].value;
+        source = ngx_http_pgw_source_of(conf, h);
+        rest = h->value;
 
-            while (source < NGX_HTTP_PGW_SOURCES
-                   && ngx_http_pgw_names_split(&rest,
+        while (source < NGX_HTTP_PGW_SOURCES
+               && ngx_http_pgw_names_split(&rest,
                            (u_char) *ngx_http_pgw_sources[source].separator,
                            &piece))
+        {
+            if (!ngx_http_pgw_source_carries(&conf->from->mark[source], &piece)
+                || piece.len == 0)
             {
-                if (!ngx_http_pgw_source_carries(&conf->from->mark[source],
-                                                 &piece)
-                    || piece.len == 0)
-                {
-                    continue;
-                }
-
-                if (reason == NGX_HTTP_PGW_REASON_NONE
-                    && (piece.len != token->len
-                        || ngx_memcmp(piece.data, token->data, piece.len) != 0))
-                {
-                    return NGX_HTTP_PGW_REASON_TOKEN_CONFLICT;
-                }
-
-                *token = (pj_str_t) { piece.data, piece.len };
-                reason = NGX_HTTP_PGW_REASON_NONE;
-                shown |= (source == NGX_HTTP_PGW_SOURCE_PROTOCOL);
+                continue;
             }
+
+            if (reason == NGX_HTTP_PGW_REASON_NONE
+                && (piece.len != token->len
+                    || ngx_memcmp(piece.data, token->data, piece.len) != 0))
+            {
+                return NGX_HTTP_PGW_REASON_TOKEN_CONFLICT;
+            }
+
+            *token = (pj_str_t) { piece.data, piece.len };
+            reason = NGX_HTTP_PGW_REASON_NONE;
+            shown |= (source == NGX_HTTP_PGW_SOURCE_PROTOCOL);
         }
     }
 

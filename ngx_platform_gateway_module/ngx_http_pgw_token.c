@@ -10,7 +10,7 @@
 #include "ngx_http_pgw_keys.h"
 
 
-ngx_int_t
+ngx_http_pgw_reason_e
 ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
 {
     u_char  *p, *last;
@@ -21,14 +21,14 @@ ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
                            sizeof("Bearer") - 1)
            != 0)
     {
-        return NGX_DECLINED;
+        return NGX_HTTP_PGW_REASON_TOKEN_MISSING;
     }
 
     p = value->data + sizeof("Bearer") - 1;
     last = value->data + value->len;
 
     if (p < last && *p != ' ') {
-        return NGX_DECLINED;
+        return NGX_HTTP_PGW_REASON_TOKEN_MISSING;
     }
 
     while (p < last && *p == ' ') {
@@ -38,7 +38,8 @@ ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
     token->data = p;
     token->len = (size_t) (last - p);
 
-    return token->len ? NGX_OK : NGX_ERROR;
+    return token->len ? NGX_HTTP_PGW_REASON_NONE
+                      : NGX_HTTP_PGW_REASON_TOKEN_SHAPE;
 }
 
 
@@ -79,26 +80,24 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims,
     ngx_http_pgw_steps_t *steps)
 {
-    pj_policy_t         policy;
-    const ngx_array_t  *issuers, *audiences;
+    const ngx_array_t  *audiences = issuer->issuers ? issuer->audiences
+                                                    : conf->audiences;
+    const ngx_array_t  *issuers = !ngx_http_pgw_issuer_trusted(conf, issuer)
+                                  ? NULL
+                                  : issuer->issuers ? issuer->issuers
+                                                    : conf->issuers;
 
-    static pj_str_t     nobody = { NULL, 0 };
-    static ngx_array_t  none = { .elts = &nobody, .nelts = 1 };
+    static const pj_str_t  nobody = { NULL, 0 };
 
-    issuers = issuer->issuers ? issuer->issuers : conf->issuers;
-    audiences = issuer->issuers ? issuer->audiences : conf->audiences;
-
-    if (issuers == NULL || !ngx_http_pgw_issuer_trusted(conf, issuer)) {
-        issuers = &none;
-    }
-
-    policy.issuers = issuers->elts;
-    policy.issuer_count = issuers->nelts;
-    policy.audiences = audiences ? audiences->elts : NULL;
-    policy.audience_count = audiences ? audiences->nelts : 0;
-    policy.now_s = steps ? steps->at : ngx_time();
-    policy.leeway_s = ngx_http_pgw_issuer_leeway(issuer, conf);
-    policy.allow_confirmation = (conf->allow_confirmation != 0);
+    const pj_policy_t  policy = {
+        .issuers = issuers ? issuers->elts : &nobody,
+        .issuer_count = issuers ? issuers->nelts : 1,
+        .audiences = audiences ? audiences->elts : NULL,
+        .audience_count = audiences ? audiences->nelts : 0,
+        .now_s = steps ? steps->at : ngx_time(),
+        .leeway_s = ngx_http_pgw_issuer_leeway(issuer, conf),
+        .allow_confirmation = (conf->allow_confirmation != 0)
+    };
 
     if (steps) {
         steps->found[NGX_HTTP_PGW_STAGE_POLICY] =
@@ -311,7 +310,8 @@ ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
 {
     size_t            len;
     u_char           *p;
-    const pj_json_t  *item;
+    ngx_uint_t        array;
+    const pj_json_t  *item, *first;
 
     static const ngx_str_t  no = ngx_string("false"), yes = ngx_string("true");
 
@@ -326,13 +326,13 @@ ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
         return NGX_OK;
     }
 
-    /* ends in a NUL, as the header values do that nginx itself has read */
+    array = (claim->type == PJ_JSON_ARRAY);
+    first = array ? claim->child : claim;
+    len = 1;
 
-    len = 3 * claim->text.len + 1;
+    for (item = first; item; item = array ? item->next : NULL) {
 
-    for (item = claim->child; item; item = item->next) {
-
-        if (item->type != PJ_JSON_STRING) {
+        if (array && item->type != PJ_JSON_STRING) {
             return NGX_DECLINED;
         }
 
@@ -346,17 +346,16 @@ ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
 
     value->data = p;
 
-    if (claim->type != PJ_JSON_ARRAY) {
-        p = ngx_http_pgw_token_escape(p, claim->text, 0);
-    }
+    for (item = first; item; item = array ? item->next : NULL) {
 
-    for (item = claim->child; item; item = item->next) {
-        p = ngx_http_pgw_token_escape(p, item->text, 1);
-
-        if (item->next) {
+        if (item != first) {
             *p++ = ',';
         }
+
+        p = ngx_http_pgw_token_escape(p, item->text, array);
     }
+
+    /* ends in a NUL, as the header values do that nginx itself has read */
 
     *p = '\0';
     value->len = (size_t) (p - value->data);
@@ -402,23 +401,21 @@ ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
 /* Whom another issuer names is not who has that id with us: "shop/ID". */
 
 static ngx_int_t
-ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_http_pgw_issuer_t *by,
-    pj_str_t id, ngx_str_t *s)
+ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *by, pj_str_t id,
+    ngx_str_t *s)
 {
-    s->len = id.len;
-    s->data = (u_char *) id.data;
-
-    if (by->name.len) {
-        s->data = ngx_pnalloc(pool, by->name.len + 1 + id.len);
-        if (s->data == NULL) {
-            return NGX_ERROR;
-        }
-
-        s->len = (size_t) (ngx_sprintf(s->data, "%V/%*s", &by->name, id.len,
-                                       id.data)
-                           - s->data);
+    if (id.len == 0) {
+        return NGX_DECLINED;
     }
 
+    s->data = ngx_pnalloc(pool, by->len + id.len + sizeof("/"));
+    if (s->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    s->len = (size_t) (ngx_sprintf(s->data, "%V%s%*s%Z", by,
+                                   by->len ? "/" : "", id.len, id.data)
+                       - s->data) - 1;
     return NGX_OK;
 }
 
@@ -428,6 +425,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_issuer_t *by, const pj_claims_t *claims,
     ngx_http_pgw_grant_t *grant)
 {
+    ngx_int_t                           rc;
     ngx_str_t                          *s;
     ngx_uint_t                          i, headers;
     const pj_json_t                    *claim;
@@ -450,6 +448,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     }
 
     grant->strings = s;
+    grant->subject = (ngx_http_pgw_subject_t *) s;
     ch = conf->claim_headers->elts;
 
     for (i = 0; i < grant->nstrings; i++, s++) {
@@ -464,13 +463,13 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
                     : ngx_http_pgw_claim_find(claims->root, &ch->claim);
             ch += (i >= headers);
 
-            if (ngx_http_pgw_token_value(pool, claim, s) == NGX_ERROR) {
-                return NGX_ERROR;
-            }
+            rc = ngx_http_pgw_token_value(pool, claim, s);
 
-        } else if (ids[i].len
-                   && ngx_http_pgw_token_id(pool, by, ids[i], s) != NGX_OK)
-        {
+        } else {
+            rc = ngx_http_pgw_token_id(pool, &by->name, ids[i], s);
+        }
+
+        if (rc == NGX_ERROR) {
             return NGX_ERROR;
         }
 
@@ -481,32 +480,9 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-static ngx_uint_t
-ngx_http_pgw_policy_same(const ngx_array_t *a, const ngx_array_t *b)
-{
-    ngx_uint_t       i;
-    const pj_str_t  *x, *y;
-
-    if (a == b || a == NULL || b == NULL || a->nelts != b->nelts) {
-        return a == b;
-    }
-
-    for (i = 0; i < a->nelts; i++) {
-        x = (void *) ((u_char *) a->elts + i * a->size);
-        y = (void *) ((u_char *) b->elts + i * b->size);
-
-        if (x->len != y->len || ngx_memcmp(x->data, y->data, x->len) != 0) {
-            return 0;
-        }
-    }
-
-    return 1;
-}
-
-
 /*
  * Locations with equal settings share a policy number, so that a result cached
- * for a token in one of them holds in the others.  Claim maps are compared by
+ * for a token in one of them holds in the others.  Lists are compared by
  * address: they are the same if they are inherited from the same place.
  */
 
@@ -532,9 +508,9 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
             && one->allow_confirmation == conf->allow_confirmation
             && one->claim_headers == conf->claim_headers
             && one->required == conf->required
-            && ngx_http_pgw_policy_same(one->issuers, conf->issuers)
-            && ngx_http_pgw_policy_same(one->audiences, conf->audiences)
-            && ngx_http_pgw_policy_same(one->trusted, conf->trusted))
+            && one->issuers == conf->issuers
+            && one->audiences == conf->audiences
+            && one->trusted == conf->trusted)
         {
             conf->policy = one->policy;
             return NGX_CONF_OK;

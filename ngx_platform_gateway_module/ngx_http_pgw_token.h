@@ -34,12 +34,10 @@ typedef struct {
 } ngx_http_pgw_steps_t;
 
 
-/*
- * Finds the bearer token in the value of Authorization (NULL: none): NGX_OK,
- * NGX_DECLINED (none, or another scheme), NGX_ERROR (Bearer, but no token68
- * after it).  *token points into value.
- */
-ngx_int_t ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token);
+/* Finds the bearer token in the value of Authorization (NULL: none), or why
+   there is none: TOKEN_SHAPE is Bearer and nothing after it. */
+ngx_http_pgw_reason_e ngx_http_pgw_token_find(const ngx_str_t *value,
+    pj_str_t *token);
 
 /*
  * Verifies token against the conf's policy, as the issuer that it names: of the
@@ -65,8 +63,7 @@ ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
 ngx_uint_t ngx_http_pgw_token_access(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_issuer_t *by, const pj_claims_t *claims);
 
-/* What claims give under the policy of conf; it lives as long as both they and
-   pool do. */
+/* What claims give under the policy of conf, in memory of pool. */
 ngx_int_t ngx_http_pgw_token_grant(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_issuer_t *by,
     const pj_claims_t *claims, ngx_http_pgw_grant_t *grant);

@@ -23,7 +23,7 @@ pass /small: platform_gateway_token_max_size 512;
 pass /lenient: platform_gateway_leeway 60s;
 pass /map: platform_gateway_claim_header account_id X-Who;
     platform_gateway_claim_header colour X-Colour;
-pass /same: platform_gateway_issuer http://issuer.test; platform_gateway_route same;
+pass /same: platform_gateway_route same;
 location /gif { empty_gif; }
 SERVER
 my $HTTP = <<'HTTP';

@@ -47,6 +47,7 @@ u_char *ngx_hex_dump(u_char *dst, u_char *src, size_t len)
 }
 
 ngx_uint_t ngx_hash_key(u_char *data, size_t len) { return len; }
+u_char *ngx_sprintf(u_char *buf, const char *fmt, ...) { abort(); }
 
 /* -- a server, and a request */
 
