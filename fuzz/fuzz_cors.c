@@ -98,11 +98,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         ngx_http_pgw_cors_origins(&cf, &cmd, &conf) != NGX_CONF_OK)
         return 0;
     verdict = allowed(&conf, origin, method, rest);
+    FUZZ_ASSERT(conf.cors_origins->nelts > 0 || !verdict);
+    if (conf.cors_origins->nelts == 0)
+        return 0; /* "off" */
     for (ngx_uint_t i = 1; i < array.nelts; i++) {
         const char *word = (char *) args[i].data;
 
-        if (conf.cors_origins->nelts == 0) /* "off" */
-            break;
         any |= means(word, origin);
         shared &= parse_form(word, FORM_ORIGIN, 0);
         if (strchr(word, '*') == NULL && strstr(word, ":443") == NULL &&
