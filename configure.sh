@@ -391,11 +391,11 @@ probe_tests() {
         "no test that it can ask us" "caddy version"
     probe_optional "clang-format" clang-format clang-format \
         "no make fmt, no make lint" "clang-format --version"
-    probe_fuzzer
     probe_optional "shellcheck" shellcheck shellcheck \
         "make lint checks the syntax of scripts only" "shellcheck --version"
     probe_optional "valgrind" valgrind valgrind \
         "no make valgrind" "valgrind --version"
+    probe_fuzzer
     probe_optional "node" node nodejs \
         "no test of the HTTP API's page and client" "node --version"
     probe_optional "npm" npm npm "the same" "npm --version"
