@@ -23,6 +23,27 @@ static void write_quoted(pj_out_t *out, const char *var)
     pj_out_text(out, PJ_STR("\"\r\n"));
 }
 
+/* A value that begins with a quote ends with it: in each line that is read. */
+static void lines_check(pj_str_t text)
+{
+    while (text.len > 0) {
+        pj_str_t value = fuzz_split(&text, '\n');
+        pj_str_t name = fuzz_split(&value, '=');
+
+        while (name.len > 0 && strchr(" \t\r", name.data[0]) != NULL)
+            name = (pj_str_t){name.data + 1, name.len - 1};
+        while (value.len > 0 && strchr(" \t\r", value.data[0]) != NULL)
+            value = (pj_str_t){value.data + 1, value.len - 1};
+        while (value.len > 0 &&
+               strchr(" \t\r", value.data[value.len - 1]) != NULL)
+            value.len--;
+        if (name.len > 0 && strchr("#;", name.data[0]) == NULL &&
+            value.len > 0 && strchr("\"'", value.data[0]) != NULL)
+            FUZZ_ASSERT(value.len > 1 &&
+                        value.data[value.len - 1] == value.data[0]);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     size_t cap = 3 * len + 16;
@@ -32,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 
     if (parse_env_read(&file, fuzz_file((pj_str_t){data, len}), &e)) {
         FUZZ_ASSERT(memchr(data, '\0', len) == NULL);
+        lines_check((pj_str_t){data, len});
         for (size_t i = 0; i < file.count; i++) {
             const char *p = file.vars[i];
 

@@ -58,6 +58,32 @@ static bool is_source(const ngx_table_elt_t *h)
            pj_str_caseeq(nginx_pj(&h->key), PJ_STR("sec-websocket-protocol"));
 }
 
+/* Pieces of cookies and of subprotocols that are no tokens. */
+static size_t others_of(const ngx_http_request_t *of)
+{
+    ngx_http_pgw_walk_t walk = {&of->headers_in.headers.part, 0};
+    ngx_table_elt_t *h;
+    size_t n = 0;
+
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
+        pj_str_t rest = nginx_pj(&h->value);
+        bool cookie = h->key.len == 6;
+
+        while (is_source(h) && rest.len > 0) {
+            pj_str_t piece = fuzz_split(&rest, cookie ? ';' : ',');
+
+            while (piece.len > 0 &&
+                   (piece.data[0] == ' ' || piece.data[0] == '\t'))
+                piece = (pj_str_t){piece.data + 1, piece.len - 1};
+            n += piece.len > 0 && piece.data[0] != '\0' &&
+                 (cookie
+                      ? piece.len < 6 || memcmp(piece.data, "token=", 6) != 0
+                      : piece.len < 7 || memcmp(piece.data, "bearer.", 7) != 0);
+        }
+    }
+    return n;
+}
+
 /* Each of ours once, no other that looks like it: a bit for each. */
 static unsigned ours_of(unsigned more, const ngx_str_t *value)
 {
@@ -138,6 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
                     NGX_OK);
         (void) ours_of(12, &strings[3]);
         kept_check(true);
+        FUZZ_ASSERT(others_of(&r) == others_of(&sent));
         gr.sent = r.headers_in.headers.part;
         from.mark[0].len = conf.forward_authorization ? 0 : 6;
         FUZZ_ASSERT(ngx_http_pgw_source_find(

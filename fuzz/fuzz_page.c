@@ -51,16 +51,64 @@ static bool known_as(u_char kind, const pj_json_t *id, int64_t issued,
            ngx_http_pgw_table_has(&whole.zone.table, &key, issued);
 }
 
-/* The page as one text, where that is not too large for the parser. */
-static void good_check(pj_str_t body)
+static bool is_id(const pj_json_t *id)
 {
-    size_t size = pj_json_arena_bytes(body.len, 1), live = 0;
-    const pj_json_t *root, *list, *owner;
+    return id != NULL && id->type == PJ_JSON_STRING && id->text.len >= 1 &&
+           id->text.len <= NGX_HTTP_PGW_ID_MAX;
+}
+
+/* A page with nothing more than what there has to be, whose entries are whole.
+ */
+static bool is_plain_page(const pj_json_t *root)
+{
+    const pj_json_t *list = pj_json_member(root, "revocations");
+    const pj_json_t *more = pj_json_member(root, "more");
+    bool plain = list != NULL && list->type == PJ_JSON_ARRAY && more != NULL &&
+                 more->type == PJ_JSON_BOOL &&
+                 pj_json_member(root, "issuer") == NULL &&
+                 pj_str_eq(pj_json_string(root, "cursor"), PJ_STR("c"));
+    int64_t dies;
+
+    for (const pj_json_t *e = plain ? list->child : NULL; e != NULL;
+         e = e->next)
+        plain &= is_id(pj_json_member(e, "id")) &&
+                 pj_json_member(e, "subject") == NULL &&
+                 ngx_http_pgw_feed_time(pj_json_member(e, "dies_at"),
+                                        PJ_ROUND_UP, &dies) == NGX_OK;
+    return plain;
+}
+
+/* The page as one text, where that is not too large for the parser. */
+static const pj_json_t *page_parse(pj_str_t body, pj_err_t *err)
+{
+    size_t size = pj_json_arena_bytes(body.len, 1);
+    const pj_json_t *root;
     pj_arena_t arena;
-    pj_err_t err;
 
     pj_arena_init(&arena, ngx_palloc(NULL, size), size);
-    err = pj_json_parse(&arena, body, &root);
+    *err = pj_json_parse(&arena, body, &root);
+    return root;
+}
+
+/* One that is not good is none to another parser either, if no name in it is
+ * written with escapes. */
+static void bad_check(pj_str_t body)
+{
+    pj_err_t err;
+    const pj_json_t *root = page_parse(body, &err);
+
+    FUZZ_ASSERT(err != PJ_OK || body.len > NGX_HTTP_PGW_FEED_TEXT ||
+                memmem(body.data, body.len, "\\u", 2) != NULL ||
+                !is_plain_page(root));
+}
+
+static void good_check(pj_str_t body)
+{
+    const pj_json_t *root, *list, *owner;
+    size_t live = 0;
+    pj_err_t err;
+
+    root = page_parse(body, &err);
     /* Syntax: what stands between entries or inside of words is not read. */
     FUZZ_ASSERT(err == PJ_OK || err == PJ_ERR_JSON_LIMIT ||
                 err == PJ_ERR_JSON_SYNTAX);
@@ -115,5 +163,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
                 pj_str_eq(whole.cursor, pieces.cursor));
     if (whole.page->err == NULL)
         good_check(body);
+    else
+        bad_check(body);
     return 0;
 }
