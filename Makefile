@@ -61,6 +61,10 @@ HARDEN := -O1 -U_FORTIFY_SOURCE -fno-omit-frame-pointer \
   -fsanitize=address,undefined -fno-sanitize-recover=undefined
 HARDEN_LINK := -fsanitize=address,undefined
 endif
+ifeq ($(SANITIZE),fuzzer)
+HARDEN += -fsanitize=fuzzer-no-link
+WARNINGS += -Wno-missing-field-initializers
+endif
 
 ifneq ($(COVERAGE),)
 HARDEN := -O1 --coverage -fprofile-update=atomic
@@ -217,6 +221,44 @@ $(MOD_TESTS): $(BUILD)/test/%: $(MOD_DIR)/test/%.c $(NGX_STAMP) \
 	  $(CHECK_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
 	  $(JOSE_LIB) $(JOSE_LIBS) $(CHECK_LIBS)
 
+# -- fuzz targets ---------------------------------------------------------------------
+# A fuzz/fuzz_NAME.c is a program that replays fuzz/corpus/NAME, and a unit test
+# as such; with SANITIZE=fuzzer libFuzzer drives it.  Of nginx there is what
+# fuzz/nginx.c has; all else that the module names is a label over zeroes.  What
+# a target defines stands in for what the libraries have of that name.
+
+FUZZ_TESTS := $(patsubst fuzz/%.c,$(BUILD)/test/%,$(wildcard fuzz/fuzz_*.c))
+FUZZ_CFLAGS := $(filter-out -fvisibility=hidden -Wmissing-prototypes,\
+  $(MOD_CFLAGS)) -D_GNU_SOURCE -I$(MOD_DIR) -Iidentity-fcgi/src -Ifuzz \
+  -DFUZZ_CORPUS='"$(CURDIR)/fuzz/corpus"' \
+  -DJOSE_TEST_DATA='"$(CURDIR)/jose/test"'
+FUZZ_OBJ := $(BUILD)/test/nginx.o $(if $(filter fuzzer,$(SANITIZE)),,\
+  $(BUILD)/test/replay.o)
+FUZZ_REST := $(BUILD)/test/rest.o
+UNIT_TESTS += $(FUZZ_TESTS)
+
+$(FUZZ_OBJ): $(BUILD)/test/%.o: fuzz/%.c $(NGX_STAMP)
+	@mkdir -p $(@D)
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(FUZZ_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+$(FUZZ_REST): $(MOD_OBJ)
+	@mkdir -p $(@D)
+	$(Q)nm $(MOD_OBJ) | awk '$$1 == "U" && $$2 ~ /^ngx_/ { used[$$2] } \
+	  NF == 3 { there[$$3] } END { print ".bss\n.balign 64"; \
+	  for (s in used) if (!(s in there)) print ".weak " s "\n" s ":"; \
+	  print ".zero 4096\n.section .note.GNU-stack" }' >$(@:.o=.s)
+	$(Q)$(CC) -c -o $@ $(@:.o=.s)
+
+$(FUZZ_TESTS): $(BUILD)/test/%: fuzz/%.c $(FUZZ_OBJ) $(FUZZ_REST) $(MOD_OBJ) \
+  $(ID_LIB) $(JOSE_LIB)
+	@mkdir -p $(@D)
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(FUZZ_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) \
+	  $(if $(filter fuzzer,$(SANITIZE)),-fsanitize=fuzzer) \
+	  -Wl,-z,muldefs -o $@ $< \
+	  $(FUZZ_OBJ) $(FUZZ_REST) $(MOD_OBJ) $(ID_LIB) $(JOSE_LIB) $(ID_LIBS)
+
 # A module that t/ loads beside ours.
 TEST_MOD := $(BUILD)/test/ngx_http_test_late_module.so
 
@@ -341,8 +383,14 @@ valgrind: all $(UNIT_TESTS) t-modules ## unit and end-to-end tests under valgrin
 	@PLATFORM_BUILD=$(BUILD) PLATFORM_TEST_VALGRIND=1 \
 	  prove $(VALGRIND_PROVE_FLAGS) $(T)
 
-fuzz: ## fuzz the core for FUZZ_SECONDS (60) a target
-	@BUILD=$(BUILD) CC="$(CC)" fuzz/run $(FUZZ_SECONDS)
+# FUZZ: names of targets, all without.
+fuzz: ## mutate the corpora of fuzz/ for FUZZ_SECONDS (60) a target
+	@$(MAKE) BUILD=build/fuzz SANITIZE=fuzzer CC=clang \
+	  $(or $(FUZZ:%=build/fuzz/test/fuzz_%),fuzz-programs)
+	@fuzz/run build/fuzz $(or $(FUZZ_SECONDS),60) $(FUZZ)
+
+.PHONY: fuzz-programs
+fuzz-programs: $(FUZZ_TESTS)
 
 lint: analyze ## call rules, banned functions, formatting, links, static analysis
 	@tools/lint

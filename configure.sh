@@ -275,6 +275,17 @@ chromium_version() {
     chromium --version 2>/dev/null
 }
 
+# libFuzzer is a part of it that has a package of its own.
+probe_fuzzer() {
+    if echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void)
+        { return 0; }' | clang -xc -fsanitize=fuzzer,address -o /dev/null - \
+        2>/dev/null; then
+        found "libFuzzer" "$(clang --version | sed -n 1p)"
+    else
+        absent "libFuzzer" "clang libclang-rt-dev" "no make fuzz"
+    fi
+}
+
 # What the tests use of node's packages is in t/node, as its lock file says.
 probe_node_packages() {
     if [ -n "$(find "$root/t/node/node_modules/.package-lock.json" \
@@ -390,6 +401,7 @@ probe_tests() {
         "make lint checks the syntax of scripts only" "shellcheck --version"
     probe_optional "valgrind" valgrind valgrind \
         "no make valgrind" "valgrind --version"
+    probe_fuzzer
     probe_optional "node" node nodejs \
         "no test of the HTTP API's page and client" "node --version"
     probe_optional "npm" npm npm "the same" "npm --version"

@@ -1,4 +1,6 @@
-/* Shared by the fuzz targets; fuzz/run builds and runs them. */
+/* Shared by the fuzz targets.  Each is a file fuzz_NAME.c, whose first comment
+ * says what holds for any input; its seeds, and all that ever broke it, are
+ * fuzz/corpus/NAME. */
 
 #ifndef FUZZ_H_INCLUDED
 #define FUZZ_H_INCLUDED
@@ -9,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Holds in every build: a broken promise must stop the fuzzer. */
 #define FUZZ_ASSERT(cond)                                                      \
@@ -30,6 +34,82 @@ static inline unsigned char *fuzz_alloc(size_t size)
 
     FUZZ_ASSERT(mem != NULL || size == 0);
     return mem;
+}
+
+/* The text before the first sep, which is taken off *rest, or all of it. */
+static inline pj_str_t fuzz_split(pj_str_t *rest, unsigned char sep)
+{
+    const unsigned char *at =
+        rest->len > 0 ? memchr(rest->data, sep, rest->len) : NULL;
+    pj_str_t part = *rest;
+
+    if (at == NULL) {
+        *rest = (pj_str_t){NULL, 0};
+        return part;
+    }
+    part.len = (size_t) (at - part.data);
+    *rest = (pj_str_t){at + 1, rest->len - part.len - 1};
+    return part;
+}
+
+/* Base64url by another way than ours: bit by bit.  SIZE_MAX: it is none. */
+static inline size_t fuzz_b64url(unsigned char *dst, pj_str_t src)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "abcdefghijklmnopqrstuvwxyz0123456789-_";
+    unsigned value = 0, bits = 0;
+    size_t len = 0;
+
+    for (size_t i = 0; i < src.len; i++) {
+        const char *at = src.data[i] != 0 ? strchr(letters, src.data[i]) : NULL;
+
+        if (at == NULL)
+            return SIZE_MAX;
+        value = value << 6 | (unsigned) (at - letters);
+        bits += 6;
+        if (bits >= 8)
+            dst[len++] = (unsigned char) (value >> (bits -= 8));
+        value &= (1u << bits) - 1;
+    }
+    return bits >= 6 || value != 0 ? SIZE_MAX : len;
+}
+
+/* A file in memory with these bytes, the only one at a time, and its path. */
+static inline const char *fuzz_file(pj_str_t bytes)
+{
+    static int fd = -1;
+    static char path[64];
+
+    if (fd < 0)
+        fd = memfd_create("fuzz", MFD_CLOEXEC);
+    FUZZ_ASSERT(fd >= 0 && ftruncate(fd, 0) == 0 &&
+                pwrite(fd, bytes.data, bytes.len, 0) == (ssize_t) bytes.len);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return path;
+}
+
+static inline char *fuzz_dir_path(void)
+{
+    static char path[256];
+
+    return path;
+}
+
+static inline void fuzz_dir_remove(void)
+{
+    (void) rmdir(fuzz_dir_path());
+}
+
+/* An empty directory, the only one, that a target leaves empty. */
+static inline const char *fuzz_dir(void)
+{
+    const char *parent = getenv("TMPDIR");
+
+    snprintf(fuzz_dir_path(), 256, "%s/fuzz.XXXXXX",
+             parent != NULL ? parent : "/tmp");
+    FUZZ_ASSERT(mkdtemp(fuzz_dir_path()) != NULL &&
+                atexit(fuzz_dir_remove) == 0);
+    return fuzz_dir_path();
 }
 
 #endif /* FUZZ_H_INCLUDED */

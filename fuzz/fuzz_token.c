@@ -1,48 +1,159 @@
 /*
- * Any bytes as a token.  An input that begins with '{' is not the token but
- * its header and, after a line end, its payload: encoded here, so that the
- * fuzzer need not learn base64 to reach what lies behind it.
+ * Any bytes as a token: what verifies, OpenSSL verifies over the same bytes
+ * with another reader of tokens, and what OpenSSL verifies under a header that
+ * was accepted, does.  An input that begins with '{' is not the token but its
+ * header, its payload and changes (pairs of a place and a byte), by line ends:
+ * it is signed here, so that the fuzzer need not know keys.
  */
 
 #include "fuzz.h"
 
-static const char public_key[] =
-    "-----BEGIN PUBLIC KEY-----\n"
-    "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAofgWCuLjybRlzo0tZWJj\n"
-    "NiuSfb4p4fAkd/wWJcyQoTbji9k0l8W26mPddxHmfHQp+Vaw+4qPCJrcS2mJPMEz\n"
-    "P1Pt0Bm4d4QlL+yRT+SFd2lZS+pCgNMsD1W/YpRPEwOWvG6b32690r2jZ47soMZo\n"
-    "9wGzjb/7OMg0LOL+bSf63kpaSHSXndS5z5rexMdbBYUsLA9e+KXBdQOS+UTo7WTB\n"
-    "EMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6/I5IhlJH7aGhyxX\n"
-    "FvUK+DWNmoudF8NAco9/h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXp\n"
-    "oQIDAQAB\n"
-    "-----END PUBLIC KEY-----\n";
+#include <openssl/ecdsa.h>
+#include <openssl/rsa.h>
 
-static pj_key_t *key;
+static struct {
+    const char *alg, *quoted, *digest;
+    pj_key_t *key;
+} keys[] = {
+    {"RS256", "\"RS256\"", "SHA256", NULL},
+    {"RS384", "\"RS384\"", "SHA384", NULL},
+    {"RS512", "\"RS512\"", "SHA512", NULL},
+    {"PS256", "\"PS256\"", "SHA256", NULL},
+    {"ES256", "\"ES256\"", "SHA256", NULL},
+    {"EdDSA", "\"EdDSA\"", NULL, NULL},
+};
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+static EVP_PKEY *pkeys[KEYS]; /* the private halves */
+
+/* Public keys are read from a key set, as a gateway has them. */
+static void key_read(size_t i, const pj_key_t *private)
+{
+    static unsigned char mem[1 << 18];
+    const pj_key_t *emit = private;
+    pj_keyset_t set = {.count = 0};
+    pj_arena_t arena;
+    char text[4096];
+    size_t len;
+    char *alg;
+
+    FUZZ_ASSERT(pj_jwks_emit(&emit, 1, text, sizeof(text) - 1, &len) == PJ_OK);
+    text[len] = '\0';
+    alg = strstr(text, keys[i < 4 ? 0 : i].quoted);
+    FUZZ_ASSERT(alg != NULL);
+    memcpy(alg, keys[i].quoted, strlen(keys[i].quoted));
+    pj_arena_init(&arena, mem, sizeof(mem));
+    FUZZ_ASSERT(pj_keyset_parse(&set, &arena, pj_str(text)) == PJ_OK);
+    keys[i].key = set.keys[0];
+    pkeys[i] = private->pkey;
+}
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
+    static pj_key_t *private[KEYS];
+    static char pem[8192];
+    FILE *f = fopen(JOSE_TEST_DATA "/data/rfc7515_a2.pem", "rb");
+
     (void) argc;
     (void) argv;
-    FUZZ_ASSERT(pj_key_public(&key, PJ_STR(public_key), PJ_STR("k")) == PJ_OK);
+    FUZZ_ASSERT(f != NULL && fread(pem, 1, sizeof(pem) - 1, f) > 0);
+    fclose(f);
+    for (size_t i = 0; i < KEYS; i++) {
+        if (i < 4)
+            FUZZ_ASSERT(pj_key_private(&private[i], pj_str(pem), PJ_STR("k")) ==
+                        PJ_OK);
+        else
+            FUZZ_ASSERT(pj_key_generate(&private[i],
+                                        pj_alg_find(pj_str(keys[i].alg)),
+                                        PJ_STR("k")) == PJ_OK);
+        key_read(i, private[i]);
+    }
     return 0;
 }
 
-/* header "\n" payload as a token with a signature of the right length. */
-static size_t token_build(char *dst, size_t cap, const uint8_t *data,
-                          size_t len)
+static EVP_MD_CTX *context(size_t i, bool sign)
 {
-    const uint8_t *nl = memchr(data, '\n', len);
-    size_t head = nl == NULL ? len : (size_t) (nl - data);
-    static const unsigned char signature[256] = {1};
-    pj_out_t out = {dst, 0, cap, PJ_OK};
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    EVP_PKEY_CTX *pctx;
 
-    pj_out_b64url(&out, (pj_str_t){data, head});
+    FUZZ_ASSERT((sign ? EVP_DigestSignInit_ex : EVP_DigestVerifyInit_ex)(
+                    ctx, &pctx, keys[i].digest, NULL, NULL, pkeys[i], NULL) ==
+                1);
+    if (keys[i].alg[0] == 'P')
+        FUZZ_ASSERT(EVP_PKEY_CTX_set_rsa_padding(pctx, RSA_PKCS1_PSS_PADDING) ==
+                        1 &&
+                    EVP_PKEY_CTX_set_rsa_pss_saltlen(pctx, 32) == 1);
+    return ctx;
+}
+
+/* Of ES256, two numbers of 32 bytes from DER, or to it. */
+static size_t signature_turn(unsigned char *sig, size_t len, bool to_der)
+{
+    const unsigned char *p = sig;
+    unsigned char *der = sig;
+    ECDSA_SIG *pair =
+        to_der ? ECDSA_SIG_new() : d2i_ECDSA_SIG(NULL, &p, (long) len);
+
+    if (to_der) {
+        if (len == 64)
+            ECDSA_SIG_set0(pair, BN_bin2bn(sig, 32, NULL),
+                           BN_bin2bn(sig + 32, 32, NULL));
+        len = len == 64 ? (size_t) i2d_ECDSA_SIG(pair, &der) : 0;
+    } else {
+        BN_bn2binpad(ECDSA_SIG_get0_r(pair), sig, 32);
+        BN_bn2binpad(ECDSA_SIG_get0_s(pair), sig + 32, 32);
+        len = 64;
+    }
+    ECDSA_SIG_free(pair);
+    return len;
+}
+
+/* Whether OpenSSL takes it, and where the second dot is. */
+static bool second_opinion(size_t i, pj_str_t token)
+{
+    pj_str_t rest = token, head = fuzz_split(&rest, '.');
+    pj_str_t body = fuzz_split(&rest, '.');
+    unsigned char *sig = fuzz_alloc(rest.len + 256);
+    size_t len = rest.data != NULL ? fuzz_b64url(sig, rest) : SIZE_MAX;
+    EVP_MD_CTX *ctx = context(i, false);
+    bool good;
+
+    if (len != SIZE_MAX && keys[i].alg[0] == 'E' && keys[i].digest != NULL)
+        len = signature_turn(sig, len, true);
+    good = len != SIZE_MAX && head.len > 0 && body.len > 0 &&
+           EVP_DigestVerify(ctx, sig, len, token.data,
+                            head.len + 1 + body.len) == 1;
+    EVP_MD_CTX_free(ctx);
+    free(sig);
+    ERR_clear_error();
+    return good;
+}
+
+/* header "\n" payload, signed by the first key that header has the name of. */
+static size_t token_build(char *dst, size_t cap, pj_str_t in)
+{
+    pj_out_t out = {dst, 0, cap, PJ_OK};
+    pj_str_t head = fuzz_split(&in, '\n'), body = fuzz_split(&in, '\n');
+    unsigned char sig[512];
+    size_t len = sizeof(sig), i = 0;
+    EVP_MD_CTX *ctx;
+
+    while (i < KEYS - 1 &&
+           memmem(head.data, head.len, keys[i].quoted, 7) == NULL)
+        i++;
+    pj_out_b64url(&out, head);
     pj_out_text(&out, PJ_STR("."));
-    if (nl != NULL)
-        pj_out_b64url(&out, (pj_str_t){nl + 1, len - head - 1});
+    pj_out_b64url(&out, body);
+    ctx = context(i, true);
+    FUZZ_ASSERT(
+        EVP_DigestSign(ctx, sig, &len, (unsigned char *) dst, out.len) == 1);
+    EVP_MD_CTX_free(ctx);
+    if (keys[i].alg[0] == 'E' && keys[i].digest != NULL)
+        len = signature_turn(sig, len, false);
     pj_out_text(&out, PJ_STR("."));
-    pj_out_b64url(&out, (pj_str_t){signature, sizeof(signature)});
+    pj_out_b64url(&out, (pj_str_t){sig, len});
     FUZZ_ASSERT(out.err == PJ_OK);
+    for (; in.len >= 2; in = (pj_str_t){in.data + 2, in.len - 2})
+        dst[out.len - 1 - in.data[0] % out.len] = (char) in.data[1];
     return out.len;
 }
 
@@ -63,6 +174,22 @@ static void claims_use(const pj_claims_t *claims)
     FUZZ_ASSERT((claims->kind == PJ_TOKEN_REFRESH) ==
                 (claims->token_scope.len == 0));
     FUZZ_ASSERT(pj_claims_check(claims, &policy) != PJ_ERR_TOKEN_ISSUER);
+    FUZZ_ASSERT((pj_claims_faults(claims, &policy) == 0) ==
+                (pj_claims_check(claims, &policy) == PJ_OK));
+}
+
+/* Under a header that was accepted. */
+static void signature_check(const pj_jws_t *jws, pj_str_t token)
+{
+    for (size_t i = 0; i < KEYS; i++) {
+        bool named = strcmp(pj_alg_name(jws->alg), keys[i].alg) == 0;
+        pj_err_t err = pj_jws_verify(jws, keys[i].key);
+
+        FUZZ_ASSERT(err != PJ_ERR_CRYPTO);
+        FUZZ_ASSERT((err == PJ_ERR_TOKEN_ALG) == !named);
+        if (named)
+            FUZZ_ASSERT((err == PJ_OK) == second_opinion(i, token));
+    }
 }
 
 static void token_use(pj_str_t token)
@@ -79,10 +206,10 @@ static void token_use(pj_str_t token)
     if (err == PJ_OK) {
         err = pj_jws_header(&arena, &jws, false, &header);
         FUZZ_ASSERT(err != PJ_ERR_NO_SPACE);
-        if (err == PJ_OK)
+        if (err == PJ_OK) {
             FUZZ_ASSERT(pj_utf8_valid(header.kid));
-        if (err == PJ_OK)
-            FUZZ_ASSERT(pj_jws_verify(&jws, key) != PJ_ERR_CRYPTO);
+            signature_check(&jws, token);
+        }
         err = pj_claims_parse(&arena, &jws, &claims);
         FUZZ_ASSERT(err != PJ_ERR_NO_SPACE);
         if (err == PJ_OK)
@@ -95,11 +222,14 @@ static void token_use(pj_str_t token)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     if (len > 0 && data[0] == '{') {
-        size_t cap = pj_b64url_encoded_len(len) + 512;
+        size_t cap = 2 * len + 1024;
         char *token = (char *) fuzz_alloc(cap);
-        size_t size = token_build(token, cap, data, len);
+        size_t size = token_build(token, cap, (pj_str_t){data, len});
+        unsigned char *exact = fuzz_alloc(size);
 
-        token_use((pj_str_t){(unsigned char *) token, size});
+        memcpy(exact, token, size);
+        token_use((pj_str_t){exact, size});
+        free(exact);
         free(token);
     } else {
         token_use((pj_str_t){data, len});

@@ -1,0 +1,169 @@
+/* A number and any bytes as a page of revocations: read in pieces of that many
+ * bytes it is the page that it is as a whole; a good one is JSON to a parser of
+ * whole texts, whose every entry then is in the table, and none besides. */
+
+#include "nginx.h"
+
+#include "ngx_http_pgw_feed.h"
+
+#define SLOTS 4096
+
+struct reading {
+    ngx_http_pgw_table_slot_t slots[SLOTS];
+    ngx_http_pgw_revoked_t zone;
+    ngx_http_pgw_page_t *page;
+    ngx_uint_t more;
+    int64_t now;
+    pj_str_t cursor;
+};
+
+static ngx_http_pgw_name_t names[] = {{.iss = {(const u_char *) "a", 1}},
+                                      {.iss = {(const u_char *) "b", 1}}};
+static struct reading whole, pieces;
+
+static void page_read(struct reading *r, pj_str_t body, size_t piece)
+{
+    ngx_http_pgw_page_t *page =
+        ngx_pcalloc(NULL, sizeof(*page) + body.len +
+                              pj_keyset_arena_bytes(NGX_HTTP_PGW_FEED_TEXT));
+
+    memset(r, 0, sizeof(*r));
+    ngx_http_pgw_table_init(&r->zone.table, r->slots, sizeof(r->slots));
+    for (size_t i = 0; i < 2; i++)
+        FUZZ_ASSERT(ngx_http_pgw_feed_seed(&r->zone, &names[i]) == NGX_OK);
+    r->page = page;
+    page->zone = &r->zone;
+    page->name = names;
+    page->names = 2;
+    page->pos = page->body;
+    page->mem = page->last = ngx_cpymem(page->body, body.data, body.len);
+    while (page->pos < page->last)
+        ngx_http_pgw_feed_read(page, ngx_min(page->pos + piece, page->last));
+    ngx_http_pgw_feed_rest(page, &r->more, &r->now, &r->cursor);
+}
+
+static bool known_as(u_char kind, const pj_json_t *id, int64_t issued,
+                     const ngx_http_pgw_name_t *name)
+{
+    ngx_http_pgw_table_key_t key;
+
+    return ngx_http_pgw_feed_key(name, kind, id, &key) == NGX_OK &&
+           ngx_http_pgw_table_has(&whole.zone.table, &key, issued);
+}
+
+static bool is_id(const pj_json_t *id)
+{
+    return id != NULL && id->type == PJ_JSON_STRING && id->text.len >= 1 &&
+           id->text.len <= NGX_HTTP_PGW_ID_MAX;
+}
+
+/* A page with nothing more than what there has to be, whose entries are whole.
+ */
+static bool is_plain_page(const pj_json_t *root)
+{
+    const pj_json_t *list = pj_json_member(root, "revocations");
+    const pj_json_t *more = pj_json_member(root, "more");
+    bool plain = list != NULL && list->type == PJ_JSON_ARRAY && more != NULL &&
+                 more->type == PJ_JSON_BOOL &&
+                 pj_json_member(root, "issuer") == NULL &&
+                 pj_str_eq(pj_json_string(root, "cursor"), PJ_STR("c"));
+    int64_t dies;
+
+    for (const pj_json_t *e = plain ? list->child : NULL; e != NULL;
+         e = e->next)
+        plain &= is_id(pj_json_member(e, "id")) &&
+                 pj_json_member(e, "subject") == NULL &&
+                 ngx_http_pgw_feed_time(pj_json_member(e, "dies_at"),
+                                        PJ_ROUND_UP, &dies) == NGX_OK;
+    return plain;
+}
+
+/* The page as one text, where that is not too large for the parser. */
+static const pj_json_t *page_parse(pj_str_t body, pj_err_t *err)
+{
+    size_t size = pj_json_arena_bytes(body.len, 1);
+    const pj_json_t *root;
+    pj_arena_t arena;
+
+    pj_arena_init(&arena, ngx_palloc(NULL, size), size);
+    *err = pj_json_parse(&arena, body, &root);
+    return root;
+}
+
+/* One that is not good is none to another parser either, if no name in it is
+ * written with escapes. */
+static void bad_check(pj_str_t body)
+{
+    pj_err_t err;
+    const pj_json_t *root = page_parse(body, &err);
+
+    FUZZ_ASSERT(err != PJ_OK || body.len > NGX_HTTP_PGW_FEED_TEXT ||
+                memmem(body.data, body.len, "\\u", 2) != NULL ||
+                !is_plain_page(root));
+}
+
+static void good_check(pj_str_t body)
+{
+    const pj_json_t *root, *list, *owner;
+    size_t live = 0;
+    pj_err_t err;
+
+    root = page_parse(body, &err);
+    /* Syntax: what stands between entries or inside of words is not read. */
+    FUZZ_ASSERT(err == PJ_OK || err == PJ_ERR_JSON_LIMIT ||
+                err == PJ_ERR_JSON_SYNTAX);
+    if (err != PJ_OK)
+        return;
+    FUZZ_ASSERT(pj_json_member(root, "more")->boolean == (whole.more != 0));
+    FUZZ_ASSERT(pj_str_eq(pj_json_string(root, "cursor"), whole.cursor));
+    list = pj_json_member(root, "revocations");
+    owner = pj_json_member(root, "issuer");
+    for (const pj_json_t *e = list->child; e != NULL; e = e->next) {
+        const pj_json_t *id = pj_json_member(e, "id");
+        const pj_json_t *subject = pj_json_member(e, "subject");
+        int64_t dies, before = 1;
+
+        FUZZ_ASSERT((id == NULL) != (subject == NULL));
+        FUZZ_ASSERT(ngx_http_pgw_feed_time(pj_json_member(e, "dies_at"),
+                                           PJ_ROUND_UP, &dies) == NGX_OK);
+        if (subject != NULL)
+            FUZZ_ASSERT(
+                ngx_http_pgw_feed_time(pj_json_member(e, "issued_before"),
+                                       PJ_ROUND_UP, &before) == NGX_OK);
+        for (size_t i = 0; i < 2; i++) {
+            bool his = owner == NULL || pj_str_eq(owner->text, names[i].iss);
+
+            if (his && dies / 1000 > nginx_now) {
+                FUZZ_ASSERT(known_as(id != NULL ? 'i' : 's',
+                                     id != NULL ? id : subject, before - 1,
+                                     &names[i]));
+                live++;
+            }
+        }
+    }
+    FUZZ_ASSERT(whole.zone.table.live <= live + 2 * list->count);
+    FUZZ_ASSERT(owner == NULL || whole.zone.table.live <= list->count);
+    FUZZ_ASSERT(whole.page->entries == list->count);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    pj_str_t body = {data + 1, len - 1};
+
+    nginx_reset();
+    if (len == 0)
+        return 0;
+    page_read(&whole, body, body.len);
+    page_read(&pieces, body, data[0] % 61 + 1u);
+    FUZZ_ASSERT((whole.page->err == NULL) == (pieces.page->err == NULL) &&
+                (whole.page->err == NULL ||
+                 strcmp(whole.page->err, pieces.page->err) == 0));
+    FUZZ_ASSERT(memcmp(whole.slots, pieces.slots, sizeof(whole.slots)) == 0);
+    FUZZ_ASSERT(whole.more == pieces.more && whole.now == pieces.now &&
+                pj_str_eq(whole.cursor, pieces.cursor));
+    if (whole.page->err == NULL)
+        good_check(body);
+    else
+        bad_check(body);
+    return 0;
+}
