@@ -48,7 +48,7 @@ ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
             ngx_memcpy(zone->lease.source, issuer->from.source,
                        NGX_HTTP_PGW_DIGEST);
 
-            if (issuer->limits.cache_file.len) {
+            if (issuer->cache_file.len) {
                 ngx_http_pgw_disk_load(issuer);
             }
         }
@@ -75,7 +75,7 @@ ngx_http_pgw_refresh_log_failure(ngx_http_pgw_issuer_t *issuer, const char *err)
     ngx_http_pgw_zone_t  *zone = issuer->zone;
 
     age = ngx_current_msec - zone->fetched;
-    past = age >= issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD].ms;
+    past = age >= issuer->ages[NGX_HTTP_PGW_AGE_HARD];
 
     if (issuer->file.len) {
         complaint = 1 + 2 * ngx_crc32_short((u_char *) err, ngx_strlen(err))
@@ -153,7 +153,7 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
         }
 
     } else if (outcome != NGX_HTTP_PGW_FETCH_SUPERSEDED
-               && issuer->limits.cache_file.len)
+               && issuer->cache_file.len)
     {
         ngx_http_pgw_disk_write(issuer);
     }
@@ -212,7 +212,7 @@ ngx_http_pgw_refresh_timer(ngx_event_t *ev)
     if (ngx_exiting) {
 
         if (issuer->leave_at == 0) {
-            issuer->leave_at = ngx_current_msec + issuer->limits.wait;
+            issuer->leave_at = ngx_current_msec + issuer->wait;
         }
 
         if (zone->lease.generation != issuer->from.generation
@@ -248,7 +248,7 @@ ngx_http_pgw_refresh_init_process(ngx_http_pgw_issuer_t *issuer)
 
     /* 5 to 10 % early, at random: not all at once, and not late if slow. */
 
-    soft = issuer->limits.ages[NGX_HTTP_PGW_AGE_SOFT].ms;
+    soft = issuer->ages[NGX_HTTP_PGW_AGE_SOFT];
     part = soft / 20;
     issuer->due = soft - part - (ngx_msec_t) ngx_random() % (part + 1);
 
@@ -267,7 +267,7 @@ ngx_http_pgw_refresh_init_process(ngx_http_pgw_issuer_t *issuer)
 
     ngx_http_pgw_keys_activate(issuer);
 
-    if (issuer->limits.cache_file.len && ngx_worker == 0) {
+    if (issuer->cache_file.len && ngx_worker == 0) {
         ngx_http_pgw_disk_test(issuer);
     }
 

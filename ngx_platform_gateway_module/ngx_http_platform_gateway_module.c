@@ -136,10 +136,12 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
+    mcf->key_wait = NGX_CONF_UNSET_MSEC;
+    mcf->key_waiters = NGX_CONF_UNSET;
     mcf->cache = ngx_http_pgw_cache_create(cf);
+    mcf->issuers = ngx_http_pgw_issuer_conf_new(cf);
 
-    return mcf->cache && ngx_http_pgw_issuer_conf_create(cf, mcf) == NGX_CONF_OK
-           ? mcf : NULL;
+    return mcf->cache && mcf->issuers ? mcf : NULL;
 }
 
 
@@ -286,15 +288,6 @@ static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
 static ngx_conf_post_t  ngx_http_pgw_metadata_post =
     { ngx_http_pgw_resource_url };
 
-static ngx_conf_post_t  ngx_http_pgw_age_post =
-    { ngx_http_pgw_issuer_conf_age };
-
-static ngx_conf_post_t  ngx_http_pgw_cooldown_post =
-    { ngx_http_pgw_issuer_conf_cooldown };
-
-static ngx_conf_post_t  ngx_http_pgw_cache_file_post =
-    { ngx_http_pgw_issuer_conf_cache_file };
-
 static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
 
@@ -309,6 +302,10 @@ static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
 #define PGW_MAIN(type, set, field)                                            \
     NGX_HTTP_MAIN_CONF|type, set, NGX_HTTP_MAIN_CONF_OFFSET,                  \
     offsetof(ngx_http_pgw_main_conf_t, field)
+
+/* a line of the issuer without a block */
+#define PGW_OWN(type)                                                         \
+    PGW_MAIN(type, ngx_http_pgw_trust_own, issuers), NULL
 
 #define PGW_LOC(type, set, field)                                             \
     type, set, NGX_HTTP_LOC_CONF_OFFSET,                                      \
@@ -351,34 +348,21 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       NULL },
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_issuer_conf_source, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
-    { ngx_string("platform_gateway_key_file"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_source, issuers),
-      NULL },
-    { ngx_string("platform_gateway_key_cache_file"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_str_slot, limits.cache_file),
-      &ngx_http_pgw_cache_file_post },
-    { ngx_string("platform_gateway_key_soft_age"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               limits.ages[NGX_HTTP_PGW_AGE_SOFT].ms), &ngx_http_pgw_age_post },
-    { ngx_string("platform_gateway_key_hard_age"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               limits.ages[NGX_HTTP_PGW_AGE_HARD].ms), &ngx_http_pgw_age_post },
-    { ngx_string("platform_gateway_key_cooldown"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN].ms),
-      &ngx_http_pgw_cooldown_post },
+      ngx_http_pgw_trust_own, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
+    { ngx_string("platform_gateway_key_file"), PGW_OWN(NGX_CONF_TAKE1) },
+    { ngx_string("platform_gateway_key_cache_file"), PGW_OWN(NGX_CONF_TAKE1) },
+    { ngx_string("platform_gateway_key_soft_age"), PGW_OWN(NGX_CONF_TAKE1) },
+    { ngx_string("platform_gateway_key_hard_age"), PGW_OWN(NGX_CONF_TAKE1) },
+    { ngx_string("platform_gateway_key_cooldown"), PGW_OWN(NGX_CONF_TAKE1) },
     { ngx_string("platform_gateway_key_wait"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot, limits.wait), NULL },
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot, key_wait), NULL },
     { ngx_string("platform_gateway_key_waiters"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_num_slot, limits.waiters),
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_num_slot, key_waiters),
       &ngx_http_pgw_waiters_bounds },
 
     /* what ends a session before its tokens do */
 
-    { ngx_string("platform_gateway_revocations"),
-      PGW_MAIN(NGX_CONF_1MORE, ngx_http_pgw_feed_conf_revocations,
-               issuers), NULL },
+    { ngx_string("platform_gateway_revocations"), PGW_OWN(NGX_CONF_1MORE) },
     { ngx_string("platform_gateway_revocations_stale"),
       PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_feed_conf_stale,
                revocations_after), NULL },

@@ -299,6 +299,7 @@ unlink $more->{log};
 # -- nginx -t
 
 my $BLOG = "platform_gateway_trust blog { issuer https://blog.test/; key_file blog.json; }\n";
+my $CACHED = $BLOG =~ s{key_file \S+;}{key_location /k; key_cache_file kept;}r;
 
 sub config ($name, $said, $http, $location = 'platform_gateway_access token;') {
     my ($ok, $why) = $t->location_test(http => $http,
@@ -320,6 +321,10 @@ config(@$_) for
     [ 'no name', qr/is no name/, $BLOG =~ s/trust blog/trust "a b"/r ],
     [ 'an iss twice', qr{"https://blog.test/" is the name of two issuers, of "two" and, before,},
         $BLOG . $BLOG =~ s/trust blog/trust two/r ],
+    [ 'one cache file for two', qr{/kept" is the key cache file of two issuers, of "two" and, before,},
+        $CACHED . $CACHED =~ s/blog/two/gr ],
+    [ 'control: one for each', qr/no server has an internal location/,
+        $CACHED . $CACHED =~ s/blog|kept/two/gr ],
     [ 'keys in PEM', undef, $BLOG =~ s/blog.json/blog.pem/r ],
     [ 'no iss', qr/needs "issuer"/, $BLOG =~ s/issuer \S+;//r ],
     [ 'no keys', qr/needs "key_location" or "key_file"/, $BLOG =~ s/key_file \S+;//r ],
@@ -332,7 +337,7 @@ config(@$_) for
         $BLOG =~ s/key_file/typ at+jwt JWT; key_file/r ],
     [ 'an unknown algorithm', qr/"algorithms" accepts RS256, RS384/,
         $BLOG =~ s/key_file/algorithms RS256 HS256; key_file/r ],
-    [ 'another typ', qr/"typ" accepts at\+jwt/, $BLOG =~ s/key_file/typ JWT; key_file/r ],
+    [ 'another typ', qr/invalid value "JWT"/, $BLOG =~ s/key_file/typ JWT; key_file/r ],
     [ 'another claim', qr/"claim" accepts subject, session and issued/,
         $BLOG =~ s/key_file/claim x y; key_file/r ],
     [ 'a level of nobody', qr/"access" needs a level/,
