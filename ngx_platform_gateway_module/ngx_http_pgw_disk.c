@@ -195,29 +195,9 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
     if (what && err != issuer->disk_err) {
         ngx_log_error(NGX_LOG_ERR, issuer->from.log, err,
                       "platform gateway: key cache file \"%V\" not written: "
-                      "%s failed", name, what);
+                      "%s failed; its directory has to be the user's of the "
+                      "worker processes", name, what);
     }
 
     issuer->disk_err = err;
-}
-
-
-void
-ngx_http_pgw_disk_test(const ngx_http_pgw_issuer_t *issuer)
-{
-    u_char            dir[NGX_MAX_PATH], *last;
-    const ngx_str_t  *name = &issuer->cache_file;
-
-    last = ngx_cpystrn(dir, name->data, sizeof(dir));
-
-    while (last[-1] != '/') {
-        *--last = '\0';
-    }
-
-    if (access((const char *) dir, W_OK|X_OK) == -1) {
-        ngx_log_error(NGX_LOG_ERR, issuer->from.log, ngx_errno,
-                      "platform gateway: key cache file \"%V\" cannot be "
-                      "written: give \"%s\" to the user of the worker "
-                      "processes", name, dir);
-    }
 }

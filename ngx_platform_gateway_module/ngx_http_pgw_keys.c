@@ -128,7 +128,6 @@ ngx_http_pgw_keys_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
     zone->fetched = fetched;
     zone->fetched_at = fetched_at;
     zone->refresh = 0;
-    zone->complaint = 0;
 
     return outcome;
 }
@@ -161,7 +160,6 @@ ngx_http_pgw_keys_activate(ngx_http_pgw_issuer_t *issuer)
 
     if (rc != NGX_DECLINED) {
         zone->refresh = 1;
-        zone->complaint = 0;
     }
 
     ngx_shmtx_unlock(&issuer->from.shpool->mutex);

@@ -7,11 +7,11 @@
 #include "ngx_http_pgw_trust.h"
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_discovery.h"
 #include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_refresh.h"
 
 
 #define NGX_HTTP_PGW_TRUST_MAX       64   /* issuers of one nginx */
@@ -329,7 +329,7 @@ ngx_http_pgw_trust_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
            : !ngx_http_pgw_issuer_usable(issuer)
            ? "needs \"key_location\" or \"key_file\", for keys to check tokens "
              "with"
-           : issuer->discover == 1 ? ngx_http_pgw_discovery_init(cf, issuer)
+           : issuer->discover == 1 ? ngx_http_pgw_refresh_discovery(cf, issuer)
                                    : NGX_CONF_OK;
 }
 

@@ -11,9 +11,9 @@
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_discovery.h"
 #include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_fetch.h"
 #include "ngx_http_pgw_forward.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
@@ -90,7 +90,7 @@ ngx_http_pgw_add_variables(ngx_conf_t *cf)
 
     ngx_http_variable_t  *tables[] = {
         ngx_http_pgw_log_variables, ngx_http_pgw_subject_variables,
-        ngx_http_pgw_discovery_variables, NULL
+        ngx_http_pgw_fetch_variables, NULL
     };
 
     for (i = 0; tables[i]; i++) {
