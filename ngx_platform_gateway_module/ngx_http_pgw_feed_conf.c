@@ -21,7 +21,7 @@ static const ngx_http_pgw_source_t  ngx_http_pgw_feed_conf_pages = {
     .directive = "platform_gateway_revocations",
     .max = NGX_HTTP_PGW_FEED_MAX_BYTES,
     .too_small = "cannot hold a page of the feed: add "
-                 "\"subrequest_output_buffer_size 1m;\"",
+                 "\"subrequest_output_buffer_size 256k;\"",
     .handler = ngx_http_pgw_poll_fetched,
     .cooldown = 500
 };
