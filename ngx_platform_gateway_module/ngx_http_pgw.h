@@ -122,6 +122,7 @@ typedef struct {
     ngx_http_pgw_route_t           *routes;
     ngx_str_t                       zone_name;
     size_t                          zone_size;
+    const ngx_cycle_t              *cycle;
     ngx_shm_zone_t                 *keys_zone;   /* NULL: there are no keys */
     ngx_http_pgw_place_t            metrics_place;  /* line 0: no counting */
     ngx_shm_zone_t                 *counters_zone;

@@ -327,6 +327,7 @@ ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     ngx_uint_t              n;
     ngx_http_pgw_issuer_t  *issuer;
 
+    mcf->cycle = cf->cycle;
     ngx_conf_init_msec_value(mcf->key_wait, 2000);
     ngx_conf_init_value(mcf->key_waiters, 256);
 

@@ -155,12 +155,52 @@ ngx_http_pgw_refresh_metadata(ngx_http_pgw_issuer_t *issuer,
 }
 
 
+/* Whether a worker has the connections that are reserved for fetches, beside
+   those of nginx itself, of a client and of its upstream.  Here, since events{}
+   may stand behind http{}. */
+
+static ngx_int_t
+ngx_http_pgw_refresh_connections(const ngx_http_pgw_main_conf_t *mcf,
+    ngx_log_t *log)
+{
+    ngx_uint_t                    i, listening = 0, reserved = 0, needed;
+    const ngx_listening_t        *ls = mcf->cycle->listening.elts;
+    const ngx_http_pgw_source_t  *from;
+
+    for (i = 0; i < mcf->cycle->listening.nelts; i++) {
+        listening += (ls[i].worker == 0);    /* the others are of "reuseport" */
+    }
+
+    for (from = mcf->sources; from; from = from->next) {
+        reserved++;
+    }
+
+    needed = listening + reserved + 3;
+
+    if (mcf->cycle->connection_n >= needed) {
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, log, 0,
+                  "%ui worker_connections are not enough for %ui sources that "
+                  "the gateway fetches from and %ui listening sockets: "
+                  "\"worker_connections\" has to be at least %ui",
+                  mcf->cycle->connection_n, reserved, listening, needed);
+
+    return NGX_ERROR;
+}
+
+
 ngx_int_t
 ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
     ngx_http_pgw_zone_t       *zone;
     ngx_http_pgw_issuer_t     *issuer;
     ngx_http_pgw_main_conf_t  *mcf = shm_zone->data;
+
+    if (ngx_http_pgw_refresh_connections(mcf, shm_zone->shm.log) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
 

@@ -296,6 +296,20 @@ my $more = $t->nginx_conf($full, 'more');
 like +($more->test)[1], qr/"down" is one issuer too many/, 'no more than that';
 unlink $more->{log};
 
+# A worker needs the connections that it reserves: one for each that it fetches from.
+my $all = $t->read_file('nginx.conf');
+sub test_connections ($n) {
+    my $nginx = $t->nginx_conf($all =~ s/events \{\K[^}]*/ worker_connections $n; /r, 'few');
+    my @said = $nginx->test;
+    unlink $nginx->{log};
+    return @said;
+}
+$t->allow(qr/worker_connections are not enough for \d+ sources/);
+my ($least) = (test_connections(20))[1] =~ /"worker_connections" has to be at least (\d+)\n/;
+cmp_ok $least, '>', 63, 'too few worker_connections: nginx -t says how many it takes';
+ok !(test_connections($least - 1))[0], 'one less does not do';
+ok +(test_connections($least))[0], 'control: as many do';
+
 # -- nginx -t
 
 my $BLOG = "platform_gateway_trust blog { issuer https://blog.test/; key_file blog.json; }\n";
