@@ -105,22 +105,6 @@ enum {
 };
 
 
-typedef struct {
-    ngx_msec_t                   ms;
-    ngx_http_pgw_place_t         place;        /* of its directive */
-} ngx_http_pgw_age_t;
-
-
-/* When keys are fetched, how long a request waits for them. */
-
-typedef struct {
-    ngx_http_pgw_age_t           ages[NGX_HTTP_PGW_AGES];
-    ngx_msec_t                   wait;         /* of one request */
-    ngx_int_t                    waiters;      /* per worker */
-    ngx_str_t                    cache_file;
-} ngx_http_pgw_limits_t;
-
-
 /* Context: http. */
 
 typedef struct {
@@ -129,7 +113,8 @@ typedef struct {
                                                     block, and never NULL */
     ngx_http_pgw_source_t          *sources;     /* a list: all that is fetched
                                                     for them */
-    ngx_http_pgw_limits_t           limits;      /* of those that say none */
+    ngx_msec_t                      key_wait;    /* of one request */
+    ngx_int_t                       key_waiters; /* per worker and issuer */
     ngx_msec_t                      revocations_after;  /* 0: not said */
     ngx_uint_t                      revocations_refuse;
 
@@ -137,6 +122,7 @@ typedef struct {
     ngx_http_pgw_route_t           *routes;
     ngx_str_t                       zone_name;
     size_t                          zone_size;
+    const ngx_cycle_t              *cycle;
     ngx_shm_zone_t                 *keys_zone;   /* NULL: there are no keys */
     ngx_http_pgw_place_t            metrics_place;  /* line 0: no counting */
     ngx_shm_zone_t                 *counters_zone;

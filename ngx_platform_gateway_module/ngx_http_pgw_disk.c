@@ -37,9 +37,7 @@ ngx_http_pgw_disk_head(const ngx_http_pgw_issuer_t *issuer,
 
     ngx_memcpy(digest, issuer->from.source, n);
 
-    if (ngx_http_pgw_lease_digest(digest, document->data, document->len)
-        != NGX_OK)
-    {
+    if (ngx_http_pgw_lease_digest(digest, document, 1) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -62,7 +60,7 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_issuer_t *issuer, ngx_str_t *document,
     pj_keyset_t          *set;
     ngx_http_pgw_disk_t  *disk = &ngx_http_pgw_disk;
 
-    err = ngx_http_pgw_keys_read(&issuer->limits.cache_file, disk,
+    err = ngx_http_pgw_keys_read(&issuer->cache_file, disk,
                                  sizeof(ngx_http_pgw_disk_t), &len);
     if (err) {
         return err;
@@ -96,7 +94,7 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_issuer_t *issuer, ngx_str_t *document,
     }
 
     if (ngx_time() - *fetched
-        >= (time_t) (issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD].ms / 1000))
+        >= (time_t) (issuer->ages[NGX_HTTP_PGW_AGE_HARD] / 1000))
     {
         return "it is past the hard age";
     }
@@ -114,7 +112,7 @@ ngx_http_pgw_disk_load(ngx_http_pgw_issuer_t *issuer)
     time_t            age, fetched;
     ngx_str_t         document;
     const char       *err;
-    const ngx_str_t  *name = &issuer->limits.cache_file;
+    const ngx_str_t  *name = &issuer->cache_file;
 
     if (access((char *) name->data, F_OK) == -1 && ngx_errno == NGX_ENOENT) {
         return;
@@ -164,7 +162,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
         return;
     }
 
-    name = &issuer->limits.cache_file;
+    name = &issuer->cache_file;
     what = "opening a temporary file";
     *ngx_snprintf(tmp, sizeof(tmp) - 1, "%V.%P.tmp", name, ngx_pid) = '\0';
 
@@ -197,29 +195,9 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
     if (what && err != issuer->disk_err) {
         ngx_log_error(NGX_LOG_ERR, issuer->from.log, err,
                       "platform gateway: key cache file \"%V\" not written: "
-                      "%s failed", name, what);
+                      "%s failed; its directory has to be the user's of the "
+                      "worker processes", name, what);
     }
 
     issuer->disk_err = err;
-}
-
-
-void
-ngx_http_pgw_disk_test(const ngx_http_pgw_issuer_t *issuer)
-{
-    u_char            dir[NGX_MAX_PATH], *last;
-    const ngx_str_t  *name = &issuer->limits.cache_file;
-
-    last = ngx_cpystrn(dir, name->data, sizeof(dir));
-
-    while (last[-1] != '/') {
-        *--last = '\0';
-    }
-
-    if (access((const char *) dir, W_OK|X_OK) == -1) {
-        ngx_log_error(NGX_LOG_ERR, issuer->from.log, ngx_errno,
-                      "platform gateway: key cache file \"%V\" cannot be "
-                      "written: give \"%s\" to the user of the worker "
-                      "processes", name, dir);
-    }
 }

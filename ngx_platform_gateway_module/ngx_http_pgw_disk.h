@@ -12,8 +12,5 @@ void ngx_http_pgw_disk_load(ngx_http_pgw_issuer_t *issuer);
 /* Keeps what the zone holds by now: it may be newer than what we fetched. */
 void ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer);
 
-/* Logs at the start that this process, no longer root, cannot write it. */
-void ngx_http_pgw_disk_test(const ngx_http_pgw_issuer_t *issuer);
-
 
 #endif /* _NGX_HTTP_PGW_DISK_H_INCLUDED_ */

@@ -1,9 +1,6 @@
 
 /*
- * Reads a page of the feed of revocations, piece by piece, into the table.
- *
- * An entry is applied as soon as it was read, also of a page that turns out to
- * be cut off: it says the same there.
+ * Reads a page of the feed of revocations into the table.
  */
 
 
@@ -107,18 +104,13 @@ ngx_http_pgw_feed_fault(ngx_http_pgw_page_t *page, const char *err)
 
 
 static const pj_json_t *
-ngx_http_pgw_feed_parse(ngx_http_pgw_page_t *page, const u_char *data,
-    size_t len)
+ngx_http_pgw_feed_parse(ngx_http_pgw_page_t *page, pj_arena_t *arena,
+    pj_str_t text)
 {
-    pj_str_t          text = { data, len };
-    pj_arena_t        arena;
     const pj_json_t  *root;
 
-    pj_arena_init(&arena, page->mem,
-                  pj_keyset_arena_bytes(NGX_HTTP_PGW_FEED_TEXT));
-
-    if (len > NGX_HTTP_PGW_FEED_TEXT
-        || pj_json_parse(&arena, text, &root) != PJ_OK)
+    if (text.len > NGX_HTTP_PGW_FEED_TEXT
+        || pj_json_parse(arena, text, &root) != PJ_OK)
     {
         ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
         return NULL;
@@ -182,23 +174,14 @@ ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *root,
 }
 
 
-/* One that is wrong keeps no other from being applied. */
-
 static void
-ngx_http_pgw_feed_entry(ngx_http_pgw_page_t *page, const u_char *data,
-    size_t len)
+ngx_http_pgw_feed_entry(ngx_http_pgw_page_t *page, pj_str_t text)
 {
     int64_t           before;
+    pj_arena_t        arena = page->arena;
     const pj_json_t  *root, *subject;
 
-    if (page->entries == NGX_HTTP_PGW_FEED_MAX_ENTRIES) {
-        ngx_http_pgw_feed_fault(page, "it has too many entries");
-        return;
-    }
-
-    page->entries++;
-
-    root = ngx_http_pgw_feed_parse(page, data, len);
+    root = ngx_http_pgw_feed_parse(page, &arena, text);
     if (root == NULL) {
         return;
     }
@@ -232,39 +215,88 @@ ngx_http_pgw_feed_list(const ngx_http_pgw_page_t *page)
 {
     static const u_char  name[] = "\"revocations\":";
 
-    const u_char  *p;
+    const u_char  *p = page->text + page->len - (sizeof(name) - 1);
 
-    if (page->depth != 1 || page->len < sizeof(name)) {
-        return 0;
-    }
-
-    p = page->text + page->len - (sizeof(name) - 1);
-
-    return p[-1] != '\\' && ngx_memcmp(p, name, sizeof(name) - 1) == 0;
+    return page->len >= sizeof(name) && p[-1] != '\\'
+           && ngx_memcmp(p, name, sizeof(name) - 1) == 0;
 }
 
 
-/* The list begins: whose its entries are, if the page says so. */
+/*
+ * Cuts it into the entries and, without them and white space, the rest.  That
+ * each of these is JSON, their parser says.
+ */
 
 static void
-ngx_http_pgw_feed_owner(ngx_http_pgw_page_t *page)
+ngx_http_pgw_feed_split(ngx_http_pgw_page_t *page, const u_char *p,
+    const u_char *last)
 {
-    ngx_uint_t        i;
-    const pj_json_t  *root, *m;
+    ngx_uint_t     depth = 0, quoted = 0, escaped = 0, listed = 0;
+    const u_char  *entry = NULL;
 
-    page->listed = 1;
-    ngx_memcpy(&page->text[page->len], "[]}", 3);
+    for ( /* void */ ; p < last; p++) {
+        if (quoted) {
+            quoted = escaped || *p != '"';
+            escaped = !escaped && *p == '\\';
 
-    root = ngx_http_pgw_feed_parse(page, page->text, page->len + 3);
-    m = root ? pj_json_member(root, "issuer") : NULL;
+        } else if (*p == '"') {
+            quoted = 1;
 
-    if (m == NULL) {
-        return;
+        } else if (*p == '{' || *p == '[') {
+
+            if (listed && depth == 2) {
+                entry = p;
+
+            } else if (*p == '[' && depth == 1) {
+                listed = ngx_http_pgw_feed_list(page);
+            }
+
+            depth++;
+
+        } else if ((*p == '}' || *p == ']') && depth) {
+            depth--;
+
+            if (entry && depth == 2) {
+
+                if (page->entries++ < NGX_HTTP_PGW_FEED_MAX_ENTRIES) {
+                    page->entry[page->entries - 1] =
+                                (pj_str_t) { entry, (size_t) (p + 1 - entry) };
+                }
+
+                entry = NULL;
+                continue;
+            }
+
+            listed = listed && depth > 1;
+
+        } else if (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n'
+                   || (*p == ',' && listed && depth == 2))
+        {
+            continue;
+        }
+
+        if (entry) {
+            continue;
+        }
+
+        if (page->len == NGX_HTTP_PGW_FEED_TEXT) {
+            ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
+            return;
+        }
+
+        page->text[page->len++] = *p;
     }
+}
 
-    page->owned = 1;
 
-    for (i = 0; i < page->names; i++) {
+/* Whose its entries are, if the page says so. */
+
+static void
+ngx_http_pgw_feed_owner(ngx_http_pgw_page_t *page, const pj_json_t *m)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; m && i < page->names; i++) {
         if (m->type == PJ_JSON_STRING
             && m->text.len == page->name[i].iss.len
             && ngx_memcmp(m->text.data, page->name[i].iss.data, m->text.len)
@@ -276,76 +308,9 @@ ngx_http_pgw_feed_owner(ngx_http_pgw_page_t *page)
         }
     }
 
-    page->names = 0;
-    ngx_http_pgw_feed_fault(page, "its issuer is none that is accepted");
-}
-
-
-/*
- * Cuts it into the entries and, without them and white space, the rest.  That
- * each of these is JSON, their parser says.
- */
-
-void
-ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, u_char *end)
-{
-    u_char  c, *p;
-
-    for (p = page->pos; p < end; p++) {
-        c = *p;
-
-        if (page->quoted) {
-            page->quoted = page->escaped || c != '"';
-            page->escaped = !page->escaped && c == '\\';
-
-        } else if (c == '"') {
-            page->quoted = 1;
-
-        } else if (c == '{' || c == '[') {
-
-            if (page->listed && page->depth == 2) {
-                page->entry = page->entry ? page->entry : p;
-
-            } else if (c == '[' && ngx_http_pgw_feed_list(page)) {
-                ngx_http_pgw_feed_owner(page);
-            }
-
-            page->depth++;
-
-        } else if ((c == '}' || c == ']') && page->depth) {
-            page->depth--;
-
-            if (page->entry && page->depth == 2) {
-                ngx_http_pgw_feed_entry(page, page->entry,
-                                        (size_t) (p + 1 - page->entry));
-                page->entry = NULL;
-                continue;
-            }
-
-            if (page->depth == 1) {
-                page->listed = 0;
-            }
-
-        } else if (c == ' ' || c == '\t' || c == '\r' || c == '\n'
-                   || (c == ',' && page->listed && page->depth == 2))
-        {
-            continue;
-        }
-
-        if (page->entry) {
-            continue;
-        }
-
-        if (page->len == NGX_HTTP_PGW_FEED_TEXT) {
-            ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
-            p = page->last;
-            break;
-        }
-
-        page->text[page->len++] = c;
+    if (m) {
+        ngx_http_pgw_feed_fault(page, "its issuer is none that is accepted");
     }
-
-    page->pos = p;
 }
 
 
@@ -374,22 +339,24 @@ ngx_http_pgw_feed_cursor(const pj_json_t *m)
 }
 
 
-void
-ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
-    int64_t *now, pj_str_t *cursor)
+/* What a page says besides its entries. */
+
+static void
+ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page)
 {
     const pj_json_t  *root, *m;
 
-    root = page->err ? NULL
-           : ngx_http_pgw_feed_parse(page, page->text, page->len);
+    root = ngx_http_pgw_feed_parse(page, &page->arena,
+                                   (pj_str_t) { page->text, page->len });
     if (root == NULL) {
         return;
     }
 
-    if (ngx_http_pgw_feed_time(pj_json_member(root, "now"), PJ_ROUND_UP, now)
+    if (ngx_http_pgw_feed_time(pj_json_member(root, "now"), PJ_ROUND_UP,
+                               &page->now)
         != NGX_OK)
     {
-        *now = 0;
+        page->now = 0;
     }
 
     m = pj_json_member(root, "revocations");
@@ -398,12 +365,10 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
         ngx_http_pgw_feed_fault(page, "it has no list of revocations");
     }
 
-    if (pj_json_member(root, "issuer") && !page->owned) {
-        ngx_http_pgw_feed_fault(page, "its issuer comes after its revocations");
-    }
+    ngx_http_pgw_feed_owner(page, pj_json_member(root, "issuer"));
 
     m = pj_json_member(root, "more");
-    *more = m && m->boolean;
+    page->more = m && m->boolean;
 
     if (m == NULL || m->type != PJ_JSON_BOOL) {
         ngx_http_pgw_feed_fault(page, "it does not say whether there is more");
@@ -416,11 +381,37 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
         return;
     }
 
-    *cursor = m->text;
+    page->cursor = m->text;
 
-    if (*more && cursor->len == page->zone->cursor_len
-        && ngx_memcmp(cursor->data, page->zone->cursor, cursor->len) == 0)
+    if (page->more && m->text.len == page->zone->cursor_len
+        && ngx_memcmp(m->text.data, page->zone->cursor, m->text.len) == 0)
     {
         ngx_http_pgw_feed_fault(page, "its cursor does not advance");
+    }
+}
+
+
+void
+ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, const ngx_str_t *document)
+{
+    ngx_uint_t  i;
+
+    pj_arena_init(&page->arena, page->mem, ngx_http_pgw_feed_mem());
+
+    ngx_http_pgw_feed_split(page, document->data,
+                            document->data + document->len);
+
+    if (page->entries > NGX_HTTP_PGW_FEED_MAX_ENTRIES) {
+        ngx_http_pgw_feed_fault(page, "it has too many entries");
+    }
+
+    if (page->err == NULL) {
+        ngx_http_pgw_feed_rest(page);
+    }
+
+    if (page->err == NULL) {
+        for (i = 0; i < page->entries; i++) {
+            ngx_http_pgw_feed_entry(page, page->entry[i]);
+        }
     }
 }

@@ -7,8 +7,8 @@
 #include "ngx_http_pgw_zone.h"
 
 
-#define NGX_HTTP_PGW_FEED_MAX_BYTES    (1024 * 1024)  /* of a page */
-#define NGX_HTTP_PGW_FEED_MAX_ENTRIES  10000
+#define NGX_HTTP_PGW_FEED_MAX_BYTES    (256 * 1024)  /* of a page */
+#define NGX_HTTP_PGW_FEED_MAX_ENTRIES  2000
 #define NGX_HTTP_PGW_CURSOR_MAX        512
 #define NGX_HTTP_PGW_ID_MAX            128
 
@@ -47,38 +47,34 @@ typedef struct {
 } ngx_http_pgw_revoked_t;
 
 
-/* A page, which is read piece by piece. */
-
 typedef struct {
     ngx_http_pgw_revoked_t  *zone;
     const ngx_http_pgw_name_t  *name;   /* the entries are of these issuers: of
                                            all that are accepted, ... */
     ngx_uint_t               names;     /* ... or of the one that it says */
-    u_char                  *pos;       /* of the body */
-    u_char                  *last;
-    u_char                  *entry;     /* begins there; NULL: in none */
-    const char              *err;       /* the first one */
+    ngx_uint_t               follows;   /* another page came before */
     ngx_msec_t               answered;
 
-    ngx_uint_t               depth;
-    unsigned                 quoted:1;
-    unsigned                 escaped:1;
-    unsigned                 listed:1;  /* inside the list of revocations */
-    unsigned                 owned:1;   /* it says whose they are */
-    unsigned                 follows:1; /* another page came before */
-    unsigned                 full:1;
-
-    uint64_t                 sweep;     /* slots to sweep, at least */
+    const char              *err;       /* the first one */
+    ngx_uint_t               full;      /* the zone is */
+    ngx_uint_t               more;
+    int64_t                  now;       /* ms; 0: not said */
+    pj_str_t                 cursor;
     ngx_uint_t               entries;
     ngx_uint_t               added;     /* that were not known */
     ngx_uint_t               fresh;     /* those with a time, and ... */
     int64_t                  revoked[NGX_HTTP_PGW_FEED_MAX_ENTRIES];
                                         /* ... when each was revoked */
+    pj_str_t                 entry[NGX_HTTP_PGW_FEED_MAX_ENTRIES];
     size_t                   len;       /* of what is no entry */
-    u_char                   text[NGX_HTTP_PGW_FEED_TEXT + 3];
-    u_char                  *mem;       /* to parse a text */
-    u_char                   body[];
+    u_char                   text[NGX_HTTP_PGW_FEED_TEXT];
+    pj_arena_t               arena;     /* to parse a text */
+    u_char                   mem[];
 } ngx_http_pgw_page_t;
+
+/* How much mem a page needs: for what is no entry, and for an entry. */
+#define ngx_http_pgw_feed_mem()                                               \
+    (2 * pj_keyset_arena_bytes(NGX_HTTP_PGW_FEED_TEXT))
 
 
 /* A time (NULL: none) in milliseconds, a fraction of one rounded. */
@@ -94,13 +90,10 @@ ngx_int_t ngx_http_pgw_feed_seed(const ngx_http_pgw_revoked_t *zone,
 ngx_int_t ngx_http_pgw_feed_key(const ngx_http_pgw_name_t *name, u_char kind,
     const pj_json_t *id, ngx_http_pgw_table_key_t *key);
 
-/* Reads the page up to end; with the mutex. */
-void ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, u_char *end);
-
-/* What a page that was read says besides its entries, unless page->err; now is
-   in ms, 0: not said. */
-void ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
-    int64_t *now, pj_str_t *cursor);
+/* Reads the page into its zone, with the mutex; page->err: it is not good, but
+   what is wrong with an entry keeps no other from counting. */
+void ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page,
+    const ngx_str_t *document);
 
 
 #endif /* _NGX_HTTP_PGW_FEED_H_INCLUDED_ */

@@ -21,7 +21,7 @@ static const ngx_http_pgw_source_t  ngx_http_pgw_feed_conf_pages = {
     .directive = "platform_gateway_revocations",
     .max = NGX_HTTP_PGW_FEED_MAX_BYTES,
     .too_small = "cannot hold a page of the feed: add "
-                 "\"subrequest_output_buffer_size 1m;\"",
+                 "\"subrequest_output_buffer_size 256k;\"",
     .handler = ngx_http_pgw_poll_fetched,
     .cooldown = 500
 };
@@ -75,7 +75,8 @@ ngx_http_pgw_feed_conf_parameter(ngx_conf_t *cf,
 
 
 char *
-ngx_http_pgw_feed_conf_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_pgw_feed_conf_revocations(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
 {
     ngx_http_pgw_issuer_t  *issuer = conf;
 
@@ -94,9 +95,7 @@ ngx_http_pgw_feed_conf_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     issuer->revocations = rev;
 
-    ngx_http_pgw_lease_add(cf, ngx_http_pgw_conf_main(cf), &rev->from,
-                                  &ngx_http_pgw_feed_conf_pages, rev);
-    ngx_http_pgw_conf_place(cf, &rev->from.place);
+    ngx_http_pgw_lease_add(cf, &rev->from, &ngx_http_pgw_feed_conf_pages, rev);
 
     value = cf->args->elts;
 
@@ -110,15 +109,6 @@ ngx_http_pgw_feed_conf_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     return rev->zone_size && rev->from.location.len
            ? NGX_CONF_OK : "needs \"zone=NAME:SIZE\" and \"uri=/PATH\"";
-}
-
-
-char *
-ngx_http_pgw_feed_conf_revocations(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    return ngx_http_pgw_feed_conf_block(cf, cmd,
-                                         ngx_http_pgw_conf_main(cf)->issuers);
 }
 
 
@@ -186,9 +176,7 @@ ngx_http_pgw_feed_conf_zone(ngx_conf_t *cf,
     shm_zone->init = ngx_http_pgw_revocations_zone_init;
     shm_zone->data = rev;
 
-    return ngx_http_pgw_lease_digest(from->source, rev->claim.data,
-                                     rev->claim.len)
-           == NGX_OK
+    return ngx_http_pgw_lease_digest(from->source, &rev->claim, 1) == NGX_OK
            && ngx_http_pgw_issuer_digest(issuer, from->source) == NGX_OK
            ? ngx_http_pgw_lease_check(cf, from) : NGX_CONF_ERROR;
 }

@@ -6,9 +6,8 @@
 #include "ngx_http_pgw.h"
 
 
-/* The feed of the issuer without a block, and, of a block's issuer_t, its. */
+/* Sets an issuer_t. */
 ngx_http_pgw_set_t  ngx_http_pgw_feed_conf_revocations;
-ngx_http_pgw_set_t  ngx_http_pgw_feed_conf_block;
 
 ngx_http_pgw_set_t  ngx_http_pgw_feed_conf_stale;
 

@@ -11,6 +11,7 @@
 
 
 #include "ngx_http_pgw_fetch.h"
+#include "ngx_http_pgw_headers.h"
 
 
 #define NGX_HTTP_PGW_AIO_RETRY  100  /* ms */
@@ -21,6 +22,7 @@ struct ngx_http_pgw_fetch_s {
     ngx_http_request_t         *request;   /* the main request */
     ngx_event_t                 event;     /* deadline, then the end */
 
+    ngx_uint_t                  addressed; /* its location knows the url */
     ngx_uint_t                  finished;
     ngx_uint_t                  status;    /* 0: none */
     ngx_str_t                   body;
@@ -100,14 +102,31 @@ ngx_http_pgw_fetch_strayed(ngx_http_request_t *r)
 }
 
 
-const ngx_str_t *
-ngx_http_pgw_fetch_url(const ngx_http_request_t *r)
+/* $platform_fetch_url: what a fetch of ours is to get; no other request has
+   it. */
+
+static ngx_int_t
+ngx_http_pgw_fetch_url(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+    uintptr_t data)
 {
     ngx_http_pgw_fetch_t  *fetch = ngx_http_pgw_fetch_get(r->connection->log);
 
-    return fetch && fetch->from && fetch->from->url.len ? &fetch->from->url
-                                                        : NULL;
+    if (fetch == NULL || fetch->from == NULL || fetch->from->url.len == 0) {
+        return ngx_http_pgw_headers_value(v, NULL, 0);
+    }
+
+    fetch->addressed = 1;
+
+    return ngx_http_pgw_headers_value(v, fetch->from->url.data,
+                                      fetch->from->url.len);
 }
+
+
+ngx_http_variable_t  ngx_http_pgw_fetch_variables[] = {
+    { ngx_string("platform_fetch_url"), NULL, ngx_http_pgw_fetch_url, 0,
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+      ngx_http_null_variable
+};
 
 
 void
@@ -162,64 +181,6 @@ ngx_http_pgw_fetch_spend(ngx_http_pgw_source_t *from)
 }
 
 
-/* Whether the upstream ended before its response did. */
-
-static ngx_uint_t
-ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len)
-{
-    off_t                 length;
-    ngx_event_pipe_t     *p;
-    ngx_http_upstream_t  *u = sr->upstream;
-
-#if (NGX_HTTP_CACHE)
-    if (sr->cached) {
-        return 0;
-    }
-#endif
-
-    if (u == NULL) {
-        return 0;
-    }
-
-    length = u->headers_in.content_length_n;
-    p = u->buffering ? u->pipe : NULL;
-
-    return (length >= 0 && length != (off_t) len
-            && length == sr->headers_out.content_length_n)
-           || (p ? !p->upstream_done && !(p->upstream_eof && p->length == -1)
-                 : u->length > 0);
-}
-
-
-/* What is wrong with the document of a whole answer, or NULL. */
-
-static const char *
-ngx_http_pgw_fetch_check_body(const ngx_http_pgw_fetch_t *fetch,
-    ngx_http_request_t *sr)
-{
-    ngx_http_headers_out_t  *out = &sr->headers_out;
-
-    static u_char  html[] = "text/html";
-
-    if (out->content_encoding && out->content_encoding->hash) {
-        return "the document is compressed";
-    }
-
-    if (ngx_http_pgw_fetch_cut(sr, fetch->body.len)) {
-        return "the document is truncated";
-    }
-
-    if (out->content_type.len >= sizeof(html) - 1
-        && ngx_strncasecmp(out->content_type.data, html, sizeof(html) - 1)
-           == 0)
-    {
-        return "the document is HTML";
-    }
-
-    return NULL;
-}
-
-
 /* What is wrong with the answer of sr, or NULL. */
 
 static const char *
@@ -232,6 +193,11 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
 
     if (!ngx_http_pgw_fetch_owns(sr)) {
         return "another location answered, by X-Accel-Redirect or a rewrite";
+    }
+
+    if (fetch->from->url.len && !fetch->addressed) {
+        return "its location has no \"proxy_pass $platform_fetch_url;\", as "
+               "discovery demands";
     }
 
     status = (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? (ngx_uint_t) rc
@@ -266,7 +232,14 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
         return "no response";
     }
 
-    return ngx_http_pgw_fetch_check_body(fetch, sr);
+    /* what else is cut off, or no JSON, its parser tells */
+
+    return sr->headers_out.content_encoding
+           && sr->headers_out.content_encoding->hash
+           ? "the document is compressed"
+           : sr->headers_out.content_length_n >= 0
+             && sr->headers_out.content_length_n != (off_t) fetch->body.len
+           ? "the document is truncated" : NULL;
 }
 
 

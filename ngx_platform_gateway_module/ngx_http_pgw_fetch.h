@@ -19,9 +19,8 @@ ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
 ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_source_t *from,
     ngx_str_t *args);
 
-/* What the fetch of which r is a request is to get: from->url; NULL: r is none,
-   or its location says it. */
-const ngx_str_t *ngx_http_pgw_fetch_url(const ngx_http_request_t *r);
+/* $platform_fetch_url: from->url, for a request of that fetch alone. */
+extern ngx_http_variable_t  ngx_http_pgw_fetch_variables[];
 
 /* Ends the worker's fetch of it, if there is one. */
 void ngx_http_pgw_fetch_abort(const ngx_http_pgw_source_t *from);

@@ -108,13 +108,15 @@ ngx_http_pgw_issuer_names(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer,
 ngx_int_t
 ngx_http_pgw_issuer_digest(const ngx_http_pgw_issuer_t *issuer, u_char *hex)
 {
+    ngx_str_t                   text;
     ngx_uint_t                  i;
     const ngx_http_pgw_name_t  *name = issuer->names.elts;
 
     for (i = 0; i < issuer->names.nelts; i++) {
-        if (ngx_http_pgw_lease_digest(hex, name[i].iss.data, name[i].iss.len)
-            != NGX_OK)
-        {
+        text.data = (u_char *) name[i].iss.data;
+        text.len = name[i].iss.len;
+
+        if (ngx_http_pgw_lease_digest(hex, &text, 1) != NGX_OK) {
             return NGX_ERROR;
         }
     }

@@ -35,7 +35,9 @@ struct ngx_http_pgw_issuer_s {
     ngx_array_t                     *algorithms; /* const pj_alg_t *: that its
                                                     tokens may name; NULL: all
                                                     there are */
-    ngx_http_pgw_limits_t            limits;
+    ngx_msec_t                       ages[NGX_HTTP_PGW_AGES];
+    ngx_msec_t                       wait;       /* of one request */
+    ngx_str_t                        cache_file;
     ngx_http_pgw_revocations_t      *revocations;  /* NULL: it has no feed */
 
     /* one of two sources of keys: the URI of a location, or a file */

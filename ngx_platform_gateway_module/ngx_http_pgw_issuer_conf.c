@@ -29,44 +29,25 @@ static const ngx_http_pgw_source_t  ngx_http_pgw_issuer_conf_keys = {
     .handler = ngx_http_pgw_refresh_fetched
 };
 
-static void
-ngx_http_pgw_issuer_conf_unset(ngx_http_pgw_limits_t *limits)
-{
-    ngx_uint_t  i;
-
-    for (i = 0; i < NGX_HTTP_PGW_AGES; i++) {
-        limits->ages[i].ms = NGX_CONF_UNSET_MSEC;
-    }
-
-    limits->wait = NGX_CONF_UNSET_MSEC;
-    limits->waiters = NGX_CONF_UNSET;
-}
-
 
 ngx_http_pgw_issuer_t *
 ngx_http_pgw_issuer_conf_new(ngx_conf_t *cf)
 {
+    ngx_uint_t              n;
     ngx_http_pgw_issuer_t  *issuer;
 
     issuer = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_issuer_t));
 
     if (issuer) {
-        ngx_http_pgw_issuer_conf_unset(&issuer->limits);
+        for (n = 0; n < NGX_HTTP_PGW_AGES; n++) {
+            issuer->ages[n] = NGX_CONF_UNSET_MSEC;
+        }
+
         issuer->leeway = NGX_CONF_UNSET;
         issuer->discover = NGX_CONF_UNSET;
     }
 
     return issuer;
-}
-
-
-char *
-ngx_http_pgw_issuer_conf_create(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
-{
-    ngx_http_pgw_issuer_conf_unset(&mcf->limits);
-    mcf->issuers = ngx_http_pgw_issuer_conf_new(cf);
-
-    return mcf->issuers ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -89,25 +70,22 @@ ngx_http_pgw_issuer_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 /* An issuer has one set of keys, and one place that it comes from. */
 
 static char *
-ngx_http_pgw_issuer_conf_one_source(ngx_conf_t *cf,
-    ngx_http_pgw_issuer_t *issuer)
+ngx_http_pgw_issuer_conf_source(ngx_conf_t *cf,
+    const ngx_http_pgw_issuer_t *issuer)
 {
-    ngx_http_pgw_source_t  *from = &issuer->from;
-
-    if (ngx_http_pgw_issuer_usable(issuer)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "an issuer has one key set, and the source of this "
-                           "one's is already given by \"%skey_%s\" in %V:%ui: "
-                           "leave one out",
-                           issuer->name.len ? "" : "platform_gateway_",
-                           issuer->file.len ? "file" : "location",
-                           &from->place.file, from->place.line);
-        return NGX_CONF_ERROR;
+    if (!ngx_http_pgw_issuer_usable(issuer)) {
+        return NGX_CONF_OK;
     }
 
-    ngx_http_pgw_conf_place(cf, &from->place);
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "an issuer has one key set, and the source of this "
+                       "one's is already given by \"%skey_%s\" in %V:%ui: "
+                       "leave one out",
+                       issuer->name.len ? "" : "platform_gateway_",
+                       issuer->file.len ? "file" : "location",
+                       &issuer->from.place.file, issuer->from.place.line);
 
-    return NGX_CONF_OK;
+    return NGX_CONF_ERROR;
 }
 
 
@@ -120,10 +98,11 @@ ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     const char   *err;
     pj_keyset_t  *set;
 
-    if (ngx_http_pgw_issuer_conf_one_source(cf, issuer) != NGX_CONF_OK) {
+    if (ngx_http_pgw_issuer_conf_source(cf, issuer) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 
+    ngx_http_pgw_conf_place(cf, &issuer->from.place);
     issuer->file = value[1];
 
     if (issuer->file.len == 0) {
@@ -167,7 +146,7 @@ ngx_http_pgw_issuer_conf_location(ngx_conf_t *cf, ngx_command_t *cmd,
 
     ngx_str_t  *value = cf->args->elts;
 
-    if (ngx_http_pgw_issuer_conf_one_source(cf, issuer) != NGX_CONF_OK) {
+    if (ngx_http_pgw_issuer_conf_source(cf, issuer) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -175,34 +154,15 @@ ngx_http_pgw_issuer_conf_location(ngx_conf_t *cf, ngx_command_t *cmd,
         return "must begin with \"/\"";
     }
 
-    ngx_http_pgw_lease_add(cf, ngx_http_pgw_conf_main(cf),
-                                  &issuer->from,
-                                  &ngx_http_pgw_issuer_conf_keys, issuer);
+    ngx_http_pgw_lease_add(cf, &issuer->from, &ngx_http_pgw_issuer_conf_keys,
+                           issuer);
     issuer->from.location = value[1];
 
+    /* outside of a block it is that of the server where the directive stands */
+
+    issuer->from.ctx = issuer->name.len ? NULL : cf->ctx;
+
     return NGX_CONF_OK;
-}
-
-
-/* The same outside of a block: a location of the server where it stands. */
-
-char *
-ngx_http_pgw_issuer_conf_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    char                   *rv;
-    ngx_http_pgw_issuer_t  *issuer = ngx_http_pgw_conf_main(cf)->issuers;
-
-    if (cmd->type & NGX_HTTP_MAIN_CONF) {
-        return ngx_http_pgw_issuer_conf_file(cf, cmd, issuer);
-    }
-
-    rv = ngx_http_pgw_issuer_conf_location(cf, cmd, issuer);
-
-    if (rv == NGX_CONF_OK) {
-        issuer->from.ctx = cf->ctx;
-    }
-
-    return rv;
 }
 
 
@@ -222,74 +182,38 @@ ngx_http_pgw_issuer_conf_cache_file(ngx_conf_t *cf, void *post,
 }
 
 
-/* Remembers where an age was given, for messages at the end of http{}. */
-
-char *
-ngx_http_pgw_issuer_conf_age(ngx_conf_t *cf, void *post, void *data)
-{
-    ngx_http_pgw_age_t  *age = data;    /* begins with what is set */
-
-    ngx_http_pgw_conf_place(cf, &age->place);
-
-    return NGX_CONF_OK;
-}
-
-
-char *
-ngx_http_pgw_issuer_conf_cooldown(ngx_conf_t *cf, void *post, void *data)
-{
-    return *(ngx_msec_t *) data < 1000 ? "must be at least 1s"
-           : ngx_http_pgw_issuer_conf_age(cf, post, data);
-}
-
-
-static void
-ngx_http_pgw_issuer_conf_merge(ngx_http_pgw_limits_t *limits,
-    const ngx_http_pgw_limits_t *all)
-{
-    ngx_uint_t  n;
-
-    for (n = 0; n < NGX_HTTP_PGW_AGES; n++) {
-        if (limits->ages[n].ms == NGX_CONF_UNSET_MSEC) {
-            limits->ages[n] = all->ages[n];
-        }
-    }
-
-    ngx_conf_merge_msec_value(limits->wait, all->wait, 2000);
-    ngx_conf_merge_value(limits->waiters, all->waiters, 256);
-}
-
-
 /* None of the ages may be below the one before it. */
 
 static char *
-ngx_http_pgw_issuer_conf_ages(ngx_conf_t *cf, ngx_http_pgw_limits_t *limits)
+ngx_http_pgw_issuer_conf_ages(ngx_conf_t *cf,
+    const ngx_http_pgw_issuer_t *issuer, ngx_msec_t *age)
 {
-    ngx_uint_t           n;
-    ngx_http_pgw_age_t  *age = limits->ages;
+    ngx_uint_t  n;
 
     static const char  *names[NGX_HTTP_PGW_AGES] = {
         "cooldown", "soft_age", "hard_age"
     };
 
-    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_SOFT].ms, 300000);
-    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_HARD].ms,
-                             ngx_max(86400000, age[NGX_HTTP_PGW_AGE_SOFT].ms));
-    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_COOLDOWN].ms,
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_SOFT], 300000);
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_HARD],
+                             ngx_max(86400000, age[NGX_HTTP_PGW_AGE_SOFT]));
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_COOLDOWN],
                              ngx_max(1000, ngx_min(10000,
-                                           age[NGX_HTTP_PGW_AGE_SOFT].ms)));
+                                                age[NGX_HTTP_PGW_AGE_SOFT])));
+
+    if (age[NGX_HTTP_PGW_AGE_COOLDOWN] < 1000) {
+        return ngx_http_pgw_conf_fail(cf, &issuer->from.place,
+                   "\"platform_gateway_key_cooldown\" must be at least 1s "
+                   "for the keys");
+    }
 
     for (n = 1; n < NGX_HTTP_PGW_AGES; n++) {
-
-        /* one of the two may be a default, which has no line */
-
-        if (age[n].ms < age[n - 1].ms) {
-            return ngx_http_pgw_conf_fail(cf,
-                       &age[age[n].place.line ? n : n - 1].place,
+        if (age[n] < age[n - 1]) {
+            return ngx_http_pgw_conf_fail(cf, &issuer->from.place,
                        "\"platform_gateway_key_%s\" (%Ms) must not be below "
-                       "\"platform_gateway_key_%s\" (%Ms)",
-                       names[n], age[n].ms / 1000, names[n - 1],
-                       age[n - 1].ms / 1000);
+                       "\"platform_gateway_key_%s\" (%Ms) for the keys",
+                       names[n], age[n] / 1000, names[n - 1],
+                       age[n - 1] / 1000);
         }
     }
 
@@ -305,64 +229,61 @@ ngx_http_pgw_issuer_conf_ages(ngx_conf_t *cf, ngx_http_pgw_limits_t *limits)
 
 static char *
 ngx_http_pgw_issuer_conf_init_keys(ngx_conf_t *cf,
-    ngx_http_pgw_main_conf_t *mcf, ngx_http_pgw_issuer_t *issuer)
+    ngx_http_pgw_issuer_t *issuer)
 {
+    ngx_int_t               rc;
     ngx_http_pgw_source_t  *from = &issuer->from;
+    const ngx_str_t         file[] = { issuer->file, ngx_string("file") };
 
-    if (ngx_http_pgw_issuer_conf_ages(cf, &issuer->limits) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
+    if (!ngx_http_pgw_issuer_usable(issuer)) {
+        return NGX_CONF_OK;
     }
 
-    if (issuer->file.len && issuer->limits.cache_file.len) {
+    if (issuer->file.len && issuer->cache_file.len) {
         return ngx_http_pgw_conf_fail(cf, &from->place,
                    "\"platform_gateway_key_cache_file\" keeps what "
                    "\"platform_gateway_key_location\" fetched: leave it out, "
                    "it has no use beside \"platform_gateway_key_file\"");
     }
 
-    if (!ngx_http_pgw_issuer_usable(issuer)) {
-        return NGX_CONF_OK;
-    }
-
-    from->cooldown = issuer->limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN].ms;
-    from->timeout = ngx_max(from->cooldown, NGX_HTTP_PGW_TIMEOUT);
-
-    ngx_http_pgw_lease_log(cf, from);
-
-    mcf->keys_zone = ngx_shared_memory_add(cf, &mcf->zone_name, mcf->zone_size,
-                                           &ngx_http_platform_gateway_module);
-
-    if (mcf->keys_zone == NULL
-        || ngx_http_pgw_issuer_digest(issuer, from->source) != NGX_OK)
+    if (ngx_http_pgw_issuer_conf_ages(cf, issuer, issuer->ages) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    mcf->keys_zone->init = ngx_http_pgw_refresh_zone_init;
-    mcf->keys_zone->data = mcf;
+    from->cooldown = issuer->ages[NGX_HTTP_PGW_AGE_COOLDOWN];
+    from->timeout = ngx_max(from->cooldown, NGX_HTTP_PGW_TIMEOUT);
 
-    if (from->location.len) {
+    ngx_http_pgw_lease_log(cf, from);
+
+    rc = ngx_http_pgw_issuer_digest(issuer, from->source);
+
+    if (rc == NGX_OK && from->location.len) {
         return ngx_http_pgw_lease_check(cf, from);
     }
 
-    return ngx_http_pgw_lease_digest(from->source, issuer->file.data,
-                                     issuer->file.len)
-           == NGX_OK
-           && ngx_http_pgw_lease_digest(from->source, (u_char *) "file", 4)
-              == NGX_OK
+    return rc == NGX_OK
+           && ngx_http_pgw_lease_digest(from->source, file, 2) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
-/* No name is that of two; and who has names needs keys. */
+static ngx_str_t *
+ngx_http_pgw_issuer_conf_name(ngx_http_pgw_issuer_t *issuer)
+{
+    return issuer->name.len ? &issuer->name : &ngx_http_pgw_issuer_own;
+}
+
+
+/* No name and no cache file is that of two; and who has names needs keys. */
 
 static char *
 ngx_http_pgw_issuer_conf_check(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
-    const ngx_http_pgw_issuer_t *issuer)
+    ngx_http_pgw_issuer_t *issuer)
 {
-    ngx_uint_t                    i;
-    const ngx_http_pgw_name_t    *name = issuer->names.elts;
-    const ngx_http_pgw_issuer_t  *other;
+    ngx_uint_t                  i;
+    ngx_http_pgw_issuer_t      *other;
+    const ngx_http_pgw_name_t  *name = issuer->names.elts;
 
     for (i = 0; i < issuer->names.nelts; i++) {
 
@@ -373,8 +294,21 @@ ngx_http_pgw_issuer_conf_check(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
                        "\"%*s\" is the name of two issuers, of \"%V\" and, "
                        "before, of \"%V\": one token has one issuer,",
                        name[i].iss.len, name[i].iss.data, &issuer->name,
-                       other->name.len ? &other->name
-                                       : &ngx_http_pgw_issuer_own);
+                       ngx_http_pgw_issuer_conf_name(other));
+        }
+    }
+
+    for (other = mcf->issuers; other != issuer; other = other->next) {
+
+        if (issuer->cache_file.len
+            && issuer->cache_file.len == other->cache_file.len
+            && ngx_strcmp(issuer->cache_file.data, other->cache_file.data) == 0)
+        {
+            return ngx_http_pgw_conf_fail(cf, &issuer->from.place,
+                       "\"%V\" is the key cache file of two issuers, of \"%V\" "
+                       "and, before, of \"%V\": give each a file of its own,",
+                       &issuer->cache_file, &issuer->name,
+                       ngx_http_pgw_issuer_conf_name(other));
         }
     }
 
@@ -390,42 +324,57 @@ ngx_http_pgw_issuer_conf_check(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
 char *
 ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    char                   *rv = NGX_CONF_OK;
+    ngx_uint_t              n;
     ngx_http_pgw_issuer_t  *issuer;
 
-    mcf->issuers->limits = mcf->limits;
-
-    for (issuer = mcf->issuers; issuer && rv == NGX_CONF_OK;
-         issuer = issuer->next)
-    {
-        ngx_http_pgw_issuer_conf_merge(&issuer->limits, &mcf->limits);
-        rv = ngx_http_pgw_issuer_names(cf, issuer, mcf->policies);
-    }
+    mcf->cycle = cf->cycle;
+    ngx_conf_init_msec_value(mcf->key_wait, 2000);
+    ngx_conf_init_value(mcf->key_waiters, 256);
 
     if (mcf->zone_size == 0) {
         ngx_str_set(&mcf->zone_name, "platform_gateway");
         mcf->zone_size = NGX_HTTP_PGW_KEYS_ZONE;
     }
 
-    for (issuer = mcf->issuers; issuer && rv == NGX_CONF_OK;
-         issuer = issuer->next)
-    {
-        rv = ngx_http_pgw_issuer_conf_check(cf, mcf, issuer);
+    for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
 
-        if (rv == NGX_CONF_OK) {
-            rv = ngx_http_pgw_issuer_conf_init_keys(cf, mcf, issuer);
+        issuer->wait = mcf->key_wait;
+
+        for (n = 0; n < NGX_HTTP_PGW_AGES; n++) {
+            ngx_conf_init_msec_value(issuer->ages[n], mcf->issuers->ages[n]);
+        }
+
+        if (ngx_http_pgw_issuer_usable(issuer) && mcf->keys_zone == NULL) {
+
+            mcf->keys_zone = ngx_shared_memory_add(cf, &mcf->zone_name,
+                                           mcf->zone_size,
+                                           &ngx_http_platform_gateway_module);
+            if (mcf->keys_zone == NULL) {
+                return NGX_CONF_ERROR;
+            }
+
+            mcf->keys_zone->init = ngx_http_pgw_refresh_zone_init;
+            mcf->keys_zone->data = mcf;
+        }
+
+        if (ngx_http_pgw_issuer_names(cf, issuer, mcf->policies) != NGX_CONF_OK
+            || ngx_http_pgw_issuer_conf_check(cf, mcf, issuer) != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
         }
     }
 
-    if (rv == NGX_CONF_OK) {
-        rv = ngx_http_pgw_counters_init(cf, mcf);
+    if (ngx_http_pgw_counters_init(cf, mcf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
     }
 
-    for (issuer = mcf->issuers; issuer && rv == NGX_CONF_OK;
-         issuer = issuer->next)
-    {
-        rv = ngx_http_pgw_feed_conf_init(cf, mcf, issuer);
+    for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
+        if (ngx_http_pgw_issuer_conf_init_keys(cf, issuer) != NGX_CONF_OK
+            || ngx_http_pgw_feed_conf_init(cf, mcf, issuer) != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
     }
 
-    return rv;
+    return NGX_CONF_OK;
 }

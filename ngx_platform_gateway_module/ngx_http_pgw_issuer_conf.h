@@ -6,25 +6,17 @@
 #include "ngx_http_pgw.h"
 
 
-/* mcf->limits unset, and the issuer without a block. */
-char *ngx_http_pgw_issuer_conf_create(ngx_conf_t *cf,
-    ngx_http_pgw_main_conf_t *mcf);
-
 /* One with nothing set; NULL: out of memory. */
 ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_conf_new(ngx_conf_t *cf);
 
 ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_zone;
-ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_source;
 
-/* These set an issuer_t: that of a block. */
+/* These set an issuer_t. */
 ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_file;
 ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_location;
 
 char *ngx_http_pgw_issuer_conf_cache_file(ngx_conf_t *cf, void *post,
     void *data);
-char *ngx_http_pgw_issuer_conf_cooldown(ngx_conf_t *cf, void *post,
-    void *data);
-char *ngx_http_pgw_issuer_conf_age(ngx_conf_t *cf, void *post, void *data);
 
 /*
  * Called at postconfiguration, when every location is merged: defaults of what

@@ -128,7 +128,6 @@ ngx_http_pgw_keys_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
     zone->fetched = fetched;
     zone->fetched_at = fetched_at;
     zone->refresh = 0;
-    zone->complaint = 0;
 
     return outcome;
 }
@@ -161,7 +160,6 @@ ngx_http_pgw_keys_activate(ngx_http_pgw_issuer_t *issuer)
 
     if (rc != NGX_DECLINED) {
         zone->refresh = 1;
-        zone->complaint = 0;
     }
 
     ngx_shmtx_unlock(&issuer->from.shpool->mutex);
@@ -307,7 +305,7 @@ ngx_http_pgw_keys_get(ngx_http_pgw_issuer_t *issuer)
         return NULL;
     }
 
-    hard = issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD].ms;
+    hard = issuer->ages[NGX_HTTP_PGW_AGE_HARD];
 
     return ngx_http_pgw_lease_left(issuer->fetched + hard) ? issuer->set : NULL;
 }
@@ -445,7 +443,7 @@ ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
     wait->request = r;
     wait->issuer = issuer;
     wait->lease = issuer->zone->lease.number;
-    wait->until = ngx_current_msec + issuer->limits.wait;
+    wait->until = ngx_current_msec + issuer->wait;
 
     wait->timer.handler = ngx_http_pgw_wait_poll;
     wait->timer.data = wait;
@@ -485,7 +483,7 @@ ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
     /* Asked for even where there is no time or room to wait for it. */
 
     if (ngx_http_pgw_keys_fetch(issuer) == NGX_DECLINED || left == 0
-        || issuer->waiting >= (ngx_uint_t) issuer->limits.waiters)
+        || issuer->waiting >= (ngx_uint_t) ngx_http_pgw_main(r)->key_waiters)
     {
         return NGX_DECLINED;
     }

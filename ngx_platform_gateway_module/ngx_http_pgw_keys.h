@@ -27,7 +27,6 @@ struct ngx_http_pgw_zone_s {
                                      source yet */
 
     ngx_uint_t      refresh;      /* due whatever the age */
-    ngx_uint_t      complaint;    /* last one about the key file, 0: none */
 
     size_t          jwks_uri_len; /* discovered; 0: not yet */
     u_char          jwks_uri[1024];

@@ -17,15 +17,20 @@
 
 
 ngx_int_t
-ngx_http_pgw_lease_digest(u_char *hex, const u_char *data, size_t len)
+ngx_http_pgw_lease_digest(u_char *hex, const ngx_str_t *text, ngx_uint_t n)
 {
     u_char  md[EVP_MAX_MD_SIZE];
 
-    if (!HMAC(EVP_sha256(), hex, NGX_HTTP_PGW_DIGEST, data, len, md, 0)) {
-        return NGX_ERROR;
-    }
+    for ( /* void */ ; n; n--, text++) {
 
-    ngx_hex_dump(hex, md, NGX_HTTP_PGW_DIGEST / 2);
+        if (!HMAC(EVP_sha256(), hex, NGX_HTTP_PGW_DIGEST, text->data,
+                  text->len, md, 0))
+        {
+            return NGX_ERROR;
+        }
+
+        ngx_hex_dump(hex, md, NGX_HTTP_PGW_DIGEST / 2);
+    }
 
     return NGX_OK;
 }
@@ -54,16 +59,17 @@ ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
 
 
 void
-ngx_http_pgw_lease_add(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
-    ngx_http_pgw_source_t *from, const ngx_http_pgw_source_t *as, void *data)
+ngx_http_pgw_lease_add(ngx_conf_t *cf, ngx_http_pgw_source_t *from,
+    const ngx_http_pgw_source_t *as, void *data)
 {
-    ngx_http_pgw_place_t  place = from->place;
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
     *from = *as;
-    from->place = place;
     from->data = data;
     from->next = mcf->sources;
     mcf->sources = from;
+
+    ngx_http_pgw_conf_place(cf, &from->place);
 }
 
 
@@ -79,16 +85,14 @@ ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 }
 
 
-/* Finds the location of a source: in the first server that has an internal one
-   of that URI. */
+/* The configuration of a source's location; NULL: no server has it. */
 
-static char *
-ngx_http_pgw_lease_server(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
+static void **
+ngx_http_pgw_lease_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 {
     void                       **loc_conf;
     ngx_uint_t                   i;
     ngx_http_core_srv_conf_t   **server;
-    ngx_http_core_loc_conf_t    *clcf;
     ngx_http_core_main_conf_t   *cmcf = ngx_http_pgw_conf_nginx(cf);
 
     server = cmcf->servers.elts;
@@ -97,80 +101,28 @@ ngx_http_pgw_lease_server(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 
         loc_conf = server[i]->ctx->loc_conf;
 
-        if (ngx_http_pgw_peek_find(NULL, &from->location,
-                                   &loc_conf) == NGX_OK) {
-            clcf = loc_conf[ngx_http_core_module.ctx_index];
+        if ((from->ctx && from->ctx != server[i]->ctx)
+            || ngx_http_pgw_peek_find(NULL, &from->location, &loc_conf)
+               != NGX_OK)
+        {
+            continue;
+        }
 
-            if (clcf->internal) {
-                from->ctx = server[i]->ctx;
-                return NGX_CONF_OK;
-            }
+        from->clcf = loc_conf[ngx_http_core_module.ctx_index];
+
+        if (from->clcf->internal) {
+            from->ctx = server[i]->ctx;
+            return loc_conf;
         }
     }
 
-    return ngx_http_pgw_conf_fail(cf, &from->place,
-               "no server has an internal location for the %s of \"%V\": add "
-               "\"location = %V { internal; ... }\" to one", from->name,
-               &from->location, &from->location);
-}
-
-
-/* What would otherwise only show when the first fetch fails, or never. */
-
-static char *
-ngx_http_pgw_lease_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
-{
-    void                           **loc_conf = from->ctx->loc_conf;
-    const char                      *fault;
-    ngx_http_conf_ctx_t              location;
-    ngx_http_core_loc_conf_t        *clcf;
-    const ngx_http_pgw_passer_t     *passer;
-    const ngx_http_upstream_conf_t  *u;
-
-    if (ngx_http_pgw_peek_find(NULL, &from->location, &loc_conf) != NGX_OK) {
-        return ngx_http_pgw_conf_fail(cf, &from->place,
-                   "\"%s %V\" names no location of its server: add "
-                   "\"location = %V { internal; ... }\"", from->directive,
-                   &from->location, &from->location);
-    }
-
-    clcf = loc_conf[ngx_http_core_module.ctx_index];
-    from->clcf = clcf;
-
-    fault = !clcf->internal ? "must be internal: add \"internal;\""
-            : clcf->subrequest_output_buffer_size < from->max
-            ? from->too_small : NULL;
-
-    if (fault) {
-        return ngx_http_pgw_conf_fail(cf, &from->place,
-                   "location \"%V\" of \"%s\" %s to it, or a "
-                   "\"location = %V\" of its own,", &clcf->name,
-                   from->directive, fault, &from->location);
-    }
-
-    location = *from->ctx;
-    location.loc_conf = loc_conf;
-    passer = NULL;
-
-    while ((u = ngx_http_pgw_peek_passer(cf, &location, &passer)) != NULL) {
-
-#if (NGX_HTTP_CACHE)
-        if (clcf->handler && u->cache > 0) {
-            return ngx_http_pgw_conf_fail(cf, &from->place,
-                       "location \"%V\" of \"%s\" would give old %s from a "
-                       "cache: add \"%V_cache off;\" to it,", &clcf->name,
-                       from->directive, from->name, &passer->name);
-        }
-#endif
-
-        from->upstream = u->upstream;
-    }
-
-    return NGX_CONF_OK;
+    return NULL;
 }
 
 
 /*
+ * What would otherwise only show when the first fetch fails, or never.
+ *
  * A source is what the caller put into the digest before, and the location and
  * the upstream, as the configuration spells them.  If one of them is another,
  * what was fetched before is not ours.
@@ -179,33 +131,55 @@ ngx_http_pgw_lease_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 char *
 ngx_http_pgw_lease_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 {
-    ngx_str_t  host, port;
+    ngx_str_t                        text[3];
+    ngx_http_conf_ctx_t              location;
+    const ngx_http_pgw_passer_t     *passer = NULL;
+    const ngx_http_upstream_conf_t  *u;
 
-    if ((from->ctx == NULL
-         && ngx_http_pgw_lease_server(cf, from) != NGX_CONF_OK)
-        || ngx_http_pgw_lease_location(cf, from) != NGX_CONF_OK)
-    {
-        return NGX_CONF_ERROR;
+    location.loc_conf = ngx_http_pgw_lease_location(cf, from);
+
+    if (location.loc_conf == NULL) {
+        return ngx_http_pgw_conf_fail(cf, &from->place,
+                   "no server has an internal location for the %s of \"%V\", "
+                   "or not the one where \"%s\" stands: add "
+                   "\"location = %V { internal; ... }\"", from->name,
+                   &from->location, from->directive, &from->location);
+    }
+
+    if (from->clcf->subrequest_output_buffer_size < from->max) {
+        return ngx_http_pgw_conf_fail(cf, &from->place,
+                   "location \"%V\" of \"%s\" %s to it, or a "
+                   "\"location = %V\" of its own,", &from->clcf->name,
+                   from->directive, from->too_small, &from->location);
+    }
+
+    location.main_conf = from->ctx->main_conf;
+    location.srv_conf = from->ctx->srv_conf;
+    ngx_memzero(text, sizeof(text));
+    text[0] = from->location;
+
+    while ((u = ngx_http_pgw_peek_passer(cf, &location, &passer)) != NULL) {
+
+#if (NGX_HTTP_CACHE)
+        if (from->clcf->handler && u->cache > 0) {
+            return ngx_http_pgw_conf_fail(cf, &from->place,
+                       "location \"%V\" of \"%s\" would give old %s from a "
+                       "cache: add \"%V_cache off;\" to it,",
+                       &from->clcf->name, from->directive, from->name,
+                       &passer->name);
+        }
+#endif
+
+        if (u->upstream) {
+            text[1] = u->upstream->host;
+            text[2].data = (u_char *) &u->upstream->port;
+            text[2].len = sizeof(in_port_t);
+        }
     }
 
     ngx_http_pgw_lease_log(cf, from);
 
-    ngx_str_null(&host);
-    ngx_str_null(&port);
-
-    if (from->upstream) {
-        host = from->upstream->host;
-        port.data = (u_char *) &from->upstream->port;
-        port.len = sizeof(in_port_t);
-    }
-
-    return ngx_http_pgw_lease_digest(from->source, from->location.data,
-                                     from->location.len)
-           == NGX_OK
-           && ngx_http_pgw_lease_digest(from->source, host.data, host.len)
-              == NGX_OK
-           && ngx_http_pgw_lease_digest(from->source, port.data, port.len)
-              == NGX_OK
+    return ngx_http_pgw_lease_digest(from->source, text, 3) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 

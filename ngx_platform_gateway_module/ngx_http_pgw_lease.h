@@ -65,9 +65,7 @@ struct ngx_http_pgw_source_s {
     ngx_str_t                        location;   /* its URI; len 0: none */
     ngx_http_pgw_place_t             place;      /* where that was said */
     ngx_http_conf_ctx_t             *ctx;        /* the location's server */
-    const ngx_http_core_loc_conf_t  *clcf;       /* the location, and ... */
-    const ngx_http_upstream_srv_conf_t  *upstream;  /* ... what is behind it;
-                                                       NULL: not known */
+    const ngx_http_core_loc_conf_t  *clcf;       /* the location */
     ngx_log_t                       *log;        /* that server's */
     ngx_msec_t                       timeout;    /* of a fetch */
     ngx_msec_t                       cooldown;   /* from one to the next */
@@ -111,18 +109,19 @@ ngx_http_pgw_lease_left(ngx_msec_t then)
 }
 
 
-/* Replaces hex, which has no NUL, by a digest (HMAC-SHA-256) of it and data. */
-ngx_int_t ngx_http_pgw_lease_digest(u_char *hex, const u_char *data,
-    size_t len);
+/* Replaces hex, which has no NUL, by a digest (HMAC-SHA-256) of it and a text,
+   n times. */
+ngx_int_t ngx_http_pgw_lease_digest(u_char *hex, const ngx_str_t *text,
+    ngx_uint_t n);
 
 /* Whether the location, of whatever server, is there for fetches alone. */
 ngx_uint_t ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
     const ngx_http_core_loc_conf_t *clcf);
 
-/* Makes from one like as, with data for its handler, and adds it to
-   mcf->sources; its place stays. */
-void ngx_http_pgw_lease_add(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
-    ngx_http_pgw_source_t *from, const ngx_http_pgw_source_t *as, void *data);
+/* Makes from one like as, with data for its handler and the place of cf, and
+   adds it to the sources. */
+void ngx_http_pgw_lease_add(ngx_conf_t *cf, ngx_http_pgw_source_t *from,
+    const ngx_http_pgw_source_t *as, void *data);
 
 /* Sets from->log. */
 void ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from);

@@ -3,8 +3,8 @@
  * Asks for the feed of revocations, with the lease: when, what becomes of an
  * answer, and page by page until there is no more.
  *
- * A page is read in turns of the event loop, each of them short.  The cursor
- * moves at the end of a page that is good, so nothing is skipped.
+ * A page takes one turn of the event loop, which its bounds keep short.  The
+ * cursor moves only when a page is good, so nothing is skipped.
  */
 
 
@@ -18,8 +18,7 @@
 
 #define NGX_HTTP_PGW_POLL_TICK   20     /* ms, between two looks at least */
 
-#define NGX_HTTP_PGW_POLL_PIECE  16384  /* bytes read in a turn, ... */
-#define NGX_HTTP_PGW_POLL_SWEEP  4096   /* ... and slots swept */
+#define NGX_HTTP_PGW_POLL_SWEEP  1048576  /* slots swept in a turn at most */
 #define NGX_HTTP_PGW_POLL_PASS   60     /* s, all slots are swept in, unless the
                                            interval is longer */
 
@@ -117,11 +116,12 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
 static ngx_uint_t
 ngx_http_pgw_poll_pauses(const ngx_http_pgw_revocations_t *rev,
-    const pj_str_t *cursor)
+    const ngx_http_pgw_page_t *page)
 {
+    const pj_str_t          *cursor = &page->cursor;
     ngx_http_pgw_revoked_t  *zone = rev->zone;
 
-    zone->idle += rev->page->entries - rev->page->added;
+    zone->idle += page->entries - page->added;
 
     if (zone->idle > NGX_HTTP_PGW_POLL_IDLE + 2 * zone->table.live
         || (zone->pages && cursor->len == zone->mark_len
@@ -138,7 +138,7 @@ ngx_http_pgw_poll_pauses(const ngx_http_pgw_revocations_t *rev,
         ngx_memcpy(zone->mark, cursor->data, cursor->len);
     }
 
-    return rev->page->entries == 0
+    return page->entries == 0
            || (zone->endless && rev->pages >= NGX_HTTP_PGW_POLL_PAGES);
 }
 
@@ -146,8 +146,8 @@ ngx_http_pgw_poll_pauses(const ngx_http_pgw_revocations_t *rev,
 /* With the mutex: the table has all of the page. */
 
 static void
-ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
-    ngx_uint_t more)
+ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev,
+    const ngx_http_pgw_page_t *page)
 {
     ngx_http_pgw_revoked_t  *zone = rev->zone;
 
@@ -155,18 +155,18 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
 
     zone->cursor_len = 0;
     ngx_memory_barrier();
-    ngx_memcpy(zone->cursor, cursor->data, cursor->len);
+    ngx_memcpy(zone->cursor, page->cursor.data, page->cursor.len);
     ngx_memory_barrier();
-    zone->cursor_len = cursor->len;
+    zone->cursor_len = page->cursor.len;
 
-    if (more && !ngx_http_pgw_poll_pauses(rev, cursor)) {
+    if (page->more && !ngx_http_pgw_poll_pauses(rev, page)) {
         ngx_post_event(&rev->from.begin, &ngx_posted_next_events);
         return;
     }
 
     (void) ngx_http_pgw_lease_release(&rev->from);
 
-    if (more) {
+    if (page->more) {
         return;
     }
 
@@ -189,85 +189,18 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
 /* How late what is new came, by the feed's clock alone. */
 
 static void
-ngx_http_pgw_poll_lag(const ngx_http_pgw_page_t *page, int64_t now)
+ngx_http_pgw_poll_lag(const ngx_http_pgw_page_t *page)
 {
     int64_t     ms;
     ngx_uint_t  i;
 
-    for (i = 0; now && i < page->fresh; i++) {
-        ms = now - page->revoked[i]
+    for (i = 0; page->now && i < page->fresh; i++) {
+        ms = page->now - page->revoked[i]
              + (int64_t) (ngx_current_msec - page->answered);
 
         ngx_http_pgw_counters_add(&ngx_http_pgw_counters->lag,
                                   (ngx_msec_t) ngx_max(ms, 0));
     }
-}
-
-
-/* The next piece, with the mutex; whether the page ends with it. */
-
-static ngx_uint_t
-ngx_http_pgw_poll_piece(ngx_http_pgw_page_t *page)
-{
-    page->zone->judged = ngx_max(page->zone->judged, ngx_time());
-
-    ngx_http_pgw_feed_read(page, ngx_min(page->pos + NGX_HTTP_PGW_POLL_PIECE,
-                                         page->last));
-    ngx_http_pgw_table_sweep(&page->zone->table, ngx_time(),
-                             NGX_HTTP_PGW_POLL_SWEEP);
-    page->sweep -= ngx_min(page->sweep, NGX_HTTP_PGW_POLL_SWEEP);
-
-    return page->pos == page->last && page->sweep == 0;
-}
-
-
-static void
-ngx_http_pgw_poll_turn(ngx_event_t *ev)
-{
-    int64_t                      now = 0;
-    pj_str_t                     cursor = { NULL, 0 };
-    ngx_uint_t                   more = 0;
-    ngx_http_pgw_page_t         *page;
-    ngx_http_pgw_revocations_t  *rev = ev->data;
-
-    page = rev->page;
-
-    if (!ngx_shmtx_trylock(&rev->from.shpool->mutex)) {
-        ngx_add_timer(ev, 1);
-        return;
-    }
-
-    if (ngx_http_pgw_lease_renew(&rev->from) != NGX_OK) {
-        page->err = "the lease has passed to others";
-
-    } else if (!ngx_http_pgw_poll_piece(page)) {
-        ngx_post_event(ev, &ngx_posted_next_events);
-        ngx_shmtx_unlock(&rev->from.shpool->mutex);
-        return;
-
-    } else {
-        ngx_http_pgw_feed_rest(page, &more, &now, &cursor);
-
-        if (page->err == NULL) {
-            ngx_http_pgw_poll_done(rev, &cursor, more);
-        }
-    }
-
-    ngx_shmtx_unlock(&rev->from.shpool->mutex);
-
-    rev->page = NULL;
-
-    if (page->err) {
-        ngx_http_pgw_poll_failed(rev, page->err,
-                                 page->full ? NGX_HTTP_PGW_FEED_FULL
-                                            : NGX_HTTP_PGW_FEED_FAILED);
-
-    } else {
-        ngx_http_pgw_counters_end(&rev->from, NGX_HTTP_PGW_FEED_READ);
-        ngx_http_pgw_poll_lag(page, now);
-    }
-
-    ngx_free(page);
 }
 
 
@@ -280,7 +213,45 @@ ngx_http_pgw_poll_due(const ngx_http_pgw_revoked_t *zone)
 
     passed = ngx_min(ngx_max(passed, 0), NGX_HTTP_PGW_POLL_PASS);
 
-    return zone->table.slots * (uint64_t) passed / NGX_HTTP_PGW_POLL_PASS;
+    return ngx_min(zone->table.slots * (uint64_t) passed
+                   / NGX_HTTP_PGW_POLL_PASS + 1, NGX_HTTP_PGW_POLL_SWEEP);
+}
+
+
+/* A page that came: until what it says is in the table. */
+
+static void
+ngx_http_pgw_poll_read(ngx_http_pgw_revocations_t *rev,
+    ngx_http_pgw_page_t *page, const ngx_str_t *document)
+{
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+
+    ngx_memzero(page, sizeof(ngx_http_pgw_page_t));
+
+    page->zone = zone;
+    page->name = rev->names->elts;
+    page->names = rev->names->nelts;
+    page->answered = ngx_current_msec;
+    page->follows = zone->complete && zone->cursor_len;
+
+    ngx_shmtx_lock(&rev->from.shpool->mutex);
+
+    if (ngx_http_pgw_lease_renew(&rev->from) != NGX_OK) {
+        page->err = "the lease has passed to others";
+
+    } else {
+        ngx_http_pgw_table_sweep(&zone->table, ngx_time(),
+                                 ngx_http_pgw_poll_due(zone));
+        zone->judged = ngx_max(zone->judged, ngx_time());
+
+        ngx_http_pgw_feed_read(page, document);
+
+        if (page->err == NULL) {
+            ngx_http_pgw_poll_done(rev, page);
+        }
+    }
+
+    ngx_shmtx_unlock(&rev->from.shpool->mutex);
 }
 
 
@@ -288,50 +259,37 @@ void
 ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
     const char *err, ngx_uint_t status)
 {
+    ngx_http_pgw_page_t         *page = NULL;
+    ngx_http_pgw_feed_e          outcome = NGX_HTTP_PGW_FEED_FAILED;
     ngx_http_pgw_revocations_t  *rev = data;
 
-    size_t                size;
-    ngx_http_pgw_page_t  *page;
+    if (err) {
+        if (status == NGX_HTTP_BAD_REQUEST && rev->zone->cursor_len) {
+            outcome = NGX_HTTP_PGW_FEED_CURSOR;
+        }
+
+    } else {
+        page = ngx_alloc(sizeof(ngx_http_pgw_page_t) + ngx_http_pgw_feed_mem(),
+                         rev->from.log);
+        err = "out of memory";
+    }
+
+    if (page) {
+        ngx_http_pgw_poll_read(rev, page, document);
+
+        err = page->err;
+        outcome = page->full ? NGX_HTTP_PGW_FEED_FULL : outcome;
+    }
 
     if (err) {
-        ngx_http_pgw_poll_failed(rev, err,
-                                 status == NGX_HTTP_BAD_REQUEST
-                                 && rev->zone->cursor_len
-                                 ? NGX_HTTP_PGW_FEED_CURSOR
-                                 : NGX_HTTP_PGW_FEED_FAILED);
-        return;
+        ngx_http_pgw_poll_failed(rev, err, outcome);
+
+    } else {
+        ngx_http_pgw_counters_end(&rev->from, NGX_HTTP_PGW_FEED_READ);
+        ngx_http_pgw_poll_lag(page);
     }
 
-    /* the document goes with the request that brought it */
-
-    size = sizeof(ngx_http_pgw_page_t) + document->len;
-
-    page = ngx_alloc(size + pj_keyset_arena_bytes(NGX_HTTP_PGW_FEED_TEXT),
-                     rev->from.log);
-    if (page == NULL) {
-        ngx_http_pgw_poll_failed(rev, "out of memory",
-                                 NGX_HTTP_PGW_FEED_FAILED);
-        return;
-    }
-
-    ngx_memzero(page, sizeof(ngx_http_pgw_page_t));
-
-    page->zone = rev->zone;
-    page->name = rev->names->elts;
-    page->names = rev->names->nelts;
-    page->pos = page->body;
-    page->last = ngx_cpymem(page->body, document->data, document->len);
-    page->mem = (u_char *) page + size;
-    page->answered = ngx_current_msec;
-    page->sweep = ngx_http_pgw_poll_due(rev->zone);
-    page->follows = rev->zone->complete && rev->zone->cursor_len;
-
-    rev->page = page;
-    rev->turn.handler = ngx_http_pgw_poll_turn;
-    rev->turn.data = rev;
-    rev->turn.log = rev->from.log;
-
-    ngx_post_event(&rev->turn, &ngx_posted_next_events);
+    ngx_free(page);
 }
 
 
@@ -368,19 +326,6 @@ ngx_http_pgw_poll_abort(ngx_http_pgw_revocations_t *rev)
 
     if (rev->from.begin.posted) {
         ngx_delete_posted_event(&rev->from.begin);
-    }
-
-    if (rev->turn.posted) {
-        ngx_delete_posted_event(&rev->turn);
-    }
-
-    if (rev->turn.timer_set) {
-        ngx_del_timer(&rev->turn);
-    }
-
-    if (rev->page) {
-        ngx_free(rev->page);
-        rev->page = NULL;
     }
 
     if (rev->from.fetching) {

@@ -2,19 +2,194 @@
 /*
  * Where the key set comes from, and when: the timer, and what becomes of a
  * fetch; of the operator's own file, in place of an issuer, too.
+ *
+ * An issuer may say itself where its keys are (OpenID Connect Discovery 1.0).
+ * Nothing of its metadata is looked at but "issuer", which has to be the one
+ * that was asked for, and "jwks_uri".  That address is kept beside the keys, in
+ * shared memory, until a fetch from there fails.
  */
 
 
 #include "ngx_http_pgw_abi.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_counters.h"
-#include "ngx_http_pgw_discovery.h"
 #include "ngx_http_pgw_disk.h"
 #include "ngx_http_pgw_fetch.h"
 #include "ngx_http_pgw_keys.h"
 
 
 #define NGX_HTTP_PGW_KEYS_TICK    250  /* ms, between two looks */
+
+#define NGX_HTTP_PGW_REFRESH_METADATA  "/.well-known/openid-configuration"
+
+
+/* Whether keys may come from there: nobody else can have written what is sent
+   over TLS, or within this host. */
+
+static ngx_uint_t
+ngx_http_pgw_refresh_safe(const u_char *url, size_t len)
+{
+    size_t       i, n;
+    const char  *prefix;
+
+    static const char *const  prefixes[] = {
+        "https://", "http://127.0.0.1", "http://[::1]", "http://localhost", NULL
+    };
+
+    for (i = 0; i < len; i++) {
+        if (url[i] <= 0x20 || url[i] >= 0x7f || url[i] == '#') {
+            return 0;
+        }
+    }
+
+    for (i = 0; (prefix = prefixes[i]) != NULL; i++) {
+
+        n = ngx_strlen(prefix);
+
+        if (len > n && ngx_memcmp(url, prefix, n) == 0
+            && (i ? url[n] == ':' || url[n] == '/'
+                : url[n] != '/'
+                  && ngx_strncasecmp((u_char *) url + n, (u_char *) "unix:", 5)
+                     != 0))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+char *
+ngx_http_pgw_refresh_discovery(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
+{
+    u_char    *p;
+    pj_str_t   iss = *(pj_str_t *) issuer->issuers->elts;
+
+    if (issuer->from.location.len == 0) {
+        return "needs \"key_location\", through which it is fetched";
+    }
+
+    if (!ngx_http_pgw_refresh_safe(iss.data, iss.len)) {
+        return "needs an issuer that begins with \"https://\", or is of this "
+               "host";
+    }
+
+    if (iss.data[iss.len - 1] == '/') {
+        iss.len--;
+    }
+
+    p = ngx_pnalloc(cf->pool,
+                    iss.len + sizeof(NGX_HTTP_PGW_REFRESH_METADATA) - 1);
+    if (p == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    issuer->discovery.data = p;
+    p = ngx_cpymem(p, iss.data, iss.len);
+    p = ngx_cpymem(p, NGX_HTTP_PGW_REFRESH_METADATA,
+                   sizeof(NGX_HTTP_PGW_REFRESH_METADATA) - 1);
+    issuer->discovery.len = (size_t) (p - issuer->discovery.data);
+
+    return NGX_CONF_OK;
+}
+
+
+/* Reads the metadata; NULL, or what is wrong with them. */
+
+static const char *
+ngx_http_pgw_refresh_metadata(ngx_http_pgw_issuer_t *issuer,
+    const ngx_str_t *document)
+{
+    void                 *mem;
+    size_t                size = pj_keyset_arena_bytes(document->len);
+    pj_str_t              iss, uri;
+    const char           *err;
+    pj_arena_t            arena;
+    const pj_json_t      *root;
+    const pj_str_t       *own = issuer->issuers->elts;
+    ngx_http_pgw_zone_t  *zone = issuer->zone;
+
+    mem = ngx_alloc(size, issuer->from.log);
+    if (mem == NULL) {
+        return "out of memory";
+    }
+
+    pj_arena_init(&arena, mem, size);
+
+    err = "the issuer's metadata are no JSON object";
+
+    if (pj_json_parse(&arena, (pj_str_t) { document->data, document->len },
+                      &root)
+        == PJ_OK
+        && root->type == PJ_JSON_OBJECT)
+    {
+        iss = pj_json_string(root, "issuer");
+        uri = pj_json_string(root, "jwks_uri");
+
+        err = iss.len != own->len
+              || ngx_memcmp(iss.data, own->data, own->len) != 0
+              ? "the issuer's metadata are another's"
+              : uri.len == 0 || uri.len > sizeof(zone->jwks_uri)
+                || !ngx_http_pgw_refresh_safe(uri.data, uri.len)
+                || (own->data[4] == 's' && uri.data[4] != 's')
+              ? "the issuer's metadata have no \"jwks_uri\" that begins with "
+                "\"https://\", or is of this host" : NULL;
+
+        if (err == NULL) {
+            ngx_shmtx_lock(&issuer->from.shpool->mutex);
+
+            /* unless a newer configuration has come, with another issuer */
+
+            if (issuer->from.lease->number == issuer->from.number) {
+                ngx_memcpy(zone->jwks_uri, uri.data, uri.len);
+                zone->jwks_uri_len = uri.len;
+            }
+
+            ngx_shmtx_unlock(&issuer->from.shpool->mutex);
+        }
+    }
+
+    ngx_free(mem);
+
+    return err;
+}
+
+
+/* Whether a worker has the connections that are reserved for fetches, beside
+   those of nginx itself, of a client and of its upstream.  Here, since events{}
+   may stand behind http{}. */
+
+static ngx_int_t
+ngx_http_pgw_refresh_connections(const ngx_http_pgw_main_conf_t *mcf,
+    ngx_log_t *log)
+{
+    ngx_uint_t                    i, listening = 0, reserved = 0, needed;
+    const ngx_listening_t        *ls = mcf->cycle->listening.elts;
+    const ngx_http_pgw_source_t  *from;
+
+    for (i = 0; i < mcf->cycle->listening.nelts; i++) {
+        listening += (ls[i].worker == 0);    /* the others are of "reuseport" */
+    }
+
+    for (from = mcf->sources; from; from = from->next) {
+        reserved++;
+    }
+
+    needed = listening + reserved + 3;
+
+    if (mcf->cycle->connection_n >= needed) {
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, log, 0,
+                  "%ui worker_connections are not enough for %ui sources that "
+                  "the gateway fetches from and %ui listening sockets: "
+                  "\"worker_connections\" has to be at least %ui",
+                  mcf->cycle->connection_n, reserved, listening, needed);
+
+    return NGX_ERROR;
+}
 
 
 ngx_int_t
@@ -24,7 +199,9 @@ ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     ngx_http_pgw_issuer_t     *issuer;
     ngx_http_pgw_main_conf_t  *mcf = shm_zone->data;
 
-    if (ngx_http_pgw_abi_zone(shm_zone) != NGX_OK) {
+    if (ngx_http_pgw_abi_zone(shm_zone) != NGX_OK
+        || ngx_http_pgw_refresh_connections(mcf, shm_zone->shm.log) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -53,7 +230,7 @@ ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
             ngx_memcpy(zone->lease.source, issuer->from.source,
                        NGX_HTTP_PGW_DIGEST);
 
-            if (issuer->limits.cache_file.len) {
+            if (issuer->cache_file.len) {
                 ngx_http_pgw_disk_load(issuer);
             }
         }
@@ -67,45 +244,32 @@ ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 }
 
 
-/*
- * Logs one line for each failed fetch, of which there is at most one in a
- * cooldown.  A bad key file is logged once, until it is bad in another way.
- */
+/* One line for each failed fetch, of which there is at most one in a
+   cooldown. */
 
 static void
-ngx_http_pgw_refresh_log_failure(ngx_http_pgw_issuer_t *issuer, const char *err)
+ngx_http_pgw_refresh_log_failure(const ngx_http_pgw_issuer_t *issuer,
+    const char *err)
 {
-    ngx_msec_t            age;
-    ngx_uint_t            complaint, past;
-    ngx_http_pgw_zone_t  *zone = issuer->zone;
+    const char                 *of = issuer->name.len ? ", of " : "";
+    ngx_msec_t                  age;
+    const ngx_http_pgw_zone_t  *zone = issuer->zone;
 
     age = ngx_current_msec - zone->fetched;
-    past = age >= issuer->limits.ages[NGX_HTTP_PGW_AGE_HARD].ms;
-
-    if (issuer->file.len) {
-        complaint = 1 + 2 * ngx_crc32_short((u_char *) err, ngx_strlen(err))
-                    + past;
-
-        if (zone->complaint == complaint) {
-            return;
-        }
-
-        zone->complaint = complaint;
-    }
 
     if (zone->fetched_at == 0) {
         ngx_log_error(NGX_LOG_ERR, issuer->from.log, 0,
                       "platform gateway: key set not fetched: %s; "
-                      "there is none yet%s%V", err,
-                      issuer->name.len ? ", of " : "", &issuer->name);
+                      "there is none yet%s%V", err, of, &issuer->name);
         return;
     }
 
     ngx_log_error(NGX_LOG_ERR, issuer->from.log, 0,
                   "platform gateway: key set not refreshed: %s; the last good "
                   "one is %Ms old, %s%s%V", err, age / 1000,
-                  past ? "which is past the hard age" : "and kept",
-                  issuer->name.len ? ", of " : "", &issuer->name);
+                  age >= issuer->ages[NGX_HTTP_PGW_AGE_HARD]
+                  ? "which is past the hard age" : "and kept",
+                  of, &issuer->name);
 }
 
 
@@ -115,20 +279,22 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
 {
     ngx_http_pgw_issuer_t  *issuer = data;
 
-    pj_keyset_t           *set;
+    pj_keyset_t           *set = NULL;
     ngx_http_pgw_fetch_e   outcome;
 
-    (void) status;
-
-    set = NULL;
-
-    if (issuer->discovery.len
-        && ngx_http_pgw_discovery_end(issuer, document, &err) == NGX_OK)
+    if (err == NULL && issuer->discovery.len
+        && issuer->from.url.data == issuer->discovery.data)
     {
-        return;
-    }
+        err = ngx_http_pgw_refresh_metadata(issuer, document);
 
-    if (err == NULL) {
+        if (err == NULL && ngx_http_pgw_lease_renew(&issuer->from) == NGX_OK) {
+            ngx_post_event(&issuer->from.begin, &ngx_posted_events);
+            return;
+        }
+
+        err = err ? err : "the lease has passed to others";
+
+    } else if (err == NULL) {
         err = ngx_http_pgw_keys_parse(issuer, document, &set);
     }
 
@@ -158,7 +324,7 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
         }
 
     } else if (outcome != NGX_HTTP_PGW_FETCH_SUPERSEDED
-               && issuer->limits.cache_file.len)
+               && issuer->cache_file.len)
     {
         ngx_http_pgw_disk_write(issuer);
     }
@@ -174,21 +340,26 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
 static void
 ngx_http_pgw_refresh_begin(ngx_event_t *ev)
 {
-    ngx_str_t             document;
-    const char           *err;
-    ngx_http_pgw_issuer_t  *issuer;
+    ngx_str_t               document;
+    const char             *err = "out of memory";
+    ngx_http_pgw_issuer_t  *issuer = ev->data;
 
     static u_char  file[PJ_KEYSET_MAX_BYTES];
 
-    issuer = ev->data;
-    err = "out of memory";
     document.data = file;
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, issuer->from.log, 0,
                    "http platform gateway: key fetch of lease %ui begun",
                    issuer->from.number);
 
-    ngx_http_pgw_discovery_begin(issuer);
+    if (issuer->discovery.len) {
+        issuer->from.url = issuer->discovery;
+
+        if (issuer->zone->jwks_uri_len) {
+            issuer->from.url.len = issuer->zone->jwks_uri_len;
+            issuer->from.url.data = issuer->zone->jwks_uri;
+        }
+    }
 
     if (issuer->file.len) {
         err = ngx_http_pgw_keys_read(&issuer->file, document.data,
@@ -217,7 +388,7 @@ ngx_http_pgw_refresh_timer(ngx_event_t *ev)
     if (ngx_exiting) {
 
         if (issuer->leave_at == 0) {
-            issuer->leave_at = ngx_current_msec + issuer->limits.wait;
+            issuer->leave_at = ngx_current_msec + issuer->wait;
         }
 
         if (zone->lease.generation != issuer->from.generation
@@ -253,7 +424,7 @@ ngx_http_pgw_refresh_init_process(ngx_http_pgw_issuer_t *issuer)
 
     /* 5 to 10 % early, at random: not all at once, and not late if slow. */
 
-    soft = issuer->limits.ages[NGX_HTTP_PGW_AGE_SOFT].ms;
+    soft = issuer->ages[NGX_HTTP_PGW_AGE_SOFT];
     part = soft / 20;
     issuer->due = soft - part - (ngx_msec_t) ngx_random() % (part + 1);
 
@@ -271,10 +442,6 @@ ngx_http_pgw_refresh_init_process(ngx_http_pgw_issuer_t *issuer)
     }
 
     ngx_http_pgw_keys_activate(issuer);
-
-    if (issuer->limits.cache_file.len && ngx_worker == 0) {
-        ngx_http_pgw_disk_test(issuer);
-    }
 
     ngx_add_timer(&issuer->timer, 1);
 }

@@ -6,6 +6,12 @@
 #include "ngx_http_pgw.h"
 
 
+/* Sets issuer->discovery, the address of its metadata (OpenID Connect Discovery
+   1.0, section 4), once its names are known: NGX_CONF_ERROR, or what is wrong
+   with the first. */
+char *ngx_http_pgw_refresh_discovery(ngx_conf_t *cf,
+    ngx_http_pgw_issuer_t *issuer);
+
 ngx_int_t ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 
 /* Starts and ends a worker's part in it. */

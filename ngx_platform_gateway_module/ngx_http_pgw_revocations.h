@@ -29,9 +29,7 @@ struct ngx_http_pgw_revocations_s {
     /* of one worker process */
 
     ngx_event_t                timer;
-    ngx_event_t                turn;       /* the next piece of the page */
-    ngx_http_pgw_page_t       *page;       /* NULL: none */
-    ngx_msec_t                 asked;      /* for it */
+    ngx_msec_t                 asked;      /* for the page */
     ngx_uint_t                 pages;      /* asked for, of this interval */
     ngx_str_t                  args;
     u_char                     args_data[sizeof("after=")

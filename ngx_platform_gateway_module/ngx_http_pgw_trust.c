@@ -7,46 +7,27 @@
 #include "ngx_http_pgw_trust.h"
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_discovery.h"
 #include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_refresh.h"
 
 
 #define NGX_HTTP_PGW_TRUST_MAX       64   /* issuers of one nginx */
 #define NGX_HTTP_PGW_TRUST_NAME_MAX  63
 
-/* In platform_gateway_trusted, the issuer of the directives outside of any
-   block. */
 static ngx_conf_post_t  ngx_http_pgw_trust_leeway_post =
     { ngx_http_pgw_conf_leeway };
-
-static ngx_conf_post_t  ngx_http_pgw_trust_age_post =
-    { ngx_http_pgw_issuer_conf_age };
-
-static ngx_conf_post_t  ngx_http_pgw_trust_cooldown_post =
-    { ngx_http_pgw_issuer_conf_cooldown };
 
 static ngx_conf_post_t  ngx_http_pgw_trust_cache_file_post =
     { ngx_http_pgw_issuer_conf_cache_file };
 
-
-static char *
-ngx_http_pgw_trust_typ(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_str_t              *value = cf->args->elts;
-    ngx_http_pgw_issuer_t  *issuer = conf;
-
-    if (issuer->at_jwt) {
-        return "is duplicate";
-    }
-
-    issuer->at_jwt = (ngx_strcasecmp(value[1].data, (u_char *) "at+jwt") == 0);
-
-    return issuer->at_jwt ? NGX_CONF_OK
-           : "accepts at+jwt; without it, typ may be JWT or be left out, too";
-}
+/* Without "typ", it may be JWT or be left out, too. */
+static ngx_conf_bitmask_t  ngx_http_pgw_trust_typ[] = {
+    { ngx_string("at+jwt"), 1 },
+    { ngx_null_string, 0 }
+};
 
 
 static char *
@@ -172,35 +153,46 @@ static ngx_command_t  ngx_http_pgw_trust_commands[] = {
     { ngx_string("discovery"),
       PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_flag_slot, discover), NULL },
     { ngx_string("key_cache_file"),
-      PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_str_slot, limits.cache_file),
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_str_slot, cache_file),
       &ngx_http_pgw_trust_cache_file_post },
     { ngx_string("key_soft_age"),
       PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-                limits.ages[NGX_HTTP_PGW_AGE_SOFT].ms),
-      &ngx_http_pgw_trust_age_post },
+                ages[NGX_HTTP_PGW_AGE_SOFT]), NULL },
     { ngx_string("key_hard_age"),
       PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-                limits.ages[NGX_HTTP_PGW_AGE_HARD].ms),
-      &ngx_http_pgw_trust_age_post },
+                ages[NGX_HTTP_PGW_AGE_HARD]), NULL },
     { ngx_string("key_cooldown"),
       PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-                limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN].ms),
-      &ngx_http_pgw_trust_cooldown_post },
+                ages[NGX_HTTP_PGW_AGE_COOLDOWN]), NULL },
     { ngx_string("leeway"),
       PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_sec_slot, leeway),
       &ngx_http_pgw_trust_leeway_post },
     { ngx_string("typ"),
-      PGW_TRUST(NGX_CONF_TAKE1, ngx_http_pgw_trust_typ, at_jwt), NULL },
+      PGW_TRUST(NGX_CONF_TAKE1, ngx_conf_set_bitmask_slot, at_jwt),
+      &ngx_http_pgw_trust_typ },
     { ngx_string("claim"),
       PGW_TRUST(NGX_CONF_TAKE2, ngx_http_pgw_trust_claim, claims), NULL },
     { ngx_string("access"),
       PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_trust_access, opens), NULL },
     { ngx_string("revocations"),
-      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_feed_conf_block, revocations),
-      NULL },
+      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_feed_conf_revocations,
+                revocations), NULL },
 
       ngx_null_command
 };
+
+
+static ngx_command_t *
+ngx_http_pgw_trust_command(const u_char *name)
+{
+    ngx_command_t  *cmd = ngx_http_pgw_trust_commands;
+
+    while (cmd->name.len && ngx_strcmp(cmd->name.data, name) != 0) {
+        cmd++;
+    }
+
+    return cmd;
+}
 
 
 /* One line of a block; errors are said as nginx says its own. */
@@ -211,15 +203,7 @@ ngx_http_pgw_trust_line(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
     char           *rv;
     ngx_str_t      *value = cf->args->elts;
     ngx_uint_t      n = cf->args->nelts - 1;
-    ngx_command_t  *cmd;
-
-    for (cmd = ngx_http_pgw_trust_commands; cmd->name.len; cmd++) {
-        if (cmd->name.len == value->len
-            && ngx_strcmp(cmd->name.data, value->data) == 0)
-        {
-            break;
-        }
-    }
+    ngx_command_t  *cmd = ngx_http_pgw_trust_command(value->data);
 
     /* NGX_CONF_TAKE1 and so on are bits of the number of values */
 
@@ -234,6 +218,16 @@ ngx_http_pgw_trust_line(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
     }
 
     return rv == NGX_CONF_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+char *
+ngx_http_pgw_trust_own(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    cmd = ngx_http_pgw_trust_command(cmd->name.data
+                                     + sizeof("platform_gateway_") - 1);
+
+    return cmd->set(cf, cmd, ngx_http_pgw_conf_main(cf)->issuers);
 }
 
 
@@ -335,7 +329,7 @@ ngx_http_pgw_trust_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
            : !ngx_http_pgw_issuer_usable(issuer)
            ? "needs \"key_location\" or \"key_file\", for keys to check tokens "
              "with"
-           : issuer->discover == 1 ? ngx_http_pgw_discovery_init(cf, issuer)
+           : issuer->discover == 1 ? ngx_http_pgw_refresh_discovery(cf, issuer)
                                    : NGX_CONF_OK;
 }
 

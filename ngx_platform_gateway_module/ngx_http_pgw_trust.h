@@ -14,6 +14,10 @@
 /* Reads a block, and adds its issuer to the end of mcf->issuers. */
 ngx_http_pgw_set_t  ngx_http_pgw_trust_block;
 
+/* A line of it, "platform_gateway_" before its name: of the issuer without a
+   block. */
+ngx_http_pgw_set_t  ngx_http_pgw_trust_own;
+
 /* platform_gateway_trusted NAME ...; */
 ngx_http_pgw_set_t  ngx_http_pgw_trust_names;
 

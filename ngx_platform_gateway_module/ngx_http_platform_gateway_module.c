@@ -12,9 +12,9 @@
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_discovery.h"
 #include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_fetch.h"
 #include "ngx_http_pgw_forward.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
@@ -84,7 +84,7 @@ ngx_http_pgw_add_variables(ngx_conf_t *cf)
 
     ngx_http_variable_t  *tables[] = {
         ngx_http_pgw_log_variables, ngx_http_pgw_subject_variables,
-        ngx_http_pgw_discovery_variables, NULL
+        ngx_http_pgw_fetch_variables, NULL
     };
 
     if (ngx_http_pgw_abi_check(cf) != NGX_OK) {
@@ -134,10 +134,12 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
+    mcf->key_wait = NGX_CONF_UNSET_MSEC;
+    mcf->key_waiters = NGX_CONF_UNSET;
     mcf->cache = ngx_http_pgw_cache_create(cf);
+    mcf->issuers = ngx_http_pgw_issuer_conf_new(cf);
 
-    return mcf->cache && ngx_http_pgw_issuer_conf_create(cf, mcf) == NGX_CONF_OK
-           ? mcf : NULL;
+    return mcf->cache && mcf->issuers ? mcf : NULL;
 }
 
 
@@ -277,8 +279,9 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 #define PGW_FLAG(field)                                                       \
     PGW_ANY(FLAG, ngx_conf_set_flag_slot, field, NULL)
 
-#define PGW_AGE(i, check)                                                     \
-    PGW_MAIN(TAKE1, ngx_conf_set_msec_slot, limits.ages[i].ms, PGW_POST(check))
+/* a line of the issuer without a block */
+#define PGW_OWN(args)                                                         \
+    PGW_MAIN(args, ngx_http_pgw_trust_own, issuers, NULL)
 
 #define PGW_CONTENT(args, content)                                            \
     PGW_LOC(args, ngx_http_pgw_local_content, handler, &ngx_http_pgw_##content)
@@ -313,28 +316,21 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       PGW_MAIN(TAKE1, ngx_http_pgw_issuer_conf_zone, zone_name, NULL) },
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_issuer_conf_source, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
-    { ngx_string("platform_gateway_key_file"),
-      PGW_MAIN(TAKE1, ngx_http_pgw_issuer_conf_source, issuers, NULL) },
-    { ngx_string("platform_gateway_key_cache_file"),
-      PGW_MAIN(TAKE1, ngx_conf_set_str_slot, limits.cache_file,
-               PGW_POST(ngx_http_pgw_issuer_conf_cache_file)) },
-    { ngx_string("platform_gateway_key_soft_age"),
-      PGW_AGE(NGX_HTTP_PGW_AGE_SOFT, ngx_http_pgw_issuer_conf_age) },
-    { ngx_string("platform_gateway_key_hard_age"),
-      PGW_AGE(NGX_HTTP_PGW_AGE_HARD, ngx_http_pgw_issuer_conf_age) },
-    { ngx_string("platform_gateway_key_cooldown"),
-      PGW_AGE(NGX_HTTP_PGW_AGE_COOLDOWN, ngx_http_pgw_issuer_conf_cooldown) },
+      ngx_http_pgw_trust_own, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
+    { ngx_string("platform_gateway_key_file"), PGW_OWN(TAKE1) },
+    { ngx_string("platform_gateway_key_cache_file"), PGW_OWN(TAKE1) },
+    { ngx_string("platform_gateway_key_soft_age"), PGW_OWN(TAKE1) },
+    { ngx_string("platform_gateway_key_hard_age"), PGW_OWN(TAKE1) },
+    { ngx_string("platform_gateway_key_cooldown"), PGW_OWN(TAKE1) },
     { ngx_string("platform_gateway_key_wait"),
-      PGW_MAIN(TAKE1, ngx_conf_set_msec_slot, limits.wait, NULL) },
+      PGW_MAIN(TAKE1, ngx_conf_set_msec_slot, key_wait, NULL) },
     { ngx_string("platform_gateway_key_waiters"),
-      PGW_MAIN(TAKE1, ngx_conf_set_num_slot, limits.waiters,
+      PGW_MAIN(TAKE1, ngx_conf_set_num_slot, key_waiters,
                &ngx_http_pgw_waiters_bounds) },
 
     /* what ends a session before its tokens do */
 
-    { ngx_string("platform_gateway_revocations"),
-      PGW_MAIN(1MORE, ngx_http_pgw_feed_conf_revocations, issuers, NULL) },
+    { ngx_string("platform_gateway_revocations"), PGW_OWN(1MORE) },
     { ngx_string("platform_gateway_revocations_stale"),
       PGW_MAIN(TAKE12, ngx_http_pgw_feed_conf_stale, revocations_after, NULL) },
 

@@ -77,17 +77,17 @@ rule(@$_) for map({ [ "a level of $_", undef, $_ => $OPEN, location => $PASS ] }
 
 my $dir = $t->dir;
 my $SMALL_BUFFER = qr/cannot hold a key set: add "subrequest_output_buffer_size 64k;"/;
+my $NO_LOCATION = qr/the keys of "\/keys".*add "location = \/keys \{ internal; .* in \S+:\d+/;
 my ($NO_BUFFER, $CACHING) = map { $KEYS =~ s/$_//r } 'subrequest_\w+ 64k;', 'proxy_cache off;';
 my $INHERITS = "$SOURCE proxy_cache one;";
 rule(@$_[ 0, 1 ], keys => $_->[2], location => "$GUARDED proxy_cache off; empty_gif;",
     http => "proxy_cache_path $dir/cache keys_zone=one:1m;") for
     [ 'two', qr/already given by "platform_gateway_key_location" in \S+:\d+/, $SOURCE x 2 . $KEYS ],
     [ 'a relative one', qr/must begin with "\/"/, $SOURCE =~ s{/}{}r . $KEYS ],
-    [ 'one that does not exist', qr/names no location .* in \S+:\d+/, $SOURCE ],
-    [ 'one that another location would serve',
-        qr/location "\/" .* or a "location = \/keys"/, "$SOURCE location / { empty_gif; }" ],
-    [ 'one that clients reach', qr/must be internal: add "internal;"/,
-        $SOURCE . $KEYS =~ s/internal;//r ],
+    [ 'one that does not exist', $NO_LOCATION, $SOURCE ],
+    [ 'one that another location would serve', $NO_LOCATION,
+        "$SOURCE location / { empty_gif; }" ],
+    [ 'one that clients reach', $NO_LOCATION, $SOURCE . $KEYS =~ s/internal;//r ],
     [ 'a small output buffer', $SMALL_BUFFER, $SOURCE . $KEYS =~ s/64k/63k/r ],
     [ 'the default one', $SMALL_BUFFER, $SOURCE . $NO_BUFFER ],
     [ 'one set for the server', undef, "subrequest_output_buffer_size 64k; $SOURCE $NO_BUFFER" ],

@@ -27,6 +27,7 @@ my $http = <<'HTTP';
 platform_gateway_key_cooldown 1s;
 platform_gateway_key_soft_age 1s;
 platform_gateway_trust shop { issuer <iss>; key_location /_fetch; discovery on; }
+platform_gateway_trust fixed { issuer https://fixed.test; key_location /_fixed; discovery on; }
 platform_gateway_trust tls { issuer https://id.test; key_location /_tls; discovery on; }
 HTTP
 my $fetch = <<'SERVER';
@@ -38,6 +39,13 @@ location = /_fetch {
     subrequest_output_buffer_size 64k;
 }
 location = /_tls {
+    internal;
+    platform_gateway off;
+    proxy_pass http://127.0.0.1:%%PORT_idp%%/tls;
+    proxy_set_header Host $platform_fetch_url;
+    subrequest_output_buffer_size 64k;
+}
+location = /_fixed {
     internal;
     platform_gateway off;
     proxy_pass http://127.0.0.1:%%PORT_idp%%/tls;
@@ -60,7 +68,9 @@ $t->start_nginx;
 
 # -- what is not believed: [what it says, what the log says]
 
-ok log_has(qr/status 404; there is none yet/), 'no metadata: said';
+ok log_has(qr/status 404; there is none yet, of shop/), 'no metadata: said';
+ok log_has(qr/: its location has no "proxy_pass \$platform_fetch_url;".*, of fixed/),
+    'a location that cannot fetch two documents';
 for my $case (
     [ { issuer => "$iss/" }, qr/metadata are another's/ ],
     [ { issuer => undef }, qr/metadata are another's/ ],
@@ -121,7 +131,7 @@ is status(), 200, 'and served';
 
 # -- nginx -t
 
-$http =~ s/^.*trust tls.*\n//m;
+$http =~ s/^.*trust (tls|fixed).*\n//gm;
 
 for my $case (
     [ 'an issuer elsewhere, without TLS', qr/needs an issuer that begins with "https:/,

@@ -302,9 +302,24 @@ my $more = $t->nginx_conf($full, 'more');
 like +($more->test)[1], qr/"down" is one issuer too many/, 'no more than that';
 unlink $more->{log};
 
+# A worker needs the connections that it reserves: one for each that it fetches from.
+my $all = $t->read_file('nginx.conf');
+sub test_connections ($n) {
+    my $nginx = $t->nginx_conf($all =~ s/events \{\K[^}]*/ worker_connections $n; /r, 'few');
+    my @said = $nginx->test;
+    unlink $nginx->{log};
+    return @said;
+}
+$t->allow(qr/worker_connections are not enough for \d+ sources/);
+my ($least) = (test_connections(20))[1] =~ /"worker_connections" has to be at least (\d+)\n/;
+cmp_ok $least, '>', 63, 'too few worker_connections: nginx -t says how many it takes';
+ok !(test_connections($least - 1))[0], 'one less does not do';
+ok +(test_connections($least))[0], 'control: as many do';
+
 # -- nginx -t
 
 my $BLOG = "platform_gateway_trust blog { issuer https://blog.test/; key_file blog.json; }\n";
+my $CACHED = $BLOG =~ s{key_file \S+;}{key_location /k; key_cache_file kept;}r;
 
 sub config ($name, $said, $http, $location = 'platform_gateway_access token;') {
     my ($ok, $why) = $t->location_test(http => $http,
@@ -326,6 +341,10 @@ config(@$_) for
     [ 'no name', qr/is no name/, $BLOG =~ s/trust blog/trust "a b"/r ],
     [ 'an iss twice', qr{"https://blog.test/" is the name of two issuers, of "two" and, before,},
         $BLOG . $BLOG =~ s/trust blog/trust two/r ],
+    [ 'one cache file for two', qr{/kept" is the key cache file of two issuers, of "two" and, before,},
+        $CACHED . $CACHED =~ s/blog/two/gr ],
+    [ 'control: one for each', qr/no server has an internal location/,
+        $CACHED . $CACHED =~ s/blog|kept/two/gr ],
     [ 'keys in PEM', undef, $BLOG =~ s/blog.json/blog.pem/r ],
     [ 'no iss', qr/needs "issuer"/, $BLOG =~ s/issuer \S+;//r ],
     [ 'no keys', qr/needs "key_location" or "key_file"/, $BLOG =~ s/key_file \S+;//r ],
@@ -338,7 +357,7 @@ config(@$_) for
         $BLOG =~ s/key_file/typ at+jwt JWT; key_file/r ],
     [ 'an unknown algorithm', qr/"algorithms" accepts RS256, RS384/,
         $BLOG =~ s/key_file/algorithms RS256 HS256; key_file/r ],
-    [ 'another typ', qr/"typ" accepts at\+jwt/, $BLOG =~ s/key_file/typ JWT; key_file/r ],
+    [ 'another typ', qr/invalid value "JWT"/, $BLOG =~ s/key_file/typ JWT; key_file/r ],
     [ 'another claim', qr/"claim" accepts subject, session and issued/,
         $BLOG =~ s/key_file/claim x y; key_file/r ],
     [ 'a level of nobody', qr/"access" needs a level/,

@@ -1,5 +1,5 @@
 # platform_gateway_key_file is read at the start, at every soft age and at a reload;
-# what is bad later replaces nothing and is said once.  It may be PEM, and its keys
+# what is bad later replaces nothing.  It may be PEM, and its keys
 # and their tokens without an id.  platform_gateway_key_cache_file,
 # the last good set on disk: a restart while the issuer is down serves, up to the
 # hard age counted from the fetch; a bad file is ignored with one line.
@@ -43,9 +43,8 @@ for my $case (
     like +(keys_failures($t))[-1], qr/\Q$said\E.* and kept/i, 'with the why';
     is keys_get($t, $new)->status, 200, 'and the last good one is kept';
 }
-my ($lines, $failed) = (scalar keys_failures($t), keys_metric($t, 'failed'));
-ok eventually(sub { keys_metric($t, 'failed') >= $failed + 2 }), 'read twice more';
-is scalar(keys_failures($t)), $lines, 'what stays bad is said once';
+my $lines = keys_failures($t);
+ok eventually(sub { keys_failures($t) >= $lines + 2 }), 'what stays bad is said again';
 
 rmdir $path;
 keys_file($third);
@@ -78,9 +77,8 @@ sub document { return length cached() > $head ? substr(cached(), $head) : '' }
 sub fetched { return cached() =~ /^fetched (\d+)$/m ? $1 : 0 }
 
 keys_begin($t, @cache, soft_age => '1s');
-ok $nginx->wait_log(qr/"\Q$file\E" cannot be written: give ".*\/cache\/" to/),
-    'a directory that is missing is told at the start';
-is scalar(() = $nginx->error_log =~ /cannot be written/g), 1, 'once';
+ok $nginx->wait_log(qr/"\Q$file\E" not written: opening .* its directory has to be the user's/),
+    'a directory that is missing is told';
 keys_until($t, 'and does no harm', 200, $old);
 my $made = CORE::time();
 mkdir $t->dir . '/cache' or die;

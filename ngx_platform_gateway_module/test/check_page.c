@@ -29,33 +29,21 @@ static ngx_http_pgw_name_t name = {.iss = {(const u_char *) "a", 1}};
 static ngx_http_pgw_page_t *page;
 static char text[2 * 1024 * 1024];
 
-static ngx_uint_t more;
-static int64_t now;
-static pj_str_t cursor;
-
-/* Reads a page of len bytes, piece by piece; what is wrong with it, or NULL. */
-static const char *page_read(const char *body, size_t len, size_t piece)
+/* Reads a page of len bytes; what is wrong with it, or NULL. */
+static const char *page_read(const char *body, size_t len)
 {
+    ngx_str_t document = {len, (u_char *) body};
+
     memset(slots, 0, sizeof(slots));
     ngx_http_pgw_table_init(&zone.table, slots, sizeof(slots));
     zone.table.live = zone.table.used = zone.table.swept = 0;
     free(page);
-    page = calloc(1, sizeof(*page) + len
-                         + pj_keyset_arena_bytes(NGX_HTTP_PGW_FEED_TEXT));
+    page = calloc(1, sizeof(*page) + ngx_http_pgw_feed_mem());
     ck_assert_ptr_nonnull(page);
     page->zone = &zone;
     page->name = &name;
     page->names = 1;
-    page->pos = page->body;
-    memcpy(page->body, body, len);
-    page->last = page->body + len;
-    page->mem = page->last;
-    while (page->pos < page->last)
-        ngx_http_pgw_feed_read(page, ngx_min(page->pos + piece, page->last));
-    more = 0;
-    now = -1;
-    cursor.len = 0;
-    ngx_http_pgw_feed_rest(page, &more, &now, &cursor);
+    ngx_http_pgw_feed_read(page, &document);
     return page->err;
 }
 
@@ -118,7 +106,7 @@ static const struct {
     {"JSON of another kind", "{\"keys\":[]}", "no list", 0},
     {"no object", "[]", "no list", 0},
     {"two documents", OF("") OF(""), "JSON", 0},
-    {"no end", OPEN ENTRY, "JSON", 1},
+    {"no end", OPEN ENTRY, "JSON", 0},
     {"an open string", "{\"cursor\":\"", "JSON", 0},
     {"an entry that does not end", OPEN "{\"id\":\"", "JSON", 0},
     {"no cursor", "{\"more\":false,\"revocations\":[]}", "no cursor", 0},
@@ -176,22 +164,15 @@ static const struct {
      OF(ENTRY ",{\"id\":\"\"},{\"id\":\"b\"," DIES "}"), "not complete", 2},
 };
 
-/* However it is cut into pieces. */
 START_TEST (test_pages) {
-    static const size_t pieces[] = {1, 7, 16384};
-
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        for (size_t j = 0; j < sizeof(pieces) / sizeof(pieces[0]); j++) {
-            const char *err
-                = page_read(rows[i].text, strlen(rows[i].text), pieces[j]);
+        const char *err = page_read(rows[i].text, strlen(rows[i].text));
 
-            ck_assert_msg(rows[i].err == NULL
-                              ? err == NULL
-                              : err && strstr(err, rows[i].err),
-                          "%s: %s", rows[i].name, err ? err : "good");
-            ck_assert_msg(zone.table.live == rows[i].live, "%s: %d entries",
-                          rows[i].name, (int) zone.table.live);
-        }
+        ck_assert_msg(rows[i].err == NULL ? err == NULL
+                                          : err && strstr(err, rows[i].err),
+                      "%s: %s", rows[i].name, err ? err : "good");
+        ck_assert_msg(zone.table.live == rows[i].live, "%s: %d entries",
+                      rows[i].name, (int) zone.table.live);
     }
 }
 END_TEST
@@ -202,11 +183,11 @@ START_TEST (test_what_is_revoked) {
           "[{\"id\":\"a\"," DIES "},{\"subject\":\"s\",\"issued_before\":100.5,"
           DIES "}]}";
 
-    ck_assert_ptr_null(page_read(said, sizeof(said) - 1, 5));
-    ck_assert_int_eq(now, 12500);
-    ck_assert_uint_eq(more, 1);
-    ck_assert_uint_eq(cursor.len, 8);
-    ck_assert_mem_eq(cursor.data, "a-B._:,9", 8);
+    ck_assert_ptr_null(page_read(said, sizeof(said) - 1));
+    ck_assert_int_eq(page->now, 12500);
+    ck_assert_uint_eq(page->more, 1);
+    ck_assert_uint_eq(page->cursor.len, 8);
+    ck_assert_mem_eq(page->cursor.data, "a-B._:,9", 8);
     ck_assert(known_as('i', "a", INT64_MAX - 1));
     ck_assert(known_as('s', "s", 100499));
     ck_assert(!known_as('s', "s", 100500));
@@ -241,16 +222,16 @@ START_TEST (test_limits) {
         const char *err;
         ngx_uint_t live;
     } limits[] = {
-        {10000, 0, 0, NULL, 10000}, {10001, 0, 0, "too many entries", 10000},
-        {1, 4000, 0, NULL, 1},      {1, 4096, 0, "JSON", 0},
-        {1, 0, 4000, NULL, 1},      {1, 0, 4096, "JSON", 0},
+        {2000, 0, 0, NULL, 2000}, {2001, 0, 0, "too many entries", 0},
+        {1, 4000, 0, NULL, 1},    {1, 4096, 0, "JSON", 0},
+        {1, 0, 4000, NULL, 1},    {1, 0, 4096, "JSON", 0},
         {0, 0, 900000, "JSON", 0},
     };
 
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         size_t len
             = page_of(limits[i].n, limits[i].in_entry, limits[i].beside);
-        const char *err = page_read(text, len, 16384);
+        const char *err = page_read(text, len);
 
         ck_assert_msg(limits[i].err ? err && strstr(err, limits[i].err) : !err,
                       "%d: %s", (int) i, err ? err : "good");
@@ -262,7 +243,7 @@ START_TEST (test_limits) {
                            "\"revocations\":[]}",
                            NGX_HTTP_PGW_CURSOR_MAX + over, 0);
 
-        ck_assert_int_eq(page_read(text, (size_t) len, 16384) == NULL, !over);
+        ck_assert_int_eq(page_read(text, (size_t) len) == NULL, !over);
     }
 }
 END_TEST
@@ -271,7 +252,7 @@ END_TEST
 START_TEST (test_nesting) {
     for (size_t n = 4000; n <= 400000; n *= 100) {
         memset(text, '[', n);
-        ck_assert_ptr_nonnull(page_read(text, n, 16384));
+        ck_assert_ptr_nonnull(page_read(text, n));
         ck_assert_uint_eq(zone.table.live, 0);
     }
 }
