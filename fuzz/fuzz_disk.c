@@ -23,8 +23,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void) argv;
     snprintf(path, sizeof(path), "%s/keys", fuzz_dir());
     issuer.zone = &zone;
-    issuer.limits.cache_file = (ngx_str_t){strlen(path), (u_char *) path};
-    issuer.limits.ages[NGX_HTTP_PGW_AGE_HARD].ms = HARD_S * 1000;
+    issuer.cache_file = (ngx_str_t){strlen(path), (u_char *) path};
+    issuer.ages[NGX_HTTP_PGW_AGE_HARD] = HARD_S * 1000;
     issuer.from.shpool = &shpool;
     issuer.from.log = &nginx_log;
     memset(issuer.from.source, 'a', sizeof(issuer.from.source));

@@ -222,9 +222,43 @@ ngx_http_pgw_feed_list(const ngx_http_pgw_page_t *page)
 }
 
 
+static void
+ngx_http_pgw_feed_cut(ngx_http_pgw_page_t *page, const u_char *p,
+    const u_char *end)
+{
+    u_char  *text = page->text + page->len;
+
+    if (page->entries < NGX_HTTP_PGW_FEED_MAX_ENTRIES) {
+        page->entry[page->entries] = (pj_str_t) { p, (size_t) (end - p) };
+    }
+
+    page->entries++;
+
+    if (page->len > 2 && ngx_memcmp(text - 3, "{},", 3) == 0) {
+        page->len--;
+        return;
+    }
+
+    text[0] = '{';
+    text[1] = '}';
+    page->len += 2;
+}
+
+
+/* One that could end a word is kept, or two words would be one. */
+
+static ngx_uint_t
+ngx_http_pgw_feed_space(const ngx_http_pgw_page_t *page, u_char ch)
+{
+    return ch && ngx_strchr(" \t\r\n", ch)
+           && (page->len == 0
+               || ngx_strchr("{}[]:,\" \t\r\n", page->text[page->len - 1]));
+}
+
+
 /*
- * Cuts it into the entries and, without them and white space, the rest.  That
- * each of these is JSON, their parser says.
+ * Cuts it into the entries and, without white space, the rest, where entries
+ * that commas part are one {}.  That each of these is JSON, their parser says.
  */
 
 static void
@@ -257,21 +291,14 @@ ngx_http_pgw_feed_split(ngx_http_pgw_page_t *page, const u_char *p,
             depth--;
 
             if (entry && depth == 2) {
-
-                if (page->entries++ < NGX_HTTP_PGW_FEED_MAX_ENTRIES) {
-                    page->entry[page->entries - 1] =
-                                (pj_str_t) { entry, (size_t) (p + 1 - entry) };
-                }
-
+                ngx_http_pgw_feed_cut(page, entry, p + 1);
                 entry = NULL;
                 continue;
             }
 
             listed = listed && depth > 1;
 
-        } else if (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n'
-                   || (*p == ',' && listed && depth == 2))
-        {
+        } else if (ngx_http_pgw_feed_space(page, *p)) {
             continue;
         }
 
@@ -279,7 +306,7 @@ ngx_http_pgw_feed_split(ngx_http_pgw_page_t *page, const u_char *p,
             continue;
         }
 
-        if (page->len == NGX_HTTP_PGW_FEED_TEXT) {
+        if (page->len >= NGX_HTTP_PGW_FEED_TEXT) {
             ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
             return;
         }
@@ -361,7 +388,9 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page)
 
     m = pj_json_member(root, "revocations");
 
-    if (m == NULL || m->type != PJ_JSON_ARRAY || m->count) {
+    if (m == NULL || m->type != PJ_JSON_ARRAY
+        || m->count != (page->entries != 0))
+    {
         ngx_http_pgw_feed_fault(page, "it has no list of revocations");
     }
 

@@ -67,7 +67,7 @@ typedef struct {
                                         /* ... when each was revoked */
     pj_str_t                 entry[NGX_HTTP_PGW_FEED_MAX_ENTRIES];
     size_t                   len;       /* of what is no entry */
-    u_char                   text[NGX_HTTP_PGW_FEED_TEXT];
+    u_char                   text[NGX_HTTP_PGW_FEED_TEXT + sizeof("{}") - 1];
     pj_arena_t               arena;     /* to parse a text */
     u_char                   mem[];
 } ngx_http_pgw_page_t;
