@@ -215,6 +215,7 @@ ngx_http_pgw_abi_request(ngx_conf_t *cf, ngx_http_request_t *r)
     ngx_http_upstream_state_t  state = { .peer = &seven };
     ngx_array_t                states = { &state, 1, sizeof(state), 1, NULL };
 
+    /* cppcheck-suppress autoVariables ; r is as short-lived as states */
     r->upstream_states = &states;
 
     return pgw_value("ngx_connection_t.number", 7,

@@ -437,7 +437,7 @@ ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
         add[n++].hash = ngx_hash_key(name->name.data, name->name.len);
     }
 
-    if (grant) {
+    if (grant && conf) {
 
         name = conf->claim_headers->elts;
         value = ngx_http_pgw_grant_headers(grant, conf);

@@ -307,7 +307,7 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
 
     ngx_http_pgw_counters_end(&issuer->from, outcome);
 
-    if (outcome == NGX_HTTP_PGW_FETCH_NEW) {
+    if (set && outcome == NGX_HTTP_PGW_FETCH_NEW) {
         ngx_log_error(NGX_LOG_NOTICE, issuer->from.log, 0,
                       "platform gateway: new key set, %uz keys used, "
                       "%uz ignored%s%s", set->count, set->ignored,
