@@ -209,6 +209,7 @@ ngx_http_pgw_abi_upstream(ngx_conf_t *cf, ngx_pool_t *pool)
 static ngx_uint_t
 ngx_http_pgw_abi_request(ngx_conf_t *cf, ngx_http_request_t *r)
 {
+    ngx_uint_t           same;
     ngx_str_t            seven = ngx_string("7");
     ngx_http_request_t  *sr = r;
 
@@ -218,7 +219,7 @@ ngx_http_pgw_abi_request(ngx_conf_t *cf, ngx_http_request_t *r)
     /* cppcheck-suppress autoVariables ; r is as short-lived as states */
     r->upstream_states = &states;
 
-    return pgw_value("ngx_connection_t.number", 7,
+    same = pgw_value("ngx_connection_t.number", 7,
                      ngx_http_pgw_abi_says(cf, r, "connection"))
         && pgw_value("ngx_connection_t.requests", 7,
                      ngx_http_pgw_abi_says(cf, r, "connection_requests"))
@@ -244,6 +245,10 @@ ngx_http_pgw_abi_request(ngx_conf_t *cf, ngx_http_request_t *r)
                      ngx_http_upstream_create(r))
         && pgw_size(ngx_http_upstream_t,
                     ngx_http_pgw_abi_size(r->pool, r->upstream));
+
+    r->upstream_states = NULL;
+
+    return same;
 }
 
 
