@@ -1,8 +1,9 @@
 -- Asks the gateway before HAProxy passes a request on (haproxy.cfg calls it).
 
 -- The service gets these from the gateway alone.
-local copied = { "X-Account-Id", "X-Session-Id", "X-Workspace-Id", "X-Active-Branch-Id",
-    "X-Roles", "X-Request-Id", "X-Correlation-Id" }
+local copied = { "X-Account-Id", "X-Account-Type", "X-Session-Id", "X-Token-Type",
+    "X-Token-Scope", "X-Workspace-Id", "X-Tenant-Id", "X-Member-Id", "X-Active-Branch-Id",
+    "X-Branch-Ids", "X-Roles", "X-Request-Id", "X-Correlation-Id" }
 
 -- What the gateway reads of a client's request.
 local asked = { "Authorization", "Cookie", "Origin", "Sec-Fetch-Site", "Sec-WebSocket-Key",
