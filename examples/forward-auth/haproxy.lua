@@ -45,6 +45,8 @@ core.register_action("judge", { "http-req" }, function(txn, url)
             txn.http:req_del_header(name)
         end
     end
+    -- And a proxy behind this one removes what Connection names.
+    txn.http:req_rep_value("Connection", "^[Xx]-.*", "none")
     for _, name in ipairs(copied) do
         local value = answer.headers[name:lower()]
         if value and value[0] ~= "" then
