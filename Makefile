@@ -333,7 +333,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run reload check unit t soak asan valgrind coverage fuzz lint fmt install deb check-deb \
+.PHONY: help all run reload check unit t soak asan valgrind coverage mutants fuzz lint fmt install deb check-deb \
   clean distclean
 
 help: ## this list
@@ -384,6 +384,9 @@ valgrind: all $(UNIT_TESTS) t-modules ## unit and end-to-end tests under valgrin
 	  prove $(VALGRIND_PROVE_FLAGS) $(T)
 
 # FUZZ: names of targets, all without.
+mutants: all ## take checks out, one at a time: does a test notice? (MUTANTS=t/mutants/x.patch)
+	@t/mutants/run $(MUTANTS)
+
 fuzz: ## mutate the corpora of fuzz/ for FUZZ_SECONDS (60) a target
 	@$(MAKE) BUILD=build/fuzz SANITIZE=fuzzer CC=clang \
 	  $(or $(FUZZ:%=build/fuzz/test/fuzz_%),fuzz-programs)
