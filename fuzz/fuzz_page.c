@@ -145,6 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (len == 0)
         return 0;
     page_read(body);
+    FUZZ_ASSERT(whole.page->len <= sizeof(whole.page->text));
     if (whole.page->err == NULL)
         good_check(body);
     else

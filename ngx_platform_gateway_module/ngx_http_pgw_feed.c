@@ -269,6 +269,14 @@ ngx_http_pgw_feed_split(ngx_http_pgw_page_t *page, const u_char *p,
     const u_char  *entry = NULL;
 
     for ( /* void */ ; p < last; p++) {
+
+        /* what is kept, and what stands for an entry, which may be two */
+
+        if (page->len >= NGX_HTTP_PGW_FEED_TEXT) {
+            ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
+            return;
+        }
+
         if (quoted) {
             quoted = escaped || *p != '"';
             escaped = !escaped && *p == '\\';
@@ -304,11 +312,6 @@ ngx_http_pgw_feed_split(ngx_http_pgw_page_t *page, const u_char *p,
 
         if (entry) {
             continue;
-        }
-
-        if (page->len >= NGX_HTTP_PGW_FEED_TEXT) {
-            ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
-            return;
         }
 
         page->text[page->len++] = *p;

@@ -18,7 +18,8 @@
 
 #define NGX_HTTP_PGW_POLL_TICK   20     /* ms, between two looks at least */
 
-#define NGX_HTTP_PGW_POLL_SWEEP  1048576  /* slots swept in a turn at most */
+#define NGX_HTTP_PGW_POLL_LEAST  4096     /* slots swept in a turn, ... */
+#define NGX_HTTP_PGW_POLL_SWEEP  1048576  /* ... and at most */
 #define NGX_HTTP_PGW_POLL_PASS   60     /* s, all slots are swept in, unless the
                                            interval is longer */
 
@@ -214,7 +215,8 @@ ngx_http_pgw_poll_due(const ngx_http_pgw_revoked_t *zone)
     passed = ngx_min(ngx_max(passed, 0), NGX_HTTP_PGW_POLL_PASS);
 
     return ngx_min(zone->table.slots * (uint64_t) passed
-                   / NGX_HTTP_PGW_POLL_PASS + 1, NGX_HTTP_PGW_POLL_SWEEP);
+                   / NGX_HTTP_PGW_POLL_PASS + NGX_HTTP_PGW_POLL_LEAST,
+                   NGX_HTTP_PGW_POLL_SWEEP);
 }
 
 

@@ -10,7 +10,8 @@ my $t = Platform::Test->new(module => 0);
 my ($root, $dir, $build) = ($t->root, $t->dir, Platform::Test::Env::build());
 my $MODULE = 'ngx_platform_gateway_module';
 my $object = "$MODULE/ngx_http_pgw_abi.o";
-my @others = grep { $_ ne "$build/$object" } glob "$build/$MODULE/*.o";
+my @others = ("$build/$MODULE/modules_list.o", grep { $_ ne "$build/$object" }
+    map {"$build/$_" =~ s/c\z/o/r} map { substr $_, 1 + length $root } glob "$root/$MODULE/*.c");
 my @paths = map {"${_}_temp_path $dir/$_;"} qw(client_body proxy fastcgi uwsgi scgi);
 $t->write_file('nginx.conf', "load_module $dir/module.so;\npid $dir/nginx.pid;\n"
     . "error_log stderr;\nevents { }\nhttp { access_log off; @paths\n"

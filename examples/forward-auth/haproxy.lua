@@ -1,8 +1,9 @@
 -- Asks the gateway before HAProxy passes a request on (haproxy.cfg calls it).
 
 -- The service gets these from the gateway alone.
-local copied = { "X-Account-Id", "X-Session-Id", "X-Workspace-Id", "X-Active-Branch-Id",
-    "X-Roles", "X-Request-Id", "X-Correlation-Id" }
+local copied = { "X-Account-Id", "X-Account-Type", "X-Session-Id", "X-Token-Type",
+    "X-Token-Scope", "X-Workspace-Id", "X-Tenant-Id", "X-Member-Id", "X-Active-Branch-Id",
+    "X-Branch-Ids", "X-Roles", "X-Request-Id", "X-Correlation-Id" }
 
 -- What the gateway reads of a client's request.
 local asked = { "Authorization", "Cookie", "Origin", "Sec-Fetch-Site", "Sec-WebSocket-Key",
@@ -44,6 +45,8 @@ core.register_action("judge", { "http-req" }, function(txn, url)
             txn.http:req_del_header(name)
         end
     end
+    -- And a proxy behind this one removes what Connection names.
+    txn.http:req_rep_value("Connection", "^[Xx]-.*", "none")
     for _, name in ipairs(copied) do
         local value = answer.headers[name:lower()]
         if value and value[0] ~= "" then

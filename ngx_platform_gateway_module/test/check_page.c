@@ -251,6 +251,12 @@ START_TEST (test_limits) {
 
         ck_assert_int_eq(page_read(text, (size_t) len) == NULL, !over);
     }
+    /* Entries that no comma parts: what stands for them has a bound, too. */
+    memcpy(text, OPEN, sizeof(OPEN) - 1);
+    for (size_t n = sizeof(OPEN) - 1; n < NGX_HTTP_PGW_FEED_MAX_BYTES; n += 2)
+        memcpy(&text[n], "{}", 2);
+    ck_assert_ptr_nonnull(page_read(text, NGX_HTTP_PGW_FEED_MAX_BYTES));
+    ck_assert_uint_le(page->len, sizeof(page->text));
 }
 END_TEST
 

@@ -39,6 +39,8 @@ static const struct column known[] = {
     {"tenantName", "tenant", TEXT, 16, false},
     {"tenantId", "tenant id", TEXT, 0, false},
     {"accountType", "type", TEXT, 0, false},
+    {"token", "token", TEXT, 0, false},
+    {"signature", "signature", TEXT, 0, false},
     {"workspaceName", "workspace", TEXT, 16, false},
     {"workspaceId", "workspace id", TEXT, 36, true},
     {"memberId", "member id", TEXT, 36, true},
