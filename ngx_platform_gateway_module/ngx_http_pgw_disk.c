@@ -195,8 +195,9 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
     if (what && err != issuer->disk_err) {
         ngx_log_error(NGX_LOG_ERR, issuer->from.log, err,
                       "platform gateway: key cache file \"%V\" not written: "
-                      "%s failed; its directory has to be the user's of the "
-                      "worker processes", name, what);
+                      "%s failed%s", name, what,
+                      err == NGX_EACCES || err == NGX_ENOENT
+                      ? "; its directory has to be the user's of workers" : "");
     }
 
     issuer->disk_err = err;

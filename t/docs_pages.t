@@ -1,6 +1,7 @@
 # Commands and configurations of README and docs/ as they stand: README's tour
 # prints what README says, the first account of docs/operations.md logs in, and
-# nginx takes both minimal gateways.  And the threat model names tests that there are.
+# nginx takes both minimal gateways.  And the threat model and the page of faults name tests
+# that there are.
 
 use JSON::PP;
 use Platform::Test;
@@ -74,6 +75,20 @@ for my $row (@rows) {
     }
     is_deeply [ $last ? () : 'no test', @wrong ], [], "threat: $name";
 }
+
+# -- docs/reliability.md: each test that it names is there, and the faults of its first
+#    table are those of that test, in its order
+
+my $reliability = $t->read_file("$root/docs/reliability.md");
+my @tests = $reliability =~ /`(t\/[^`]+)`/g;
+is_deeply [ grep { !-f "$root/$_" } @tests ], [], 'reliability: the tests are there';
+cmp_ok scalar @tests, '>', 10, 'reliability: they are many';
+my ($measured) = $reliability =~ /^## What was measured\n(.*?)^## /ms;
+my @faults = $measured =~ /^\| ([^|]+) \| \d+ clients \|/mg;
+my ($file) = $t->read_file("$root/t/fault_under_load.t") =~ /^my \@faults = \((.*?)^\);/ms;
+is_deeply [ grep { index($file, "'" . s/^(?:issuer|feed): //r . "'") < 0 } @faults ], [],
+    'reliability: each fault is one of t/fault_under_load.t';
+cmp_ok scalar @faults, '>=', 24, 'reliability: all of them';
 
 # -- configurations; what they leave to nginx is nginx's
 

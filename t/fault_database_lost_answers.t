@@ -16,6 +16,8 @@ my $pg = $t->postgres;
 # does with the next one of that name as it is told:
 #   before  both connections are cut, the statement goes nowhere
 #   after   it is done, and its answer is thrown away with the connection
+#   killed  identity is killed, and it goes nowhere
+#   done    it is done, then identity is killed
 #   late    it is held for some seconds, and done then
 #   stuck   likewise, and so is every further one until that time
 sub proxy ($client, $state) {
@@ -32,7 +34,10 @@ sub proxy ($client, $state) {
             {
                 $state->set(%$now, statement => '', %{ $now->{then} });
                 return if $now->{how} eq 'before';
-                return end_after($server, $bytes) if $now->{how} eq 'after';
+                return kill 'KILL', $now->{pid} if $now->{how} eq 'killed';
+                end_after($server, $bytes) if $now->{how} =~ /^(?:after|done)$/;
+                kill 'KILL', $now->{pid} if $now->{how} eq 'done';
+                return if $now->{how} =~ /^(?:after|done)$/;
                 sleep $now->{until} - time if time < $now->{until};
             }
             syswrite $to, $bytes;
@@ -189,6 +194,42 @@ for my $how (qw(before after)) {
         "logout, cut $how: succeeds all the same";
     ok met(), "logout, cut $how: the write was met";
     is row($mine, 'status'), 'REVOKED', "logout, cut $how: and it has";
+}
+
+# -- the process itself is killed around each write; who asks again, once it is there
+#    again, gets what was done, or has it done now
+
+restart($identity, AUTH_REFRESH_RETRY_WINDOW => '30s');
+my $mine;
+sub state_of_rows { return join "\n", map { row($_, qw(jti status active_branch_id)) } $s, $mine }
+sub count { return $pg->sql('select count(*) from auth_sessions') }
+
+for my $case (
+    [ session_refresh => sub { refresh($token) } ],
+    [ session_select => sub { select_branch($s, $other) } ],
+    [ session_create => sub { login('several') } ],
+    [ session_revoke => sub { logout($mine) } ],
+) {
+    my ($statement, $ask) = @$case;
+    for my $how (qw(killed done)) {
+        my $what = "$statement, $how";
+        scope('ACTIVE');
+        $mine = logged_in('several');
+        ($before, my $sessions) = (state_of_rows(), count());
+        $proxy->set(pid => $identity->pid);
+        break($statement => $how);
+        is $ask->()->status, 502, "$what: no answer";
+        ok $identity->process->expect_end->wait_end(20) && met(), "$what: the write was met";
+        restart($identity);
+        is_deeply [ $before ne state_of_rows(), count() - $sessions ],
+            $statement eq 'session_create' ? [ '', $how eq 'done' ? 1 : 0 ]
+                : [ $how eq 'done', 0 ], "$what: what it has done";
+        eventually(sub { ($res = $ask->())->status < 500 });
+        is $res->status, 200, "$what: asked again" or diag $res->body;
+        goes_on($res, $what) if $statement eq 'session_refresh';
+        next if $statement ne 'session_revoke';
+        is_problem(refresh($mine), 401, 'AUTH_SESSION_NOT_ACTIVE', $what);
+    }
 }
 
 $t->done;

@@ -20,7 +20,8 @@ sub new ($class, %o) {
 
 # Runs until $next->($client) gives undef to everybody that is idle.  It gives
 # { path, json, token, headers, ... }, which $done->($request, $answer) gets back when
-# it is over; the answer has status (0: none came), code, body, sent, took.  It
+# it is over; the answer has status (0: none came), code, body, sent, took, reused (the
+# connection had served before: one without an answer may have been closed idle).  It
 # is a POST unless method says otherwise.  { wait => SECONDS } is asked again.
 # A client that got a 5xx or nothing pauses before its next request.
 sub run ($self, $next, $done) {
@@ -34,14 +35,14 @@ sub run ($self, $next, $done) {
                 $c->{pause_until} = time + ($request->{wait} // 0);
             }
             $pausing = 1 if !$c->{request};
-            vec($read, fileno $c->{fh}, 1) = 1 if $c->{request};
+            vec($read, fileno $c->{fh}, 1) = 1 if $c->{request} && $c->{fh};
         }
         my @busy = grep { $_->{request} } @{ $self->{all} };
         last unless @busy || $pausing;
         my $n = select $read, undef, undef, 0.01;
         for my $c (@busy) {
-            my ($ended, $res);
-            if ($n > 0 && vec $read, fileno $c->{fh}, 1) {
+            my ($ended, $res) = !$c->{fh};
+            if (!$ended && $n > 0 && vec $read, fileno $c->{fh}, 1) {
                 $ended = !sysread $c->{fh}, $c->{buf}, 65536, length $c->{buf};
                 $res = Platform::Test::Response->whole($c->{buf});
             }
@@ -52,22 +53,23 @@ sub run ($self, $next, $done) {
 }
 
 sub _begin ($self, $c, $request) {
-    $c->{fh} //= IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $self->{port})
-        // die "connect to $self->{port}: $!\n";
-    setsockopt $c->{fh}, IPPROTO_TCP, TCP_NODELAY, 1;
+    $c->{reused} = defined $c->{fh};
+    $c->{fh} //= IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $self->{port});
     @$c{qw(request sent buf)} = ($request, time, '');
-    syswrite $c->{fh}, http_request_bytes($request->{method} // 'POST', $request->{path},
+    my $fh = $c->{fh} // return;    # nobody listens: never answered
+    setsockopt $fh, IPPROTO_TCP, TCP_NODELAY, 1;
+    syswrite $fh, http_request_bytes($request->{method} // 'POST', $request->{path},
         connection => 'keep-alive', %$request{qw(json token headers)});
 }
 
 sub _end ($c, $res) {
     my %answer = (status => 0, code => '', body => '', sent => $c->{sent},
-        took => time - $c->{sent});
+        took => time - $c->{sent}, reused => $c->{reused});
     if ($res) {
         @answer{qw(status body)} = ($res->status, $res->body);
         $answer{code} = $1 if $res->body =~ /"code":"(\w+)"/;
     }
-    close delete $c->{fh} if !$res || ($res->header('Connection') // '') eq 'close';
+    delete $c->{fh} if !$res || ($res->header('Connection') // '') eq 'close';
     $c->{pause_until} = time + 0.1 if $answer{status} == 0 || $answer{status} >= 500;
     return (delete $c->{request}, \%answer);
 }
