@@ -1,6 +1,7 @@
 # What the loaded module costs a request to a server where it is off: counted
 # in instructions from a request's head to its log line, over many requests.
 
+use List::Util qw(min);
 use Platform::Test;
 
 my $valgrind = Platform::Test::Env::find('valgrind');
@@ -55,7 +56,10 @@ sub instructions ($name, $n) {
     return $count // die "callgrind counted nothing\n";
 }
 
-my %cost = map { ($_ => instructions($_, $many) / $many) } qw(with without);
+# Some 55,000 instructions may come once, in one nginx of several on a busy machine:
+# no request costs them.
+my %cost = map { my $name = $_; ($name => min(map { instructions($name, $many) } 1 .. 3) / $many) }
+    qw(with without);
 my $extra = $cost{with} - $cost{without};
 note sprintf 'a request takes %.0f instructions without the module, '
     . '%.0f with it, off: %.0f more', @cost{qw(without with)}, $extra;
