@@ -85,8 +85,8 @@ is_deeply [ grep { !-f "$root/$_" } @tests ], [], 'reliability: the tests are th
 cmp_ok scalar @tests, '>', 10, 'reliability: they are many';
 my ($measured) = $reliability =~ /^## What was measured\n(.*?)^## /ms;
 my @faults = $measured =~ /^\| ([^|]+) \| \d+ clients \|/mg;
-my ($file) = $t->read_file("$root/t/fault_under_load.t") =~ /^my \@faults = \((.*?)^\);/ms;
-is_deeply [ grep { index($file, "'" . s/^(?:issuer|feed): //r . "'") < 0 } @faults ], [],
+my ($table) = $t->read_file("$root/t/fault_under_load.t") =~ /^my \@faults = \((.*?)^\);/ms;
+is_deeply [ grep { index($table, "'" . s/^(?:issuer|feed): //r . "'") < 0 } @faults ], [],
     'reliability: each fault is one of t/fault_under_load.t';
 cmp_ok scalar @faults, '>=', 24, 'reliability: all of them';
 
