@@ -49,7 +49,8 @@ for last; do :; done
 exec $real "\$@"
 SH
     unlink "$copy/build/config.mk";
-    return said('./configure.sh --with-nginx=' . $nginx);
+    my ($sources) = $t->read_file($config) =~ /^NGINX_SRC := (\S+)/m;
+    return said("./configure.sh --with-nginx=$nginx --with-nginx-src=$sources");
 }
 
 like configure_without('yajl'), qr/^Missing\ Debian\ packages:\ libyajl-dev
