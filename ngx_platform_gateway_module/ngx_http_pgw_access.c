@@ -82,9 +82,7 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_core_loc_conf_t  *clcf;
 
-    if (r->method != NGX_HTTP_OPTIONS || r != r->main || !sscf->any_enabled
-        || sscf->answers != answers)
-    {
+    if (r != r->main || !sscf->any_enabled || sscf->answers != answers) {
         return NGX_DECLINED;
     }
 
@@ -129,14 +127,16 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
 static ngx_int_t
 ngx_http_pgw_options_first_handler(ngx_http_request_t *r)
 {
-    return ngx_http_pgw_access_options(r, 1);
+    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_access_options(r, 1)
+                                         : NGX_DECLINED;
 }
 
 
 static ngx_int_t
 ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
 {
-    return ngx_http_pgw_access_options(r, 0);
+    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_access_options(r, 0)
+                                         : NGX_DECLINED;
 }
 
 
