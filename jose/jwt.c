@@ -217,8 +217,11 @@ pj_err_t pj_claims_read_foreign(pj_claims_t *claims, const pj_names_t *names)
     for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++) {
         const pj_json_t *node;
 
-        if (reads[i].name == NULL)
+        if (reads[i].name == NULL) {
+            if (reads[i].required)
+                return PJ_ERR_TOKEN_CLAIMS;
             continue;
+        }
         node = pj_json_member(claims->root, reads[i].name);
         if ((node != NULL || reads[i].required) &&
             !claim_store(reads[i].place, reads[i].type, node))

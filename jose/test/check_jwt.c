@@ -103,6 +103,50 @@ START_TEST (test_account_system_and_refresh_tokens) {
 }
 END_TEST
 
+/* Another issuer's token: its subject under the name that was given. */
+START_TEST (test_foreign_claims_by_their_names) {
+    static const struct {
+        pj_names_t names;
+        const char *payload;
+        const char *fault;
+    } rows[] = {
+        {{"sub", NULL}, "{\"iss\":\"i\",\"sub\":\"s\",\"exp\":1}", NULL},
+        {{"oid", "sid"},
+         "{\"iss\":\"i\",\"oid\":\"s\",\"sid\":\"x\",\"exp\":1}",
+         NULL},
+        {{"oid", "sid"}, "{\"iss\":\"i\",\"oid\":\"s\",\"exp\":1}", NULL},
+        {{NULL, NULL}, "{\"iss\":\"i\",\"sub\":\"s\",\"exp\":1}", ""},
+        {{"oid", NULL}, "{\"iss\":\"i\",\"sub\":\"s\",\"exp\":1}", "oid"},
+        {{"sub", NULL}, "{\"iss\":\"i\",\"sub\":\"\",\"exp\":1}", "sub"},
+        {{"sub", NULL}, "{\"sub\":\"s\",\"exp\":1}", "iss"},
+        {{"sub", NULL}, "{\"iss\":\"i\",\"sub\":\"s\"}", "exp"},
+        {{"oid", "sid"},
+         "{\"iss\":\"i\",\"oid\":\"s\",\"sid\":7,\"exp\":1}",
+         "sid"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char *encoded = b64(str(rows[i].payload));
+        pj_jws_t jws = {.payload = str(encoded)};
+        pj_arena_t arena;
+        pj_claims_t c;
+        pj_err_t err;
+
+        pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
+        assert_ok(pj_claims_decode(&arena, &jws, &c));
+        err = pj_claims_read_foreign(&c, &rows[i].names);
+        if (rows[i].fault == NULL) {
+            assert_ok(err);
+            assert_str(c.account_id, "s");
+        } else {
+            assert_err(err, PJ_ERR_TOKEN_CLAIMS);
+            assert_str(c.fault, rows[i].fault);
+        }
+        free(encoded);
+    }
+}
+END_TEST
+
 /* What a kind does not carry is not handed on even where a token has it. */
 START_TEST (test_claims_of_another_kind_not_handed_on) {
     pj_claims_t c;
@@ -519,6 +563,7 @@ int main(void)
 
     tests[n++] = test_branch_token;
     tests[n++] = test_account_system_and_refresh_tokens;
+    tests[n++] = test_foreign_claims_by_their_names;
     tests[n++] = test_claims_of_another_kind_not_handed_on;
     tests[n++] = test_only_the_four_pairs_are_kinds;
     tests[n++] = test_required_claims;
