@@ -14,7 +14,9 @@ my $t = Platform::Test->new(timeout => 3600);
 my $identity = $t->identity(PLATFORM_AUTH_MAX_FAILURES => 1_000_000,
     PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false',
     PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'));
-my $stack = $t->full_stack(identity => $identity);
+my $stack = $t->full_stack(identity => $identity, edit => sub {
+    s/^http \{/$&\n    platform_gateway_token_cache entries=1024;/m or die 'no http';
+});
 
 # What is held now: KiB resident, open descriptors, rows and KiB of the sessions.
 sub held {
@@ -88,7 +90,7 @@ cmp_ok $answers{'/api/auth/login 200'}, '>=', $TOTAL / 200,
 is scalar(grep {/ (?:none|50\d)$/} keys %answers), 0,
     'every request was answered, none by an error of ours'
     or diag explain \%answers;
-# In the first half the gateway's cache of tokens fills.
+# In the first half the gateway's cache of tokens fills, if there are 10,000 turns.
 my %grown = map { ($_ => $held[-1]{$_} - $held[ $TENTHS / 2 - 1 ]{$_}) } keys %{ $held[0] };
 for my $name (qw(identity gateway)) {
     cmp_ok $grown{"$name KiB"}, '<=', 2048,
