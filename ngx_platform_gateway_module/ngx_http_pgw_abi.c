@@ -375,6 +375,8 @@ ngx_http_pgw_abi_codes(ngx_conf_t *cf)
 #endif
 
 
+#if !(angie_version >= 1010000)     /* there it leads to something between */
+
 /* The root of that tree.  No pointer is followed that is not known. */
 
 static ngx_uint_t
@@ -400,6 +402,26 @@ ngx_http_pgw_abi_tree(ngx_conf_t *cf, const ngx_array_t *locations,
 }
 
 
+static ngx_uint_t
+ngx_http_pgw_abi_server(ngx_conf_t *cf, const ngx_array_t *locations,
+    const ngx_http_core_loc_conf_t *clcf)
+{
+    return (clcf->static_locations == NULL
+            || ngx_http_pgw_abi_tree(cf, locations, clcf->static_locations))
+#if (NGX_PCRE)
+        && (clcf->regex_locations == NULL
+            || pgw_value("ngx_http_regex_t.name",
+                         (*clcf->regex_locations)->name.data,
+                         (*clcf->regex_locations)->regex->name.data))
+#endif
+        ;
+}
+
+#else
+#define ngx_http_pgw_abi_server(cf, locations, clcf)  ((void) (clcf), 1)
+#endif
+
+
 ngx_int_t
 ngx_http_pgw_abi_locations(ngx_conf_t *cf, const ngx_array_t *locations)
 {
@@ -413,21 +435,9 @@ ngx_http_pgw_abi_locations(ngx_conf_t *cf, const ngx_array_t *locations)
     for (i = 0; i < cmcf->servers.nelts; i++) {
         clcf = server[i]->ctx->loc_conf[ngx_http_core_module.ctx_index];
 
-        if (clcf->static_locations
-            && !ngx_http_pgw_abi_tree(cf, locations, clcf->static_locations))
-        {
+        if (!ngx_http_pgw_abi_server(cf, locations, clcf)) {
             return NGX_ERROR;
         }
-
-#if (NGX_PCRE)
-        if (clcf->regex_locations
-            && !pgw_value("ngx_http_regex_t.name",
-                          (*clcf->regex_locations)->name.data,
-                          (*clcf->regex_locations)->regex->name.data))
-        {
-            return NGX_ERROR;
-        }
-#endif
     }
 
 #if (NGX_PCRE)
