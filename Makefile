@@ -334,7 +334,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run reload check unit t soak asan tsan valgrind coverage mutants fuzz lint fmt install deb check-deb \
+.PHONY: help all run reload check unit t soak asan tsan valgrind coverage mutants fuzz lint fmt install deb image check-image check-deb \
   clean distclean
 
 help: ## this list
@@ -416,6 +416,12 @@ fmt: ## format the C sources (the module keeps nginx's style)
 
 deb: ## build the Debian packages in build/deb
 	@tools/deb
+
+image: deb ## build an image of each half in build/image
+	@tools/image
+
+check-image: ## run those images as containers, by examples/compose
+	@t/image/check
 
 check-deb: ## README's commands and the packages, in fresh Debian 12 and 13
 	@t/deb/first_minute
