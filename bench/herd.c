@@ -83,21 +83,25 @@ static void come(struct client *c, int64_t at_us)
     }
 }
 
+/* Later if this process has no descriptor left. */
 static void begin(struct client *c)
 {
     struct sockaddr_in own = {.sin_family = AF_INET};
     struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLET,
                             .data.ptr = c};
 
+    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (c->fd < 0) {
+        come(c, now_us() + 10000);
+        return;
+    }
     own.sin_addr.s_addr = htonl(0x7f010000 + c->number);
     c->begun_us = now_us();
     c->first_us = c->tries++ == 0 ? c->begun_us : c->first_us;
     c->sent = false;
     c->head_len = 0;
     c->head = malloc(HEAD_MAX);
-    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (c->fd < 0 || c->head == NULL ||
-        bind(c->fd, (void *) &own, sizeof(own)) != 0 ||
+    if (c->head == NULL || bind(c->fd, (void *) &own, sizeof(own)) != 0 ||
         (connect(c->fd, (void *) &server, sizeof(server)) != 0 &&
          errno != EINPROGRESS) ||
         epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &e) != 0) {
