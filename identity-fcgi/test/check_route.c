@@ -177,16 +177,14 @@ START_TEST (test_those_refused_do_not_come_again_at_once) {
     int seconds[16] = {0}, sooner[16] = {0}, more[16] = {0};
 
     count_seconds(4 * RETRIES_A_SECOND, 9, seconds);
-    for (int s = 1; s <= 3; s++) { /* a little more than the time it took */
-        ck_assert_int_ge(seconds[s], RETRIES_A_SECOND - 1);
-        ck_assert_int_le(seconds[s], RETRIES_A_SECOND * 2);
-    }
+    ck_assert_int_le(seconds[1], 2 * RETRIES_A_SECOND);
+    ck_assert_int_ge(seconds[2], RETRIES_A_SECOND / 2);
     ck_assert_int_eq(seconds[6], 0);
     for (int i = 0; i < 2 * RETRIES_A_SECOND; i++) {
         auth_served();
     }
     count_seconds(RETRIES_A_SECOND / 2, 9, sooner);
-    ck_assert_int_ge(sooner[2] + sooner[3], RETRIES_A_SECOND / 2 - 1);
+    ck_assert_int_eq(sooner[4] + sooner[5], 0);
     /* Where there are too many, any second is as good. */
     count_seconds(1000, 2, more);
     ck_assert_int_ge(more[1], 350);
