@@ -92,7 +92,7 @@ static void begin(struct client *c)
 
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (c->fd < 0) {
-        come(c, now_us() + 10000);
+        come(c, now_us() + 1000000);
         return;
     }
     own.sin_addr.s_addr = htonl(0x7f010000 + c->number);
