@@ -270,7 +270,7 @@ $(TEST_MOD): t/modules/ngx_http_test_late_module.c $(NGX_STAMP)
 	  $(NGX_LD_OPT) $(LDFLAGS) -o $@ $<
 
 .PHONY: t-modules
-t-modules: $(TEST_MOD)
+t-modules: $(TEST_MOD) $(BUILD)/bench/herd
 
 # -- static analysis ----------------------------------------------------------------
 # A file is read again when it, or what it includes, has changed.
@@ -308,7 +308,7 @@ analyze: $(ANALYZED)
 
 # -- benchmarks ------------------------------------------------------------------------
 
-BENCH := $(addprefix $(BUILD)/bench/,floors floor_fcgi sign verify)
+BENCH := $(addprefix $(BUILD)/bench/,floors floor_fcgi sign verify herd)
 
 $(BENCH): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h $(JOSE_LIB) build/config.mk
 	@mkdir -p $(@D)
@@ -317,7 +317,7 @@ $(BENCH): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h $(JOSE_LIB) build/
 	  bench/rsa.c $(JOSE_LIB) $(ID_LIBS)
 
 # BENCH_FLAGS: --quick, --only proxied,refused, ... (or refresh,login, ...)
-.PHONY: bench-programs bench-identity bench-gateway bench-capacity bench-jose \
+.PHONY: bench-programs bench-identity bench-gateway bench-capacity bench-herd bench-jose \
   bench
 bench-programs: $(BENCH)
 
@@ -325,7 +325,7 @@ bench-programs: $(BENCH)
 bench-jose: all $(BENCH)
 	@PLATFORM_BUILD=$(BUILD) bench/gateway --only core
 
-bench-gateway bench-identity bench-capacity: bench-%: all $(BENCH)
+bench-gateway bench-identity bench-capacity bench-herd: bench-%: all $(BENCH)
 	@PLATFORM_BUILD=$(BUILD) bench/$* $(BENCH_FLAGS)
 
 bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes)

@@ -107,7 +107,7 @@ static void answer_check(struct http_response *res,
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static char head_mem[8192], body_mem[8192];
-    static const struct config cfg = {.max_failures = 0};
+    static const struct config cfg = {.retry_after_max_s = 60};
     pj_str_t body = {data, len}, type = fuzz_split(&body, '\n');
     struct http_request req = {.method = PJ_STR("POST"),
                                .content_type = type,

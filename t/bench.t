@@ -86,6 +86,28 @@ $x += $_ for 1 .. 1_000_000;
 cmp_ok process_cpu_us($idle->pid) - $before, '<', $used / 2,
     'and that of another process is its own';
 
+# -- clients that come again --------------------------------------------------------
+# The first request for each path is refused; the cursor of an answer is the next path.
+
+my $dir = $t->dir;
+my $many = $t->http_server(many => sub ($request, @) {
+    my $seen = "$dir/seen" . $request->{uri} =~ tr{/}{-}r;
+    return [ 200, [], '{"cursor":"next"}' ] if -e $seen;
+    open my $fh, '>', $seen or die "$seen: $!\n";
+    return [ 503, [ 'Retry-After' => 1 ], '' ];
+});
+my $words = $t->write_file('herd.words', join '', map {"w$_\n"} 1 .. 5);
+my $plan = sub ($clients) {
+    return $t->write_file('herd.plan', join "\t", 'once', $clients, 100, 0, $words,
+        "GET /@ HTTP/1.1|Host: a|Connection: close||\n");
+};
+my @herd = (Bench::Identity::Stage::program('herd'), $many->port, 30);
+my $said = qx{@herd @{[ $plan->(5) ]}};
+like $said, qr/clients=5 served=5 tries=10 most_tries=2 .* 2xx=5 .* 5xx=5 /,
+    'each is refused once, comes again and is served';
+cmp_ok $said =~ /waited_p50_us=(\d+)/ ? $1 : 0, '>=', 1e6, 'after the second that it was told';
+isnt system("@herd @{[ $plan->(6) ]} 2>$dir/herd.err"), 0, 'six clients have no five words';
+
 # -- the load generator -------------------------------------------------------------
 # A server of one process a connection: each knows the token that it gave.
 

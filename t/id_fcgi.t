@@ -203,4 +203,30 @@ like $early->read_answer->{stdout}, qr/^Status: 503\b.*^Retry-After: 1\r.*"code"
     'too late';
 is status_of(GET => $jwks), 200, 'the next one is in time';
 
+# Late: the only worker is held up for longer than a request may wait for one.
+
+my $slow = $t->identity(name => 'slow', PLATFORM_WORKER_THREADS => 1,
+    PLATFORM_QUEUE_TIMEOUT => '0.3s', PLATFORM_REQUEST_TIMEOUT => 10 * $slack . 's');
+$address = $slow->address;
+my $refresh = bytes(POST => '/api/auth/refresh');
+ok eventually(sub {
+    my $hold = begun(substr $get, 0, 30);
+    my ($late, $health) = map { begun($_) } $refresh, bytes(GET => '/healthz');
+    $until = time + 0.4;
+    ok eventually(sub { time > $until }), 'by then it is late';
+    my $young = begun($refresh);
+    $hold->send(substr $get, 30);
+    return join(' ', map { $_->read_answer->{status} } $late, $health, $young) eq '503 200 401';
+}), 'who waited too long is refused, but for health; the next one is served';
+
+sub refused {
+    return $t->fcgi($address)->request(GET => '/actuator/prometheus')->{body}
+        =~ m{^identity_requests_total\{endpoint="/api/auth/refresh",status="503".* (\d+)$}m;
+}
+my ($before) = refused();
+my $hold = begun(substr $get, 0, 30);
+begun($refresh)->connection->close;
+$hold->send(substr $get, 30);
+is_deeply [ refused() ], [ $before + 1 ], 'so is a refresh whose client has gone';
+
 $t->done;

@@ -92,6 +92,8 @@ static void handle(size_t thread, const struct fcgi_call *call,
     w->req = &req;
     w->res = res;
     w->now_s = now.tv_sec;
+    w->late = call->late;
+    w->left = call->left;
     w->store.deadline_ms = call->deadline_ms;
     w->store.access_until_s = w->now_s + w->cfg->access_ttl_s;
     if (w->cfg->session_client) {
@@ -106,8 +108,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     if (metrics_now_us() / 1000 < call->deadline_ms) {
         route_handle(route, w);
     } else {
-        /* The client has given up: serve those who still wait. */
-        auth_refuse(w, 503, "AUTH_BUSY", "The service is busy; try again.");
+        (void) auth_busy(w); /* serve those who still have time */
     }
     keys_release(w->keys);
     http_response_head(res, &req, &sw->res_head);

@@ -10,6 +10,7 @@
 static struct {
     int calls;
     size_t bytes; /* of the arena that the last of them took */
+    bool none;    /* there is no place */
 } lent;
 
 bool hasher_start(enum hasher_lane lane, int threads, int places)
@@ -27,6 +28,12 @@ bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
     fn(arg);
     lent.bytes = (size_t) (w.arena.pos - before);
     return true;
+}
+
+struct hasher_use hasher_use(enum hasher_lane lane)
+{
+    return (struct hasher_use){.threads = 1,
+                               .places = lane == HASHER_HASH && !lent.none};
 }
 
 static void send_login(const char *account, const char *credential)
@@ -233,6 +240,19 @@ START_TEST (test_login_without_memory_is_no_failure) {
 }
 END_TEST
 
+/* One that could not be hashed costs the database nothing. */
+START_TEST (test_login_without_a_place) {
+    lent.none = true;
+    send_login("one@demo.test", "right");
+    h_login(&w);
+    ck_answer(503, "AUTH_BUSY", "");
+
+    lent.none = false;
+    h_login(&w);
+    ck_answer(200, "AUTH_LOGIN_SUCCESS", "attempt find choices create settle ");
+}
+END_TEST
+
 START_TEST (test_login_database_down) {
     tell(&db.create, STORE_UNKNOWN);
     send_login("one@demo.test", "right");
@@ -335,6 +355,7 @@ int main(void)
         test_login_rehashes_weaker_credentials,
         test_login_starts_over_when_its_account_changes,
         test_login_without_memory_is_no_failure,
+        test_login_without_a_place,
         test_login_database_down,
         test_login_bodies,
         test_login_lengths,

@@ -33,6 +33,7 @@ static void setup(void)
     memset(&cfg, 0, sizeof(cfg));
     cfg.app_name = (char *) "identity-service";
     cfg.app_env = (char *) "local";
+    cfg.retry_after_max_s = 60;
     memset(&worker, 0, sizeof(worker));
     worker.cfg = &cfg;
     worker.keys = &keys;
@@ -121,6 +122,73 @@ START_TEST (test_size_comes_after_path_and_method) {
         ck_assert_int_eq(res.status, order[i].status);
     }
     ck_assert_str_eq(res.code, "REQUEST_TOO_LARGE");
+}
+END_TEST
+
+/* What people ask is refused when it is late; where all it does is for who has
+ * left, then as well. */
+static const struct {
+    const char *method, *path;
+    bool late, left; /* whether it is refused then */
+} in_vain[] = {
+    {"POST", "/api/auth/refresh", true, true},
+    {"POST", "/api/auth/login", true, true},
+    {"POST", "/api/auth/logout-all", true, false},
+    {"GET", "/api/auth/sessions", true, false},
+    {"GET", "/healthz", false, false},
+    {"GET", "/.well-known/jwks.json", false, false},
+    {"POST", "/api/auth/nothing", false, false},
+};
+
+START_TEST (test_requests_in_vain) {
+    for (int i = 0; i < 4; i++) {
+        bool refused;
+
+        worker.late = (i & 1) != 0;
+        worker.left = (i & 2) != 0;
+        refused = (worker.late && in_vain[_i].late) ||
+                  (worker.left && in_vain[_i].left);
+        run(in_vain[_i].method, in_vain[_i].path);
+        ck_assert_msg((res.status == 503) == refused, "%s, %d: %d",
+                      in_vain[_i].path, i, res.status);
+    }
+}
+END_TEST
+
+/* The seconds that n refusals after each other are told, counted. */
+static void count_seconds(int n, int64_t most, int seconds[16])
+{
+    cfg.retry_after_max_s = most;
+    worker.late = true;
+    for (int i = 0; i < n; i++) {
+        const char *told;
+        long s;
+
+        run("POST", "/api/auth/refresh");
+        told = strstr(res.headers.data, "Retry-After: ");
+        ck_assert_ptr_nonnull(told);
+        s = strtol(told + strlen("Retry-After: "), NULL, 10);
+        ck_assert(s >= 1 && s <= most);
+        seconds[s]++;
+    }
+}
+
+START_TEST (test_those_refused_do_not_come_again_at_once) {
+    int seconds[16] = {0}, sooner[16] = {0}, more[16] = {0};
+
+    count_seconds(4 * RETRIES_A_SECOND, 9, seconds);
+    ck_assert_int_le(seconds[1], 2 * RETRIES_A_SECOND);
+    ck_assert_int_ge(seconds[2], RETRIES_A_SECOND / 2);
+    ck_assert_int_eq(seconds[6], 0);
+    for (int i = 0; i < 2 * RETRIES_A_SECOND; i++) {
+        auth_served();
+    }
+    count_seconds(RETRIES_A_SECOND / 2, 9, sooner);
+    ck_assert_int_eq(sooner[4] + sooner[5], 0);
+    /* Where there are too many, any second is as good. */
+    count_seconds(1000, 2, more);
+    ck_assert_int_ge(more[1], 350);
+    ck_assert_int_ge(more[2], 350);
 }
 END_TEST
 
@@ -309,6 +377,9 @@ static void fill(TCase *t)
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_loop_test(t, test_table, 0, sizeof(cases) / sizeof(cases[0]));
     tcase_add_test(t, test_size_comes_after_path_and_method);
+    tcase_add_loop_test(t, test_requests_in_vain, 0,
+                        sizeof(in_vain) / sizeof(in_vain[0]));
+    tcase_add_test(t, test_those_refused_do_not_come_again_at_once);
     tcase_add_test(t, test_labels_are_bounded);
     tcase_add_test(t, test_health_body);
     tcase_add_test(t, test_readiness_names_the_failed_check);

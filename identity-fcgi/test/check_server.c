@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define TIMEOUT_MS 500
+#define QUEUE_MS 400
 #define PEERS 16
 #define THREADS 8
 
@@ -28,7 +29,7 @@ static int peers[PEERS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static bool gate_open, stopping;
-static char order[PEERS + 1];
+static char order[PEERS + 1], marks[PEERS + 1]; /* L: late, G: has gone */
 static unsigned served[THREADS];
 static int64_t waited_us, allowed_us;
 
@@ -41,6 +42,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
 
     pthread_mutex_lock(&lock);
     served[thread]++;
+    marks[strlen(order)] = call->late ? 'L' : call->left ? 'G' : '-';
     order[strlen(order)] = call->params[1][2]; /* N=x */
     waited_us = metrics_now_us() - call->arrived_us;
     allowed_us = call->deadline_ms * 1000 - call->arrived_us;
@@ -79,6 +81,7 @@ static void start_threads(int threads, int max_connections)
 {
     cfg.worker_threads = threads;
     cfg.request_timeout_ms = TIMEOUT_MS;
+    cfg.queue_timeout_ms = QUEUE_MS;
     connections_max = max_connections;
     ck_assert_int_eq(pthread_create(&runner, NULL, run, NULL), 0);
 }
@@ -99,6 +102,7 @@ static void setup(void)
     server_block_signals();
     ck_assert_msg(listener_open(&listener, path, &err), "%s", err.text);
     memset(order, 0, sizeof(order));
+    memset(marks, 0, sizeof(marks));
     memset(served, 0, sizeof(served));
     gate_open = stopping = finished = false;
     for (int i = 0; i < PEERS; i++) {
@@ -237,6 +241,58 @@ START_TEST (test_those_beyond_the_bound_wait_in_the_backlog) {
 }
 END_TEST
 
+/* While over four of eight wait, the oldest is late; and one that is old. */
+START_TEST (test_late_by_number_and_by_age) {
+    int64_t until_us;
+
+    start(8);
+    ask(0, 'a');
+    wait_asked(1);
+    for (int i = 1; i < 8; i++) {
+        ask(i, (char) ('a' + i));
+    }
+    wait_use(7, 1);
+    open_gate();
+    for (int i = 0; i < 8; i++) {
+        ck_assert(is_answered(i));
+    }
+    gate_open = false;
+    ask(8, 'i');
+    wait_asked(9);
+    ask(9, 'j');
+    wait_use(1, 1);
+    until_us = metrics_now_us() + (QUEUE_MS + 50) * 1000;
+    while (metrics_now_us() < until_us) {
+        usleep(10000);
+    }
+    ask(10, 'k');
+    wait_use(2, 1);
+    open_gate();
+    ck_assert(is_answered(10));
+    ck_assert_str_eq(order, "abcdefghijk");
+    ck_assert_str_eq(marks, "-LL------L-");
+    send_sigterm();
+    wait_end();
+}
+END_TEST
+
+START_TEST (test_whose_peer_has_gone) {
+    start(100);
+    ask(0, 'a');
+    wait_asked(1);
+    ask(1, 'b');
+    ask(2, 'c');
+    wait_use(2, 1);
+    close(peers[1]);
+    peers[1] = -1;
+    open_gate();
+    ck_assert(is_answered(2));
+    ck_assert_str_eq(marks, "-G-");
+    send_sigterm();
+    wait_end();
+}
+END_TEST
+
 /* Each has its time from when it came: together they cost it once. */
 START_TEST (test_silent_peers_are_over_together) {
     char byte;
@@ -352,6 +408,8 @@ static void fill(TCase *t)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, test_first_come_first_served);
     tcase_add_test(t, test_those_beyond_the_bound_wait_in_the_backlog);
+    tcase_add_test(t, test_late_by_number_and_by_age);
+    tcase_add_test(t, test_whose_peer_has_gone);
     tcase_add_test(t, test_silent_peers_are_over_together);
     tcase_add_test(t, test_a_warm_worker_goes_first);
     tcase_add_test(t, test_all_workers_work);

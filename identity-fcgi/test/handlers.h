@@ -89,6 +89,7 @@ static inline void setup(void)
     cfg.jwt_private_key_base64 = strdup(made.private_text);
     cfg.jwt_public_key_base64 = strdup(made.public_text);
     cfg.access_ttl_s = 900;
+    cfg.retry_after_max_s = 60;
     cfg.refresh_ttl_s = 3600;
     cfg.cookie_name = strdup("rt");
     cfg.cookie_path = strdup("/api/auth");

@@ -22,14 +22,44 @@
 
 /* -- refusals -- */
 
+#define PLACE_US (1000000 / RETRIES_A_SECOND)
+
+/* Those who are refused get places in time, one by one: who all come again
+ * after the same pause are as many at once again.  The end of the last place;
+ * threads may take the same one. */
+static _Atomic int64_t taken_us;
+
+static int64_t retry_after_s(const struct config *cfg)
+{
+    int64_t now_us = metrics_now_us(), place_us = taken_us, wait_s;
+
+    place_us = (place_us > now_us ? place_us : now_us) + PLACE_US;
+    wait_s = 1 + (place_us - now_us) / 1000000;
+    if (wait_s > cfg->retry_after_max_s) {
+        return 1 + now_us % cfg->retry_after_max_s; /* any of them */
+    }
+    taken_us = place_us;
+    return wait_s;
+}
+
+void auth_served(void)
+{
+    if (taken_us > metrics_now_us()) {
+        taken_us -= PLACE_US;
+    }
+}
+
 bool auth_refuse(struct worker *w, int status, const char *code,
                  const char *detail)
 {
+    char seconds[24];
+
     http_problem(w->res, w->req, status, code, detail);
     if (status == 401) {
         http_header(w->res, "WWW-Authenticate", "Login realm=\"platform\"");
     } else if (status == 503) {
-        http_header(w->res, "Retry-After", "1");
+        snprintf(seconds, sizeof(seconds), "%" PRId64, retry_after_s(w->cfg));
+        http_header(w->res, "Retry-After", seconds);
     }
     return false;
 }

@@ -25,6 +25,7 @@ struct worker {
     pj_str_t path_id; /* what stands for the {id} of its route */
     struct keys *keys;
     const pj_key_t *signer; /* of keys, this thread's alone */
+    bool late, left;        /* as struct fcgi_call has it */
     int64_t now_s;
 };
 
@@ -62,9 +63,14 @@ bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
 
 /* -- refusals: all return false, so that callers can return it -- */
 
-/* A 503 gets a Retry-After, a 401 a challenge without a browser's dialog. */
+/* A 401 gets a challenge without a browser's dialog, a 503 a Retry-After: the
+ * seconds until as many of those who were refused before have come again, at
+ * RETRIES_A_SECOND and one for each that is served; any number up to
+ * retry_after_max_s where it would be more. */
+#define RETRIES_A_SECOND 200
 bool auth_refuse(struct worker *w, int status, const char *code,
                  const char *detail);
+void auth_served(void); /* to be called for each */
 bool auth_invalid(struct worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 #define auth_database_unavailable(w)                                           \

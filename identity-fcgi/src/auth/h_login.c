@@ -235,7 +235,7 @@ void h_login(struct worker *w)
     struct login login = {0};
 
     /* It counts as failed until it has succeeded. */
-    if (read_body(w, &login) &&
+    if (read_body(w, &login) && (password_has_room() || auth_busy(w)) &&
         auth_attempt_begin(w, login.account_name, "auth.login.limited",
                            &login.attempt)) {
         log_in(w, &login);

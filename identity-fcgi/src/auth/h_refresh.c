@@ -508,6 +508,7 @@ void h_refresh(struct worker *w)
     if (read_body(&r) && find_token(&r) && verify(&r) && rotate_session(&r)) {
         bool retried = r.result == RETRIED;
 
+        auth_served();
         metrics_count(retried ? METRICS_RETRIES : METRICS_ROTATIONS);
         http_cookie_set(w->res, w->cfg, r.new_token, r.exp - w->now_s);
         auth_audit(w,

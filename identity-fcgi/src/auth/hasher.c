@@ -32,7 +32,6 @@ struct job {
 static struct lane {
     TAILQ_HEAD(, job) jobs; /* not begun; the granted ones come first */
     pthread_t *threads;
-    int places;            /* free now */
     struct hasher_use use; /* its threads change before and after all use */
 } lanes[HASHER_LANES];
 
@@ -89,7 +88,7 @@ bool hasher_start(enum hasher_lane lane, int threads, int places)
     struct lane *l = &lanes[lane];
 
     TAILQ_INIT(&l->jobs);
-    l->places = places;
+    l->use.places = places;
     l->threads = calloc((size_t) threads, sizeof(pthread_t));
     while (l->threads != NULL && l->use.threads < threads &&
            pthread_create(&l->threads[l->use.threads], NULL, work, l) == 0) {
@@ -111,8 +110,8 @@ bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
         return true;
     }
     pthread_mutex_lock(&lock);
-    if (l->places > 0) {
-        l->places--;
+    if (l->use.places > 0) {
+        l->use.places--;
         l->use.waiting++;
         TAILQ_INSERT_TAIL(&l->jobs, &job, link);
         grant(l);
@@ -127,7 +126,7 @@ bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
         while (job.state == GRANTED) {
             pthread_cond_wait(&changed, &lock);
         }
-        l->places++;
+        l->use.places++;
     }
     pthread_mutex_unlock(&lock);
     return job.state == DONE;

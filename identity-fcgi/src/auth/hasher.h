@@ -24,6 +24,7 @@ struct hasher_use {
     int threads;
     int running; /* computations now */
     int waiting; /* for a thread */
+    int places;  /* free, for callers */
 };
 
 struct hasher_use hasher_use(enum hasher_lane lane);

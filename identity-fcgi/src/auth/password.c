@@ -286,6 +286,13 @@ bool password_start(const struct config *cfg, int64_t wait_ms)
                         cfg->worker_threads);
 }
 
+bool password_has_room(void)
+{
+    struct hasher_use use = hasher_use(HASHER_HASH);
+
+    return use.threads == 0 || use.places > 0;
+}
+
 const char *password_nobody(void)
 {
     return today.dummy;

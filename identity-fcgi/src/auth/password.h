@@ -13,6 +13,10 @@
 #define PASSWORD_MOST_MEMORY_KIB (256 * 1024)
 #define PASSWORD_MOST_ITERATIONS 10
 
+/* Whether a login may begin.  Where none could be hashed now, one is refused
+ * before it costs the database anything: that is for refreshes. */
+bool password_has_room(void);
+
 /* Before threads start: libsodium, and the hash of what nobody knows. */
 PJ_MUST_CHECK bool password_setup(const struct config *cfg);
 

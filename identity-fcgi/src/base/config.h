@@ -66,7 +66,8 @@ struct config {
     char *credential_forbidden; /* path of a list, or NULL */
 
     int worker_threads;
-    int64_t request_timeout_ms;
+    int64_t request_timeout_ms, queue_timeout_ms;
+    int64_t retry_after_max_s;
     int64_t sweep_interval_s; /* 0: off */
     char *cors_origins;       /* separated by blanks; NULL: none */
 

@@ -11,9 +11,11 @@ struct fcgi_call {
     char *const *params; /* NAME=value, NULL-terminated */
     pj_str_t body;
     bool body_too_large;
-    /* CLOCK_MONOTONIC, both the caller's to fill. */
+    /* CLOCK_MONOTONIC; these and what follows are the caller's to fill. */
     int64_t arrived_us;
     int64_t deadline_ms; /* that plus the request timeout */
+    bool late;           /* it waited too long for a thread */
+    bool left;           /* its peer has gone: nobody reads an answer */
 };
 
 #define FCGI_ANSWER_MAX (2 * 1024 * 1024)

@@ -121,7 +121,8 @@ static void h_prometheus(struct worker *w)
 static const struct {
     const char *path;
     handler_fn *handler;
-    enum { READ, POST, DELETE } method; /* READ: GET and HEAD */
+    /* READ: GET and HEAD.  TAKE: a POST in vain if nobody takes the answer. */
+    enum { READ, POST, TAKE, DELETE } method;
 } routes[] = {
     {"/.well-known/jwks.json", h_published_keys, READ},
     {"/.well-known/oauth-authorization-server", h_published_metadata, READ},
@@ -132,11 +133,11 @@ static const struct {
     {"/actuator/info", h_info, READ},
     {"/actuator/prometheus", h_prometheus, READ},
     {"/api/auth/change-credential", h_change_credential, POST},
-    {"/api/auth/login", h_login, POST},
+    {"/api/auth/login", h_login, TAKE},
     {"/api/auth/logout", h_sessions_logout, POST},
     {"/api/auth/logout-all", h_sessions_logout_all, POST},
     {"/api/auth/logout-others", h_sessions_logout_others, POST},
-    {"/api/auth/refresh", h_refresh, POST},
+    {"/api/auth/refresh", h_refresh, TAKE},
     {"/api/auth/select-branch", h_select_branch, POST},
     {"/api/auth/sessions", h_sessions, READ},
     {"/api/auth/sessions/{id}", h_sessions_end, DELETE},
@@ -179,9 +180,22 @@ size_t route_find(pj_str_t path)
     return i;
 }
 
+/* Whether there is no point, or no time, in doing what a person asks.  Gateways
+ * and operators are few, and never too late.  A refresh or login whose caller
+ * has gone would only use a token up, or leave a session that nobody has. */
+static bool is_in_vain(size_t route, const struct worker *w)
+{
+    static const char people[] = "/api/";
+
+    return (w->late &&
+            strncmp(routes[route].path, people, sizeof(people) - 1) == 0) ||
+           (w->left && routes[route].method == TAKE);
+}
+
 void route_handle(size_t route, struct worker *w)
 {
-    static const char *const allowed[] = {"GET, HEAD", "POST", "DELETE"};
+    static const char *const allowed[] = {"GET, HEAD", "POST", "POST",
+                                          "DELETE"};
     const char *allow =
         route < ROUTE_COUNT ? allowed[routes[route].method] : "";
     pj_str_t method = w->req->method;
@@ -199,6 +213,8 @@ void route_handle(size_t route, struct worker *w)
     } else if (w->req->body_too_large) {
         auth_refuse(w, 413, "REQUEST_TOO_LARGE",
                     "The body is larger than 16 KiB.");
+    } else if (is_in_vain(route, w)) {
+        (void) auth_busy(w);
     } else {
         (void) serves(route, w->req->path, &w->path_id);
         routes[route].handler(w);

@@ -38,6 +38,7 @@
 struct arrival {
     int fd; /* -1: the worker that takes it ends */
     int64_t at_us;
+    bool late; /* by its age, or since too many wait */
 };
 
 struct thread {
@@ -82,7 +83,9 @@ static void enqueue(struct arrival a)
     }
 }
 
-/* The oldest; waits for one. */
+/* The oldest; waits for one.  It is late as well while half of the connections
+ * there may be wait: were that all of them, the peers that come would wait in
+ * the backlog, where nobody sees their age. */
 static struct arrival dequeue(struct thread *t)
 {
     struct arrival a;
@@ -101,7 +104,9 @@ static struct arrival dequeue(struct thread *t)
     server.first = (server.first + 1) % server.room;
     server.queued--;
     server.busy++;
+    a.late = server.queued > server.max_connections / 2;
     pthread_mutex_unlock(&server.lock);
+    a.late |= metrics_now_us() - a.at_us > server.cfg->queue_timeout_ms * 1000;
     return a;
 }
 
@@ -128,17 +133,26 @@ static void count_end(enum fcgi_end end)
     }
 }
 
+static bool has_left(int fd)
+{
+    struct pollfd p = {fd, POLLRDHUP, 0};
+
+    return poll(&p, 1, 0) > 0;
+}
+
 static void serve_one(const struct thread *t, const struct arrival *a)
 {
     int64_t timeout_us = server.cfg->request_timeout_ms * 1000;
     int64_t io_us =
         IO_TIMEOUT_MS * 1000 < timeout_us ? IO_TIMEOUT_MS * 1000 : timeout_us;
     struct fcgi_call call = {.arrived_us = a->at_us,
-                             .deadline_ms = (a->at_us + timeout_us) / 1000};
+                             .deadline_ms = (a->at_us + timeout_us) / 1000,
+                             .late = a->late};
     struct fcgi_reply reply;
     enum fcgi_end end = fcgi_read(t->exchange, a->fd, a->at_us + io_us, &call);
 
     if (end == FCGI_WHOLE) {
+        call.left = has_left(a->fd);
         server.service->handle((size_t) (t - server.threads), &call, &reply);
         end = fcgi_answer(t->exchange, metrics_now_us() + io_us, &reply);
         buf_reset(reply.head);

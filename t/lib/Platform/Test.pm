@@ -197,6 +197,7 @@ sub identity_env ($self, %change) {
         # A machine may be busy, and a login's hash has less of it than the
         # rest: more time than by default, less than nginx waits for an answer.
         PLATFORM_REQUEST_TIMEOUT      => '40s',
+        PLATFORM_QUEUE_TIMEOUT        => '40s',
         PLATFORM_DB_STATEMENT_TIMEOUT => '10s',
         PLATFORM_DB_CONNECT_TIMEOUT   => '6s',
         $self->{postgres}{postgres} ? $self->{postgres}{postgres}->env : (),

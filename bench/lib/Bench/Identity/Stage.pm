@@ -34,9 +34,9 @@ sub memory_mib {
     return int($kb / 1024);
 }
 
-# extra => { NAME => { variables } }: further identity processes; databases =>
-# [names]: made first; floor => 0: without the floor program's
-# face.
+# extra => { NAME => { variables } }: further identity processes; env => { variables }
+# of all of them; connections => of nginx, nginx => its further lines; databases => [names]: made first; floor => 0:
+# without the floor program's face.
 sub new {
     my ($class, %o) = @_;
 
@@ -45,6 +45,9 @@ sub new {
         backend => {},
         extra   => $o{extra} // {},
         floor   => $o{floor},
+        env     => $o{env} // {},
+        nginx       => $o{nginx} // '',
+        connections => $o{connections} // 1024,
     }, $class;
     $self->_start_postgres;
     $self->pg->sql("create database $_ owner platform", user => 'postgres',
@@ -85,7 +88,7 @@ sub _start_servers {
     my $t = $self->{t};
     $self->{key_file} = $t->write_file('bench-key.pem',
         jwt_key('identity')->private_pem);
-    my %env = (PLATFORM_JWT_ISSUER => $ISSUER);
+    my %env = (PLATFORM_JWT_ISSUER => $ISSUER, %{ $self->{env} });
     my %identity = (identity => $t->identity(%env));
     for my $name (sort keys %{ $self->{extra} }) {
         $identity{$name}
@@ -123,8 +126,10 @@ sub _nginx_conf {
             "upstream bench_$name { server $address{$name}; }\n$copy");
         $more .= "    include bench-$name.conf;\n";
     }
-    $conf =~ s/worker_processes auto/worker_processes 1/
+    $conf =~ s/worker_processes auto;/worker_processes 1;\n$self->{nginx}/
         or die "no worker_processes in the rendered nginx.conf\n";
+    $conf =~ s/(?<=worker_connections )1024/$self->{connections}/
+        or die "no worker_connections in the rendered nginx.conf\n";
     $conf =~ s/(\n\})\s*\z/\n    keepalive_requests 100000000;\n$more$1\n/
         or die "no end of the rendered nginx.conf\n";
     return $conf;
