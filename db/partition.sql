@@ -24,6 +24,9 @@
 SET client_min_messages = notice;
 SET search_path = public, pg_temp;
 SET statement_timeout = 0;
+SET lock_timeout = 0;
+-- The swap waits for the disk, and so for all that was written before it.
+SET synchronous_commit = off;
 -- The rows that come have been checked when they were written.
 SET session_replication_role = replica;
 SELECT set_config('partition.count', :'partitions', false),
@@ -31,12 +34,13 @@ SELECT set_config('partition.count', :'partitions', false),
 
 -- That of the sweep: meanwhile nothing is deleted that is being copied.
 SELECT pg_advisory_lock(7236589412357) \g /dev/null
-SET lock_timeout = '200ms';
 
 CREATE PROCEDURE pg_temp.patiently(step text) LANGUAGE plpgsql AS $$
 BEGIN
   FOR attempt IN 1 .. 300 LOOP
     BEGIN
+      PERFORM set_config('lock_timeout', '200ms', true),
+              set_config('synchronous_commit', 'on', true);
       EXECUTE format('SELECT pg_temp.%I()', step);
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
