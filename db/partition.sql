@@ -35,13 +35,13 @@ SELECT set_config('partition.count', :'partitions', false),
 -- That of the sweep: meanwhile nothing is deleted that is being copied.
 SELECT pg_advisory_lock(7236589412357) \g /dev/null
 
-CREATE PROCEDURE pg_temp.patiently(step text) LANGUAGE plpgsql AS $$
+CREATE PROCEDURE pg_temp.patiently(step text, command text) LANGUAGE plpgsql AS $$
 BEGIN
   FOR attempt IN 1 .. 300 LOOP
     BEGIN
       PERFORM set_config('lock_timeout', '200ms', true),
               set_config('synchronous_commit', 'on', true);
-      EXECUTE format('SELECT pg_temp.%I()', step);
+      EXECUTE command;
       RETURN;
     EXCEPTION WHEN lock_not_available THEN
       RAISE NOTICE '%: a lock is taken, attempt %', step, attempt;
@@ -205,27 +205,6 @@ BEGIN
 END;
 $$;
 
-CREATE FUNCTION pg_temp.validate() RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  line text;
-BEGIN
-  FOR line IN
-    SELECT format('ALTER TABLE %s VALIDATE CONSTRAINT %I', conrelid::regclass, conname)
-      FROM pg_constraint
-     WHERE confrelid = 'public.auth_sessions'::regclass AND NOT convalidated
-  LOOP
-    EXECUTE line;
-  END LOOP;
-END;
-$$;
-
-CREATE FUNCTION pg_temp.tidy() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  DROP TABLE replaced.auth_sessions;
-  DROP SCHEMA replaced;
-END;
-$$;
-
 CREATE FUNCTION pg_temp.count_rows() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF (SELECT count(*) FROM public.auth_sessions)
@@ -239,7 +218,7 @@ $$;
 SELECT to_regclass('replaced.auth_sessions') IS NULL AS is_to_do \gset
 \if :is_to_do
   \echo a new table, and a trigger that repeats writes in it
-  CALL pg_temp.patiently('prepare');
+  CALL pg_temp.patiently('prepare', 'SELECT pg_temp.prepare()');
   \echo copying
   CALL pg_temp.throughout('copy');
   -- What is known to be empty would be read as a whole for long.
@@ -251,7 +230,9 @@ SELECT to_regclass('replaced.auth_sessions') IS NULL AS is_to_do \gset
   CALL pg_temp.throughout('compare');
   SELECT pg_temp.count_rows() \g /dev/null
   \echo taking its place
-  CALL pg_temp.patiently('swap');
+  CALL pg_temp.patiently('swap', 'SELECT pg_temp.swap()');
 \endif
-CALL pg_temp.patiently('validate');
-CALL pg_temp.patiently('tidy');
+SELECT format('ALTER TABLE %s VALIDATE CONSTRAINT %I', conrelid::regclass, conname)
+  FROM pg_constraint
+ WHERE confrelid = 'public.auth_sessions'::regclass AND NOT convalidated \gexec
+CALL pg_temp.patiently('tidy', 'DROP TABLE replaced.auth_sessions; DROP SCHEMA replaced');

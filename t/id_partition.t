@@ -67,6 +67,8 @@ Platform::Test::Load->new(port => $port, clients => 4)->run(sub ($client) {
     return { %sent, path => '/api/auth/' . ($did == 7 ? 'logout' : 'refresh'),
         json => { refreshToken => $client->{token} } };
 }, sub ($request, $answer) {
+    # A busy machine has no time to hash: that client asks again.
+    return $request->{client}{did} = 0 if $request->{did} == 0 && $answer->{status} == 503;
     $answers{"$request->{path} $answer->{status}"}++;
     $request->{client}{token} = $1 if $answer->{body} =~ /"refreshToken":"([^"]+)"/;
 });
