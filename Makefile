@@ -369,6 +369,7 @@ asan: ## unit and end-to-end tests under ASan and UBSan
 tsan: all t-modules ## the same of jose and identity under TSan, with the module as it is
 	@$(MAKE) BUILD=build-tsan SANITIZE=thread tsan-unit
 	@ln -sf $(CURDIR)/$(BUILD)/*.so build-tsan
+	@ln -sf $(CURDIR)/$(BUILD)/test/*.so build-tsan/test
 	@PLATFORM_BUILD=build-tsan PLATFORM_TEST_ASAN=thread prove $(PROVE_FLAGS) $(T)
 
 .PHONY: tsan-unit

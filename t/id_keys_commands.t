@@ -373,11 +373,14 @@ for my $case (
     [ 'next.refresh.9', 'identity.signing next.refresh', 1 ],
 ) {
     my ($others, $states, $room) = (@$case, 0);
+    # TSan itself writes a file before a program begins.
+    next if !$room && (Platform::Test::Env::asan() // '') eq 'thread';
+    my $name = "room$room" . $others =~ tr/. /-/r;
     keys_are("identity.signing.10 $others");
-    $t->identity_process("room$room$others", $c->{env}, args => [qw(keys revoke identity --json)],
+    $t->identity_process($name, $c->{env}, args => [qw(keys revoke identity --json)],
         via => [ 'sh', '-c', '(ulimit -f ' . $room . '; "$@" 2>&1) | cat', 'sh' ])
         ->expect_end->wait_end(60);
-    like $t->read_file("room$room$others.log"), $states =~ /identity/
+    like $t->read_file("$name.log"), $states =~ /identity/
         ? qr/File too large; and no other key can sign/ : qr/"step":"revoke","kid":"identity"/,
         "room for $room, beside $others";
     is states(), $states, 'the keys';
