@@ -8,6 +8,7 @@
 --   order=shuffled   another order than the file's
 --   seconds=N   from then on nothing is sent, and what is under way is waited
 --               for; everything but a 200 is wrong and ends the run
+--   stop=FILE   as if they were over once there is such a file
 --   chain=1     the refresh token of an answer takes the place of the word
 --   once=1      no word is used twice: the last one ends the run
 
@@ -76,8 +77,14 @@ local function watch()
         words[last] = word
     end
 
+    local function stopped()
+        local file = arg.stop and io.open(arg.stop)
+        return file and file:close()
+    end
+
     local function over()
         return wrong or first > last or now() >= begun + arg.seconds
+            or stopped()
     end
 
     function request()
@@ -147,8 +154,8 @@ function done(summary, latency)
     local from, to = thread:get("begun"), thread:get("ended")
     local us = from and to and (to - from) * 1e6 or summary.duration
     print(string.format("BENCH requests=%d us=%d mean_us=%.1f p50_us=%d "
-        .. "p99_us=%d connect=%d read=%d write=%d timeout=%d wrong=%s",
+        .. "p99_us=%d max_us=%d connect=%d read=%d write=%d timeout=%d wrong=%s",
         summary.requests, us, latency.mean, latency:percentile(50),
-        latency:percentile(99), e.connect, e.read, e.write, e.timeout,
+        latency:percentile(99), latency.max, e.connect, e.read, e.write, e.timeout,
         (thread:get("wrong") or ""):gsub("%s+", "_")))
 end

@@ -18,9 +18,10 @@ my $identity = $t->identity_face(PLATFORM_AUTH_REFRESH_REUSE => 'revoke',
     PLATFORM_AUTH_ARGON2_ITERATIONS => 3);    # so that logins rehash
 client_of($t);
 
-# What the server has logged since its log was so long.
+# What the server has logged since its log was so long; a partition's index goes by the
+# name of the table's.
 sub size { return -s $pg->{log} }
-sub since { return substr $t->read_file('postgres.log'), $_[0] }
+sub since { return substr($t->read_file('postgres.log'), $_[0]) =~ s/(auth_sessions)_p\d+/$1/gr }
 
 # However small a database is, and whether the planner knows that: a refresh
 # goes along the same indexes, row by row.
@@ -39,7 +40,8 @@ sub is_same_plan ($when, $account) {
         "$when, $account: the same indexes";
 }
 
-for my $when ('as it was made', 'analyzed') {
+# (A partition of one page may be read by any index.)
+for my $when ($ENV{PLATFORM_TEST_PARTITIONS} ? () : ('as it was made', 'analyzed')) {
     is_same_plan($when, $_) for qw(one several two-hundred);
     $pg->sql('analyze');
 }
@@ -60,7 +62,7 @@ insert into accounts (account_id, account_name, credential_hash)
 select ${\id(0, 'n')}, 'filler' || n, '\$argon2id\$x' from generate_series(1, $ACCOUNTS) n;
 insert into workspaces (workspace_id, tenant_id, workspace_name)
 select ${\id(1, 'n')}, '00000000-0000-4000-8000-000100000001', 'W' || n
-  from generate_series(1, 2000) n;
+  from generate_series(1, 8000) n;
 insert into branches (branch_id, workspace_id, branch_name)
 select ${\id(2, 'n')}, ${\id(1, '1 + n % 2000')}, 'B' || n from generate_series(1, 8000) n;
 insert into members (member_id, account_id, workspace_id)
@@ -125,9 +127,10 @@ like since($start), $scan, 'one that does would be seen';
 # pruning prevents: nearly every rotation is HOT.
 
 # Scope changes are among them and touch no index either; a revocation does.
-my $counts = 'from pg_stat_user_tables where relname = \'auth_sessions\'';
-ok eventually(sub { $pg->sql("select n_tup_upd >= 30 $counts") eq 't' }, 20), 'many updates';
-is $pg->sql("select n_tup_hot_upd >= 0.9 * n_tup_upd $counts"), 't', 'most of them HOT';
+my $counts = 'from pg_stat_user_tables where relname ~ \'^auth_sessions\'';
+ok eventually(sub { $pg->sql("select sum(n_tup_upd) >= 30 $counts") eq 't' }, 20), 'many updates';
+is $pg->sql("select sum(n_tup_hot_upd) >= 0.9 * sum(n_tup_upd) $counts"), 't',
+    'most of them HOT';
 
 # Ending all of them goes along the same indexes, however many there are.
 

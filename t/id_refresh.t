@@ -33,8 +33,8 @@ sub updates {
     eventually(sub { !$pg->sql("select count(*) from pg_stat_activity
         where usename = 'platform'", user => 'postgres') }) or die "backends stay\n";
     $identity->start;
-    return split /\|/, $pg->sql("select n_tup_upd, n_tup_hot_upd
-        from pg_stat_user_tables where relname = 'auth_sessions'", user => 'postgres');
+    return split /\|/, $pg->sql("select sum(n_tup_upd), sum(n_tup_hot_upd)
+        from pg_stat_user_tables where relname ~ '^auth_sessions'", user => 'postgres');
 }
 
 # The service's statements about sessions since the last call.

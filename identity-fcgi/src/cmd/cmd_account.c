@@ -149,7 +149,7 @@ static bool lock_out(struct cmd *c)
     "     SELECT session_id FROM auth_sessions"                                \
     "      WHERE account_id = a.account_id AND status = 'ACTIVE'"              \
     "        AND created_at <= a.sessions_valid_after"                         \
-    "      LIMIT :most FOR UPDATE " held ") AS s"                              \
+    "      ORDER BY created_at LIMIT :most FOR UPDATE " held ") AS s"          \
     "    WHERE " IN_RANGE " ORDER BY a.account_id LIMIT :most))"
 
 static bool mark_rows(struct cmd *c)

@@ -168,6 +168,18 @@ static const struct kind {
 const char *const sweep_names[SWEEP_KINDS] = {"sessions", "rotatedTokens",
                                               "attempts", "revocations"};
 
+/* A table may have partitions by hash, which are about as long as each other: a
+ * range of blocks is then one in each of them, that much shorter. */
+#define PARTITIONS                                                             \
+    " FROM (SELECT $1::regclass AS t UNION ALL"                                \
+    "       SELECT inhrelid FROM pg_inherits"                                  \
+    "        WHERE inhparent = $1::regclass) AS p"
+
+static const char count_sql[] = "SELECT greatest(count(*) - 1, 1)" PARTITIONS;
+static const char blocks_sql[] =
+    "SELECT max(pg_relation_size(t))"
+    "       / current_setting('block_size')::bigint" PARTITIONS;
+
 /* Repeats a deletion until it finds nothing. */
 static bool drain(struct sweep *s, const char *sql, const struct db_params *p,
                   int64_t *total)
@@ -192,16 +204,14 @@ static bool sweep_kind(struct sweep *s, const struct kind *k, int64_t keep_s,
 {
     struct db_params of_table = {0};
     uint64_t first = 0, count;
-    int64_t all = 1;
+    int64_t all = 1, apart = 1;
 
     db_params(&of_table, db_any(k->table));
-    if (k->table != NULL &&
-        !number(s,
-                "SELECT pg_relation_size($1::regclass)"
-                "       / current_setting('block_size')::bigint",
-                &of_table, &all)) {
+    if (k->table != NULL && (!number(s, count_sql, &of_table, &apart) ||
+                             !number(s, blocks_sql, &of_table, &all))) {
         return false;
     }
+    all *= apart;
     count = (uint64_t) all;
     if (cursor != NULL) {
         sweep_part((uint64_t) all, *cursor, &first, &count);
@@ -211,8 +221,8 @@ static bool sweep_kind(struct sweep *s, const struct kind *k, int64_t keep_s,
         struct db_params p = {0};
 
         db_params(&p, DB_INT(keep_s), DB_INT(BATCH_ROWS),
-                  DB_INT((int64_t) (first + n)),
-                  DB_INT((int64_t) (first + n + step)));
+                  DB_INT((int64_t) (first + n) / apart),
+                  DB_INT((int64_t) (first + n + step) / apart));
         if (!drain(s, k->sql, &p, total)) {
             return false;
         }

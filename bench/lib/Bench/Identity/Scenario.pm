@@ -211,7 +211,7 @@ sub round {
         my $before = $stage->cpu($backend);
         my $got = wrk(connections => $c, seconds => 120,
             url => 'http://127.0.0.1:' . $stage->port($backend) . $path,
-            headers => ['Host: bench.test'],
+            headers => [ 'Host: bench.test', @{ delete $args{headers} // [] } ],
             args => { method => 'POST', seconds => $seconds, %args });
         my $after = $stage->cpu($backend);
         if (!$got->{refused}) {

@@ -211,9 +211,9 @@ sub _uuid {
 sub accounts { my ($sessions) = @_; return int($sessions / 10) || 1 }
 
 # Ten sessions an account, ten accounts a workspace; each session in branch
-# scope.
+# scope.  more => { column => SQL }: further columns of sessions.
 sub generate {
-    my ($self, $sessions, $db) = @_;
+    my ($self, $sessions, $db, %more) = @_;
 
     my $accounts = accounts($sessions);
     my $workspaces = int($accounts / 10) || 1;
@@ -246,9 +246,11 @@ select @{[ $id->(m => 'n') ]}, $b, role
   from generate_series(1, $accounts) n,
        unnest(array['BRANCH_MANAGER', 'CASHIER']) role;
 insert into auth_sessions (session_id, account_id, workspace_id, member_id,
-                           active_branch_id, jti, created_at, expires_at)
+                           active_branch_id, jti, created_at, expires_at
+                           @{[ map {", $_"} sort keys %more ]})
 select @{[ $id->(s => 'n') ]}, $sa, $sw, $sm, $sb, @{[ $id->(j => 'n') ]},
        now() - interval '1 day', now() + interval '29 days'
+       @{[ map {", $more{$_}"} sort keys %more ]}
   from generate_series(1, $sessions) n;
 SQL
     $self->pg->sql($_, user => 'postgres', db => $db)

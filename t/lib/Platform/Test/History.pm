@@ -589,7 +589,8 @@ sub _attempts ($self, $all) {
     my ($opened, $last, @failed) = (undef, -$NEVER);
     for my $c (@all) {
         if ($c->{status} == 429) {
-            my $others = grep { $_->{b} < $c->{e} && $_->{b} > $c->{b} - $lasts - 1
+            # One counts at any time while it lasts: the database may have been away.
+            my $others = grep { $_->{b} < $c->{e} && $_->{until} > $c->{b} - $lasts - 1
                 && $_->{status} != 429 } @all;
             $self->_bad($c, 'limited', "$others attempts only") if $others < $most;
             next;

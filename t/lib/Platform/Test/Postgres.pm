@@ -2,7 +2,8 @@ package Platform::Test::Postgres;
 
 # A private PostgreSQL cluster: a copy of one that is made once a build, with a
 # role and a database called "platform", migrated and seeded unless empty =>
-# is given.  Reached by a Unix socket, and by TCP where port => is given.
+# is given; where PLATFORM_TEST_PARTITIONS says how many, its sessions are in partitions.
+# Reached by a Unix socket, and by TCP where port => is given.
 
 use v5.36;
 
@@ -50,7 +51,7 @@ sub _own ($path) {
 
 sub _run (@command) {
     my $out = `@command 2>&1`;
-    die "@command failed:\n$out" if $? != 0;
+    return $? == 0 ? $out : die "@command failed:\n$out";
 }
 
 # A standby begins to take writes.
@@ -131,6 +132,13 @@ sub setting ($self, $set) {
     $self->sql($_, user => 'postgres') for "alter system set $set", 'select pg_reload_conf()';
 }
 
+# Puts the sessions into so many partitions; what the script says.  Dies when it fails.
+sub partition ($self, $count) {
+    return _run(Platform::Test::Env::postgres('psql'), '-X', '-h', $self->{home}, '-p',
+        $self->{port}, qw(-U postgres -d platform -v), "partitions=$count", '-qf',
+        Platform::Test::Env::root() . '/db/partition.sql');
+}
+
 # Runs SQL in a transaction that stays open: its changes are locked, and others do not
 # see them.  Give the result to more() and end().
 sub begin ($self, $sql = undef, %o) {
@@ -160,8 +168,9 @@ sub _copy ($to, $empty) {
     my $initdb = Platform::Test::Env::postgres('initdb');
     my ($version) = `$initdb --version` =~ /(\d+)/;
     my $build = (stat Platform::Test::Env::identity())[9] // 0;
+    my $parts = $ENV{PLATFORM_TEST_PARTITIONS} // 0;
     my ($from, $name, $make) = $empty ? ("$cache/cluster-$version", 'empty', \&_make_empty)
-        : ("$cache/cluster-$version-$build", 'seeded', \&_make_seeded);
+        : ("$cache/cluster-$version-$build-$parts", 'seeded', \&_make_seeded);
 
     open my $lock, '>>', "$cache/$name.lock" or die "$cache/$name.lock: $!\n";
     flock $lock, LOCK_SH or die "flock: $!\n";
@@ -194,6 +203,7 @@ sub _make_seeded ($tmp) {
     my $pg = __PACKAGE__->new(dir => $tmp, name => 'made', empty => 1);
     my %env = (APP_ENV => 'local', $pg->env, Platform::Test::Env::mode_env($tmp, name => 'seed'));
     _run('env -i', (map {"'$_=$env{$_}'"} sort keys %env), Platform::Test::Env::identity(), 'seed');
+    $pg->partition($ENV{PLATFORM_TEST_PARTITIONS}) if $ENV{PLATFORM_TEST_PARTITIONS};
     $pg->stop('INT');
     rename $pg->{data}, "$tmp/data" or die "$tmp/data: $!\n";
 }
