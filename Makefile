@@ -76,7 +76,8 @@ LDFLAGS := $(HARDEN_LINK) -Wl,--as-needed $(USER_LDFLAGS)
 
 # -- jose: the core of both halves, made for the module and the program --------
 
-JOSE_SRC := $(wildcard jose/*.c)
+# Sorted, since a locale must not change the order in which they are linked.
+JOSE_SRC := $(sort $(wildcard jose/*.c))
 JOSE_OBJ := $(JOSE_SRC:%.c=$(BUILD)/%.o)
 JOSE_LIB := $(BUILD)/jose/libpj.a
 JOSE_CFLAGS := -std=c11 $(BASE_CFLAGS) -fPIC -fvisibility=hidden \
@@ -96,7 +97,7 @@ $(JOSE_LIB): $(JOSE_OBJ)
 
 # -- identity-fcgi ---------------------------------------------------------------
 
-ID_SRC := $(wildcard identity-fcgi/src/*.c identity-fcgi/src/*/*.c)
+ID_SRC := $(sort $(wildcard identity-fcgi/src/*.c identity-fcgi/src/*/*.c))
 ID_SRC_OBJ := $(ID_SRC:%.c=$(BUILD)/%.o)
 ID_BIN := $(BUILD)/identity-fcgi/identity-fcgi
 ID_LIB := $(BUILD)/identity-fcgi/libidentity.a
@@ -142,7 +143,7 @@ $(ID_BIN): $(ID_OBJ) $(JOSE_LIB)
 MOD_NAME := ngx_http_platform_gateway_module
 MOD_DIR := ngx_platform_gateway_module
 MOD_SO := $(BUILD)/$(MOD_NAME).so
-MOD_SRC := $(wildcard $(MOD_DIR)/*.c)
+MOD_SRC := $(sort $(wildcard $(MOD_DIR)/*.c))
 MOD_OBJ := $(MOD_SRC:%.c=$(BUILD)/%.o)
 NGX := build/nginx
 NGX_STAMP := $(NGX)/objs/stamp
