@@ -23,7 +23,7 @@ LONG := browser_playground build_configure id_keys_commands \
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 
-NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb,\
+NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb release check-release,\
   $(or $(MAKECMDGOALS),all))
 
 ifneq ($(wildcard build/config.mk),)
@@ -335,6 +335,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 # -- targets ---------------------------------------------------------------------------
 
 .PHONY: help all run reload check unit t soak asan valgrind coverage mutants fuzz lint fmt install deb check-deb \
+  release check-release \
   clean distclean
 
 help: ## this list
@@ -410,6 +411,12 @@ deb: ## build the Debian packages in build/deb
 check-deb: ## README's commands and the packages, in fresh Debian 12 and 13
 	@t/deb/first_minute
 	@t/deb/check
+
+release: ## sources, packages, SBOM and signed checksums in build/release (RELEASE_KEY=FILE)
+	@tools/release
+
+check-release: ## make deb twice, as unlike as reprotest can: the same bytes?
+	@t/deb/reproduce
 
 install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) SYSCONFDIR=$(SYSCONFDIR) \

@@ -28,6 +28,7 @@ each what it found, and writes build/config.mk for make.
                         as root or with sudo); starts and enables no service
   --install-test-deps   the same, and what make check and make lint need
   --install-bench-deps  the same, and what make bench needs
+  --install-release-deps  what make release and make check-release need
   --with-nginx=FILE     the nginx binary to build for (default: from PATH)
   --with-nginx-src=DIR  sources of exactly that nginx version (default:
                         /usr/share/nginx/src of Debian's nginx-dev, or what
@@ -56,6 +57,7 @@ for arg; do
     --install-deps) install="$install build run" ;;
     --install-test-deps) install="$install build run test" ;;
     --install-bench-deps) install="$install build run test bench" ;;
+    --install-release-deps) install="$install build release" ;;
     --with-nginx=?*) nginx_bin=$value ;;
     --with-nginx-src=?*) nginx_src=$value ;;
     --with-pg-bindir=?*) pg_bindir=$value ;;
@@ -72,7 +74,7 @@ done
 # run; what is needed later is noted, and make says so when it is.
 
 quiet=no
-stage=build          # what it is looked for: build, run, test or bench
+stage=build          # what it is looked for: build, run, test, bench or release
 packages=''          # to install
 build_lacks=''
 test_lacks=''
@@ -375,6 +377,11 @@ probe_all() {
     probe_tests
     stage=bench
     probe_optional "wrk" wrk wrk "no make bench" "wrk --version"
+    stage=release
+    probe_optional "minisign" minisign minisign "no make release" "minisign -v"
+    for tool in reprotest disorderfs faketime; do
+        probe_optional "$tool" $tool $tool "no make release" "$tool --version"
+    done
 }
 
 probe_tests() {
