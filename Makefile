@@ -23,7 +23,7 @@ LONG := browser_playground build_configure id_keys_commands \
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 
-NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb,\
+NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb release check-release,\
   $(or $(MAKECMDGOALS),all))
 
 ifneq ($(wildcard build/config.mk),)
@@ -77,7 +77,8 @@ LDFLAGS := $(HARDEN_LINK) -Wl,--as-needed $(USER_LDFLAGS)
 
 # -- jose: the core of both halves, made for the module and the program --------
 
-JOSE_SRC := $(wildcard jose/*.c)
+# Sorted, since a locale must not change the order in which they are linked.
+JOSE_SRC := $(sort $(wildcard jose/*.c))
 JOSE_OBJ := $(JOSE_SRC:%.c=$(BUILD)/%.o)
 JOSE_LIB := $(BUILD)/jose/libpj.a
 JOSE_CFLAGS := -std=c11 $(BASE_CFLAGS) -fPIC -fvisibility=hidden \
@@ -97,7 +98,7 @@ $(JOSE_LIB): $(JOSE_OBJ)
 
 # -- identity-fcgi ---------------------------------------------------------------
 
-ID_SRC := $(wildcard identity-fcgi/src/*.c identity-fcgi/src/*/*.c)
+ID_SRC := $(sort $(wildcard identity-fcgi/src/*.c identity-fcgi/src/*/*.c))
 ID_SRC_OBJ := $(ID_SRC:%.c=$(BUILD)/%.o)
 ID_BIN := $(BUILD)/identity-fcgi/identity-fcgi
 ID_LIB := $(BUILD)/identity-fcgi/libidentity.a
@@ -143,7 +144,7 @@ $(ID_BIN): $(ID_OBJ) $(JOSE_LIB)
 MOD_NAME := ngx_http_platform_gateway_module
 MOD_DIR := ngx_platform_gateway_module
 MOD_SO := $(BUILD)/$(MOD_NAME).so
-MOD_SRC := $(wildcard $(MOD_DIR)/*.c)
+MOD_SRC := $(sort $(wildcard $(MOD_DIR)/*.c))
 MOD_OBJ := $(MOD_SRC:%.c=$(BUILD)/%.o)
 NGX := build/nginx
 NGX_STAMP := $(NGX)/objs/stamp
@@ -335,6 +336,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 # -- targets ---------------------------------------------------------------------------
 
 .PHONY: help all run reload check unit t soak asan tsan valgrind coverage mutants fuzz lint fmt install deb image check-image check-deb \
+  release check-release \
   clean distclean
 
 help: ## this list
@@ -426,6 +428,12 @@ check-image: ## run those images as containers, by examples/compose
 check-deb: ## README's commands and the packages, in fresh Debian 12 and 13
 	@t/deb/first_minute
 	@t/deb/check
+
+release: ## sources, packages, SBOM and signed checksums in build/release (RELEASE_KEY=FILE)
+	@tools/release
+
+check-release: ## make deb twice, as unlike as reprotest can: the same bytes?
+	@t/deb/reproduce
 
 install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) SYSCONFDIR=$(SYSCONFDIR) \

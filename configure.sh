@@ -28,7 +28,7 @@ each what it found, and writes build/config.mk for make.
                         as root or with sudo); starts and enables no service
   --install-test-deps   the same, and what make check and make lint need
   --install-bench-deps  the same, and what make bench needs
-  --install-release-deps  the same, and what make image and make check-image need
+  --install-release-deps  the same, and what make image and make release need
   --with-nginx=FILE     the nginx binary to build for (default: from PATH)
   --with-nginx-src=DIR  sources of exactly that nginx version (default:
                         /usr/share/nginx/src of Debian's nginx-dev, or what
@@ -383,6 +383,10 @@ probe_all() {
     probe_optional "podman" podman podman "no make check-image" "podman --version"
     probe_optional "podman-compose" podman-compose podman-compose \
         "no make check-image" "podman-compose --version 2>/dev/null"
+    probe_optional "minisign" minisign minisign "no make release" "minisign -v"
+    for tool in reprotest disorderfs faketime; do
+        probe_optional "$tool" $tool $tool "no make release" "$tool --version"
+    done
 }
 
 probe_tests() {
