@@ -23,7 +23,8 @@ LONG := browser_playground build_configure id_keys_commands \
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 
-NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb,\
+NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb \
+  module,\
   $(or $(MAKECMDGOALS),all))
 
 ifneq ($(wildcard build/config.mk),)
@@ -333,8 +334,8 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run reload check unit t soak asan valgrind coverage mutants fuzz lint fmt install deb check-deb \
-  clean distclean
+.PHONY: help all run reload check unit t soak asan valgrind coverage mutants fuzz lint fmt install module \
+  deb check-deb clean distclean
 
 help: ## this list
 	@echo "Targets (./configure.sh comes first, see its --help):"
@@ -402,6 +403,9 @@ fmt: ## format the C sources (the module keeps nginx's style)
 	clang-format -i $(wildcard jose/*.[ch] jose/test/*.[ch] fuzz/*.[ch] \
 	  identity-fcgi/src/*.[ch] identity-fcgi/src/*/*.[ch] \
 	  identity-fcgi/test/*.[ch] bench/*.[ch])
+
+module: ## build the module for another nginx (NGINX=, NGINX_SRC=, NGINX_VERSION=)
+	@tools/module
 
 deb: ## build the Debian packages in build/deb
 	@tools/deb
