@@ -24,7 +24,7 @@ T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 
 NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb \
-  module,\
+  module matrix,\
   $(or $(MAKECMDGOALS),all))
 
 ifneq ($(wildcard build/config.mk),)
@@ -335,6 +335,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 # -- targets ---------------------------------------------------------------------------
 
 .PHONY: help all run reload check unit t soak asan valgrind coverage mutants fuzz lint fmt install module \
+  matrix tsan \
   deb check-deb clean distclean
 
 help: ## this list
@@ -376,6 +377,14 @@ coverage: ## which lines the tests run: build-coverage/lines.txt
 	  --fail-under-line "$${part#*:}" build-coverage || status=1; \
 	done >build-coverage/lines.txt; \
 	grep -E '/|^(lines|TOTAL)' build-coverage/lines.txt; exit $$status
+
+tsan: ## the table of revocations under ThreadSanitizer
+	@$(MAKE) BUILD=build/tsan USER_CFLAGS=-fsanitize=thread \
+	  USER_LDFLAGS=-fsanitize=thread build/tsan/test/check_table
+	@CK_FORK=no build/tsan/test/check_table
+
+matrix: ## build and test the module with each nginx (NGINX_MIRROR=)
+	@tools/matrix
 
 valgrind: all $(UNIT_TESTS) t-modules ## unit and end-to-end tests under valgrind
 	@CK_FORK=no UNIT_WRAPPER="valgrind -q --error-exitcode=99 \
