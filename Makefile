@@ -381,7 +381,7 @@ coverage: ## which lines the tests run: build-coverage/lines.txt
 tsan: ## the table of revocations under ThreadSanitizer
 	@$(MAKE) BUILD=build/tsan USER_CFLAGS=-fsanitize=thread \
 	  USER_LDFLAGS=-fsanitize=thread build/tsan/test/check_table
-	@CK_FORK=no build/tsan/test/check_table
+	@CK_FORK=no CK_RUN_CASE=threads build/tsan/test/check_table
 
 matrix: ## build and test the module with each nginx (NGINX_MIRROR=)
 	@tools/matrix

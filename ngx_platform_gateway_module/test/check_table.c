@@ -444,7 +444,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("table");
-    TCase *tc = tcase_create("table");
+    TCase *tc = tcase_create("table"), *threads = tcase_create("threads");
     SRunner *runner = srunner_create(suite);
     int failed;
 
@@ -460,8 +460,11 @@ int main(void)
     tcase_add_test(tc, test_readers_between_any_two_stores);
     tcase_add_test(tc, test_a_writer_between_any_two_loads);
     tcase_add_test(tc, test_memory_that_is_not_in_order);
-    tcase_add_test(tc, test_threads);
     suite_add_tcase(suite, tc);
+    tcase_add_checked_fixture(threads, setup, NULL);
+    tcase_set_timeout(threads, 60);
+    tcase_add_test(threads, test_threads);
+    suite_add_tcase(suite, threads);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);
