@@ -27,8 +27,12 @@ ngx_http_pgw_abi_same(ngx_log_t *log, const char *what, size_t ours, size_t its)
 
 #define pgw_value(what, ours, its)                                            \
     ngx_http_pgw_abi_same(cf->log, what, (size_t) (ours), (size_t) (its))
+
+/* A size is told by what is allocated next, which may be aligned to more than
+   sizes are: on arm64 to 16. */
 #define pgw_size(type, its)                                                   \
-    pgw_value("size of " #type, sizeof(type), its)
+    pgw_value("size of " #type, ngx_align(sizeof(type), NGX_ALIGNMENT),       \
+              ngx_align((size_t) (its), NGX_ALIGNMENT))
 #define pgw_at(type, field, its)                                              \
     pgw_value("offset of " #type "." #field, offsetof(type, field), its)
 
