@@ -23,7 +23,8 @@ LONG := browser_playground build_configure id_keys_commands \
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 
-NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb release check-release,\
+NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb release check-release \
+  module matrix,\
   $(or $(MAKECMDGOALS),all))
 
 ifneq ($(wildcard build/config.mk),)
@@ -335,8 +336,8 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run reload check unit t soak asan tsan valgrind coverage mutants fuzz lint fmt install deb image check-image check-deb \
-  release check-release \
+.PHONY: help all run reload check unit t soak asan tsan valgrind coverage mutants fuzz lint fmt install \
+  module matrix deb image check-image check-deb release check-release \
   clean distclean
 
 help: ## this list
@@ -368,15 +369,16 @@ asan: ## unit and end-to-end tests under ASan and UBSan
 	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit t-modules
 	@PLATFORM_BUILD=build-asan PLATFORM_TEST_ASAN=1 prove $(PROVE_FLAGS) $(T)
 
-tsan: all t-modules ## the same of jose and identity under TSan, with the module as it is
+tsan: all t-modules ## the same of jose and identity under TSan, and the module's table
 	@$(MAKE) BUILD=build-tsan SANITIZE=thread tsan-unit
 	@ln -sf $(CURDIR)/$(BUILD)/*.so build-tsan
 	@ln -sf $(CURDIR)/$(BUILD)/test/*.so build-tsan/test
 	@PLATFORM_BUILD=build-tsan PLATFORM_TEST_ASAN=thread prove $(PROVE_FLAGS) $(T)
 
 .PHONY: tsan-unit
-tsan-unit: $(ID_BIN) $(JOSE_TESTS) $(ID_TESTS)
+tsan-unit: $(ID_BIN) $(JOSE_TESTS) $(ID_TESTS) $(BUILD)/test/check_table
 	@tools/unit $(JOSE_TESTS) $(ID_TESTS)
+	@CK_FORK=no CK_RUN_CASE=threads $(BUILD)/test/check_table
 
 # Of jose the unit tests and fuzzers see every line; the rest meets the servers.
 GCOVR := gcovr -j2 --exclude-throw-branches --gcov-ignore-parse-errors -s
@@ -388,6 +390,9 @@ coverage: ## which lines the tests run: build-coverage/lines.txt
 	  --fail-under-line "$${part#*:}" build-coverage || status=1; \
 	done >build-coverage/lines.txt; \
 	grep -E '/|^(lines|TOTAL)' build-coverage/lines.txt; exit $$status
+
+matrix: ## build and test the module with each nginx (NGINX_MIRROR=)
+	@tools/matrix
 
 valgrind: all $(UNIT_TESTS) t-modules ## unit and end-to-end tests under valgrind
 	@CK_FORK=no UNIT_WRAPPER="valgrind -q --error-exitcode=99 \
@@ -415,6 +420,9 @@ fmt: ## format the C sources (the module keeps nginx's style)
 	clang-format -i $(wildcard jose/*.[ch] jose/test/*.[ch] fuzz/*.[ch] \
 	  identity-fcgi/src/*.[ch] identity-fcgi/src/*/*.[ch] \
 	  identity-fcgi/test/*.[ch] bench/*.[ch])
+
+module: ## build the module for another nginx (NGINX=, NGINX_SRC=, NGINX_VERSION=)
+	@tools/module
 
 deb: ## build the Debian packages in build/deb
 	@tools/deb

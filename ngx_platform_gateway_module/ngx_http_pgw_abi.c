@@ -27,8 +27,12 @@ ngx_http_pgw_abi_same(ngx_log_t *log, const char *what, size_t ours, size_t its)
 
 #define pgw_value(what, ours, its)                                            \
     ngx_http_pgw_abi_same(cf->log, what, (size_t) (ours), (size_t) (its))
+
+/* A size is told by what is allocated next, which may be aligned to more than
+   sizes are: on arm64 to 16. */
+#define pgw_room(size)  ngx_align((size_t) (size), (size_t) NGX_ALIGNMENT)
 #define pgw_size(type, its)                                                   \
-    pgw_value("size of " #type, sizeof(type), its)
+    pgw_value("size of " #type, pgw_room(sizeof(type)), pgw_room(its))
 #define pgw_at(type, field, its)                                              \
     pgw_value("offset of " #type "." #field, offsetof(type, field), its)
 

@@ -55,6 +55,24 @@ ngx_http_pgw_fetch_get(const ngx_log_t *log)
 
 
 static u_char *
+ngx_http_pgw_fetch_log_request(ngx_log_t *log, u_char *p, u_char *last)
+{
+    ngx_http_log_ctx_t  *ctx = log->data;
+
+#if (angie_version >= 1012000)
+
+    /* a log in JSON escapes our text, but not if the request adds members */
+
+    return log->format.type == NGX_STR_ESCAPE_JSON
+           ? p : ctx->request->log_handler(log, p, last, ctx);
+#else
+    return ctx->request->log_handler(ctx->request, ctx->current_request, p,
+                                     (size_t) (last - p));
+#endif
+}
+
+
+static u_char *
 ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len)
 {
     u_char              *p;
@@ -65,10 +83,7 @@ ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len)
                      log->action ? log->action : "",
                      ngx_http_pgw_fetch_get(log)->from->name);
 
-    return ctx->request
-           ? ctx->request->log_handler(ctx->request, ctx->current_request, p,
-                                       len - (size_t) (p - buf))
-           : p;
+    return ctx->request ? ngx_http_pgw_fetch_log_request(log, p, buf + len) : p;
 }
 
 

@@ -209,24 +209,36 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
 }
 
 
+/* What leads to a location: the location itself; in Angie there may be many. */
+
+#if (angie_version >= 1010000)
+typedef ngx_http_core_loc_t       ngx_http_pgw_peek_loc_t;
+#define ngx_http_pgw_peek_conf(loc)  (loc)->conf->loc_conf
+#else
+typedef ngx_http_core_loc_conf_t  ngx_http_pgw_peek_loc_t;
+#define ngx_http_pgw_peek_conf(loc)  (loc)->loc_conf
+#endif
+
+
 /* NGX_OK: an exact match; NGX_DONE: all but the final slash; NGX_AGAIN: the
    longest prefix; NGX_DECLINED: none of them. */
 
 static ngx_int_t
 ngx_http_pgw_peek_static(const ngx_str_t *uri,
-    const ngx_http_location_tree_node_t *node, void ***loc_conf)
+    const ngx_http_location_tree_node_t *node,
+    const ngx_http_pgw_peek_loc_t **loc)
 {
-    size_t                     len, n;
-    u_char                    *p = uri->data;
-    ngx_int_t                  rc, found;
-    ngx_http_core_loc_conf_t  *clcf;
+    size_t                          len, n;
+    u_char                         *p = uri->data;
+    ngx_int_t                       rc, found;
+    const ngx_http_pgw_peek_loc_t  *here;
 
     len = uri->len;
     found = NGX_DECLINED;
 
     while (node) {
 
-        clcf = node->exact ? node->exact : node->inclusive;
+        here = node->exact ? node->exact : node->inclusive;
         n = ngx_min(len, (size_t) node->len);
         rc = ngx_filename_cmp(p, (u_char *) node->name, n);
 
@@ -234,7 +246,7 @@ ngx_http_pgw_peek_static(const ngx_str_t *uri,
             node = (rc < 0) ? node->left : node->right;
 
         } else if (len > n && node->inclusive) {
-            *loc_conf = node->inclusive->loc_conf;
+            *loc = node->inclusive;
             found = NGX_AGAIN;
             node = node->tree;
             p += n;
@@ -244,12 +256,12 @@ ngx_http_pgw_peek_static(const ngx_str_t *uri,
             node = node->right;
 
         } else if (len == (size_t) node->len) {
-            *loc_conf = clcf->loc_conf;
+            *loc = here;
             return node->exact ? NGX_OK : NGX_AGAIN;
 
         } else {
             if (len + 1 == (size_t) node->len && node->auto_redirect) {
-                *loc_conf = clcf->loc_conf;
+                *loc = here;
                 found = NGX_DONE;
             }
 
@@ -267,20 +279,25 @@ static ngx_int_t
 ngx_http_pgw_peek_in(ngx_http_request_t *r, ngx_str_t *uri,
     void ***loc_conf)
 {
-    ngx_int_t                   rc;
-    ngx_http_core_loc_conf_t   *in, *prefix;
+    ngx_int_t                        rc;
+    ngx_http_core_loc_conf_t        *in;
+    const ngx_http_pgw_peek_loc_t   *loc, *prefix;
 #if (NGX_PCRE)
-    ngx_int_t                   n;
-    ngx_http_core_loc_conf_t  **clcfp;
+    ngx_int_t                        n;
+    ngx_http_pgw_peek_loc_t        **locp;
 #endif
 
     in = (*loc_conf)[ngx_http_core_module.ctx_index];
-    prefix = NULL;
+    loc = prefix = NULL;
 
-    rc = ngx_http_pgw_peek_static(uri, in->static_locations, loc_conf);
+    rc = ngx_http_pgw_peek_static(uri, in->static_locations, &loc);
+
+    if (loc) {
+        *loc_conf = ngx_http_pgw_peek_conf(loc);
+    }
 
     if (rc == NGX_AGAIN) {
-        prefix = (*loc_conf)[ngx_http_core_module.ctx_index];
+        prefix = loc;
 
         /* nested locations may know more */
 
@@ -289,21 +306,21 @@ ngx_http_pgw_peek_in(ngx_http_request_t *r, ngx_str_t *uri,
 
 #if (NGX_PCRE)
 
-    clcfp = (prefix && prefix->noregex) ? NULL : in->regex_locations;
+    locp = (prefix && prefix->noregex) ? NULL : in->regex_locations;
 
-    for ( /* void */ ; rc == NGX_DECLINED && clcfp && *clcfp; clcfp++) {
+    for ( /* void */ ; rc == NGX_DECLINED && locp && *locp; locp++) {
 
         if (r) {
-            rc = ngx_http_regex_exec(r, (*clcfp)->regex, uri);
+            rc = ngx_http_regex_exec(r, (*locp)->regex, uri);
 
         } else {
-            n = ngx_regex_exec((*clcfp)->regex->regex, uri, NULL, 0);
+            n = ngx_regex_exec((*locp)->regex->regex, uri, NULL, 0);
             rc = n >= 0 ? NGX_OK
                  : n == NGX_REGEX_NO_MATCHED ? NGX_DECLINED : NGX_ERROR;
         }
 
         if (rc == NGX_OK) {
-            *loc_conf = (*clcfp)->loc_conf;
+            *loc_conf = ngx_http_pgw_peek_conf(*locp);
             rc = ngx_http_pgw_peek_in(r, uri, loc_conf);
 
             return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;

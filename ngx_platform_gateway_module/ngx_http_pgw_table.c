@@ -68,9 +68,7 @@ ngx_http_pgw_table_has(const ngx_http_pgw_table_t *table,
 
         if (first == key->word[0]) {
             second = ngx_http_pgw_table_load(&slot->key.word[1], RELAXED);
-            before = ngx_http_pgw_table_load(&slot->before, RELAXED);
-
-            __atomic_thread_fence(__ATOMIC_ACQUIRE);
+            before = ngx_http_pgw_table_load(&slot->before, ACQUIRE);
 
             if (second == key->word[1]
                 && ngx_http_pgw_table_load(&slot->key.word[0], RELAXED)
@@ -156,12 +154,10 @@ ngx_http_pgw_table_put(ngx_http_pgw_table_t *table,
         return NGX_DECLINED;
     }
 
-    /* after the store that deleted what was here */
-
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    /* who reads the new time knows that what was here is deleted */
 
     ngx_http_pgw_table_store(&to->key.word[1], key->word[1], RELAXED);
-    ngx_http_pgw_table_store(&to->before, before, RELAXED);
+    ngx_http_pgw_table_store(&to->before, before, RELEASE);
     ngx_http_pgw_table_store(&to->dies_at, dies_at, RELAXED);
     ngx_http_pgw_table_store(&to->key.word[0], key->word[0], RELEASE);
 

@@ -2,10 +2,14 @@
  * Tests of the table of revocations: what it holds, how it goes full and empty,
  * what a writer leaves behind that is killed before any one of its stores, what
  * a reader sees between any two of them, and what of a writer between any two
- * of its own loads.
+ * of its own loads; and what it may see where memory is not in order, as on
+ * arm64: in each execution that C11 allows, and by threads, which are for
+ * ThreadSanitizer.
  */
 
 #include <check.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +25,73 @@ static jmp_buf death;
 static void (*after_store)(void), (*before_load)(void);
 static unsigned long loads, at_load;
 
+/* What the writer stored since the model began, in its order; a reader who
+   knows of one knows of all stores up to its view. */
+static enum { MODEL_OFF, MODEL_WRITES, MODEL_READS } model;
+static struct {
+    const void *at;
+    uint64_t value;
+    size_t view;
+} told[256];
+static size_t tolds;
+
+/* What the reader of an execution knows: all stores up to there, and of each
+   word no older one than it has read.  Its choices are an odometer. */
+static size_t known, word_known[256];
+static size_t choice[64], choices[64], choosing;
+
+static const void *model_base, *model_first;
+
+static void model_store(const void *at, uint64_t value, int order)
+{
+    tolds++;
+    told[tolds].at = at;
+    told[tolds].value = value;
+    told[tolds].view = order == __ATOMIC_RELEASE ? tolds : 0;
+}
+
+static uint64_t model_load(const void *at, int order)
+{
+    size_t word =
+        (size_t) ((const uint64_t *) at - (const uint64_t *) model_base);
+    size_t may[256], n = 0, least = word_known[word];
+
+    for (size_t i = least + 1; i <= known; i++)
+        least = told[i].at == at ? i : least;
+    may[n++] = least;
+    for (size_t i = least + 1; i <= tolds; i++)
+        if (told[i].at == at)
+            may[n++] = i;
+
+    choices[choosing] = n;
+    n = may[choice[choosing++]];
+    word_known[word] = n;
+    if (order == __ATOMIC_ACQUIRE && told[n].view > known)
+        known = told[n].view;
+    return n ? told[n].value : ((const uint64_t *) model_first)[word];
+}
+
+/* Runs it in each execution; returns how many there are. */
+static unsigned long model_each(void (*reader)(void))
+{
+    unsigned long n = 0;
+    size_t i;
+
+    model = MODEL_READS;
+    memset(choice, 0, sizeof(choice));
+    do {
+        known = choosing = 0;
+        memset(word_known, 0, sizeof(word_known));
+        reader();
+        n++;
+        for (i = choosing; i && choice[i - 1] + 1 >= choices[i - 1]; i--)
+            choice[i - 1] = 0;
+        if (i)
+            choice[i - 1]++;
+    } while (i);
+    return n;
+}
+
 static int load_tick(void)
 {
     if (before_load != NULL && ++loads == at_load)
@@ -29,7 +100,9 @@ static int load_tick(void)
 }
 
 #define ngx_http_pgw_table_load(p, order)                                     \
-    (load_tick(), __atomic_load_n(p, __ATOMIC_##order))
+    (load_tick(), model == MODEL_READS                                        \
+     ? (__typeof__(*(p) + 0)) model_load(p, __ATOMIC_##order)                 \
+     : __atomic_load_n(p, __ATOMIC_##order))
 
 #define ngx_http_pgw_table_store(p, value, order)                             \
     do {                                                                      \
@@ -37,6 +110,9 @@ static int load_tick(void)
             longjmp(death, 1);                                                \
         }                                                                     \
         __atomic_store_n(p, value, __ATOMIC_##order);                         \
+        if (model == MODEL_WRITES) {                                          \
+            model_store(p, (uint64_t) (value), __ATOMIC_##order);             \
+        }                                                                     \
         if (after_store != NULL) {                                            \
             after_store();                                                    \
         }                                                                     \
@@ -56,6 +132,8 @@ static void setup(void)
     ngx_http_pgw_table_init(&table, mem, sizeof(mem));
     stores = dies_before = 0;
     after_store = before_load = NULL;
+    model = MODEL_OFF;
+    tolds = 0;
 }
 
 /* Keys of which many meet: four homes for all, one of them the last slot. */
@@ -285,10 +363,88 @@ START_TEST (test_a_writer_between_any_two_loads) {
 }
 END_TEST
 
+/* One home, and one second word; the fourth is never put. */
+static const ngx_http_pgw_table_key_t was = {{2, 9}}, is = {{3, 9}},
+                                      stays = {{4, 9}}, never = {{5, 9}};
+
+static void read_was(void)
+{
+    ck_assert(!ngx_http_pgw_table_has(&table, &was, 500));
+}
+
+static void read_is(void)
+{
+    ck_assert(!ngx_http_pgw_table_has(&table, &is, 2000));
+}
+
+static void read_others(void)
+{
+    ck_assert(ngx_http_pgw_table_has(&table, &stays, 0));
+    ck_assert(!ngx_http_pgw_table_has(&table, &never, 0));
+}
+
+/* An entry dies, and another one gets its slot, while readers look. */
+static void model_replaced(int64_t before)
+{
+    static ngx_http_pgw_table_slot_t first[SLOTS];
+
+    setup();
+    ngx_http_pgw_table_put(&table, &was, before, 10);
+    ngx_http_pgw_table_put(&table, &stays, INT64_MAX, 1000);
+    memcpy(first, mem, sizeof(mem));
+    model_base = mem;
+    model_first = first;
+    model = MODEL_WRITES;
+    sweep(10);
+    ck_assert_int_eq(ngx_http_pgw_table_put(&table, &is, 1000, 20), NGX_OK);
+    ck_assert_uint_eq(mem[0].key.word[0], is.word[0]);
+}
+
+START_TEST (test_memory_that_is_not_in_order) {
+    model_replaced(100);
+    ck_assert_uint_ge(model_each(read_was), 3);
+    ck_assert_uint_ge(model_each(read_others), 3);
+    model_replaced(5000);
+    ck_assert_uint_ge(model_each(read_is), 3);
+}
+END_TEST
+
+/* Plain memory, which who finds the entry may read. */
+static uint64_t plain[40];
+
+static void *read_all(void *unused)
+{
+    for (uint64_t n = 0; n < 40; n++) {
+        while (!has(n)) {
+            sched_yield();
+        }
+        if (plain[n] != n + 1)
+            return plain;
+    }
+    return unused;
+}
+
+START_TEST (test_threads) {
+    pthread_t reader[2];
+    void *wrong;
+
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&reader[i], NULL, read_all, NULL), 0);
+    for (uint64_t n = 0; n < 40; n++) {
+        plain[n] = n + 1;
+        ck_assert_int_eq(put(n, 10), NGX_OK);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(pthread_join(reader[i], &wrong), 0);
+        ck_assert_ptr_null(wrong);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("table");
-    TCase *tc = tcase_create("table");
+    TCase *tc = tcase_create("table"), *threads = tcase_create("threads");
     SRunner *runner = srunner_create(suite);
     int failed;
 
@@ -303,7 +459,12 @@ int main(void)
     tcase_add_test(tc, test_a_writer_may_die_before_any_store);
     tcase_add_test(tc, test_readers_between_any_two_stores);
     tcase_add_test(tc, test_a_writer_between_any_two_loads);
+    tcase_add_test(tc, test_memory_that_is_not_in_order);
     suite_add_tcase(suite, tc);
+    tcase_add_checked_fixture(threads, setup, NULL);
+    tcase_set_timeout(threads, 60);
+    tcase_add_test(threads, test_threads);
+    suite_add_tcase(suite, threads);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);
