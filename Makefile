@@ -333,7 +333,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run reload check unit t soak asan valgrind coverage mutants fuzz lint fmt install deb check-deb \
+.PHONY: help all run reload check unit t soak fleet asan valgrind coverage mutants fuzz lint fmt install deb check-deb \
   clean distclean
 
 help: ## this list
@@ -360,6 +360,9 @@ t: all t-modules ## run the end-to-end tests against real servers
 
 soak: all ## run the long tests: chaos, races by the thousand, a million rows
 	@PLATFORM_BUILD=$(BUILD) PLATFORM_TEST_SESSIONS=1000000 prove $(SOAK)
+
+fleet: all ## a fleet in network namespaces, and each loss of a part (FLEET_ONLY=row); root
+	@PLATFORM_BUILD=$(BUILD) perl -It/lib -Ibench/lib t/soak/fleet.t
 
 asan: ## unit and end-to-end tests under ASan and UBSan
 	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit t-modules

@@ -215,7 +215,10 @@ sub lose ($faults, $name, $begin, $end) {
     says(text_of($row));
 }
 
-sub in_row ($row) { return grep { $_->{b} >= $row->{from} && $_->{b} < $row->{to} } @calls }
+sub in_row ($row) {
+    my $who = $row->{who} // qr/./;
+    return grep { $_->{b} >= $row->{from} && $_->{b} < $row->{to} && $_->{n} =~ $who } @calls;
+}
 
 # The longest time in which nobody's request of that kind succeeded.
 sub nobody ($row, $op) {
@@ -307,5 +310,117 @@ if (@rows) {
     cmp_ok $history->in_time, '>', 0, 'control: gateways refused who was logged out';
 }
 
-ok 1, 'ends';
+
+# -- asynchronous: what was answered may be lost, and what was over comes back
+
+# Refreshes with a token that had been replaced, or whose session had ended: whether that
+# works, and whether gateways let its new access token in.
+sub tried ($session, $token, $next) {
+    my ($status, $body) = $fleet->ask(POST => '/api/auth/refresh', body => qq({"refreshToken":"$token"}));
+    my ($access, $new) = map { $body =~ /"$_":"([^"]+)"/ } qw(accessToken refreshToken);
+    return (0, 0) if $status != 200 || $next eq (jwt_decode($new))[1]{jti};
+    my ($let_in) = $fleet->ask(GET => '/api/workspaces/current-context', token => $access);
+    return (1, $let_in == 200);
+}
+
+# { kind => [ tokens, which work again, and open gateways ] } of what was over in a row.
+sub came_back ($row) {
+    my %back = map { $_ => [ 0, 0, 0 ] } qw(rotated logout lock);
+    my @over = map { [split] } grep { /^([\d.]+)/ && $1 > $row->{from} - 1 && $1 < $row->{over} }
+        map { split /\n/, Platform::Test::Env::slurp($_) // '' } glob "$record/tokens.*";
+    for my $over (@over) {
+        my (undef, $kind, $session, $token, $next) = @$over;
+        my ($works, $opens) = tried($session, $token, $next);
+        $back{$kind}[0]++;
+        $back{$kind}[1] += $works;
+        $back{$kind}[2] += $opens;
+    }
+    return \%back;
+}
+
+my @at_risk = map { my ($name, @do) = @$_; [ "asynchronous: $name", @do ] }
+    grep { $_->[0] =~ /power off|cut off from the other two/ && $_->[0] =~ /^primary/ } @losses;
+for my $loss (grep { $_->[0] =~ /$ONLY/ } @at_risk) {
+    $fleet->patronictl('edit-config', 'platform', '--force', '-s', 'synchronous_mode=false',
+        '-s', 'synchronous_mode_strict=false') if $fleet->{synchronous};
+    $fleet->{synchronous} = 0;
+    ok eventually(sub { $fleet->sql('show synchronous_standby_names') eq '' }, 60),
+        'replication is asynchronous';
+    my $faults = begin_record('asynchronous' . @table);
+    @table = ();
+    begin_clients('clients', $Platform::Test::Fleet::ADDRESS{lb}, $near, 1 .. $CLIENTS);
+    my $since = $fleet->moment(-10);
+    lose($faults, @$loss);
+    end_clients();
+    my (undef, @wrong) = judge($faults);
+    show('asynchronous replication');
+    my $first = came_back($table[0]);
+    my $seconds = clock() - $table[0]{from};
+    $fleet->operator(\'', qw(sessions revoke --since), $since);
+    sleep 2;
+    my $then = came_back($table[0]);
+    print "| what was over | tokens | work again | open a gateway | after sessions revoke |\n",
+        "|---|---:|---:|---:|---:|\n",
+        map { sprintf "| %s | %d | %d | %d | %d |\n", $_, @{ $first->{$_} }, $then->{$_}[1] }
+        sort keys %$first;
+    says(sprintf 'found %.0f s after the loss', $seconds);
+    is $then->{$_}[1], 0, "$loss->[0]: sessions revoke ends it: $_" for sort keys %$then;
+    cmp_ok $table[0]{admitted}, '==', 0, "$loss->[0]: no forged token is let in";
+}
+
+# -- two regions, 80 ms apart
+
+sub percentile ($op, $who, $from, $to, $part) {
+    my @took = sort { $a <=> $b } map { 1000 * ($_->{e} - $_->{b}) }
+        grep { $_->{op} eq $op && $_->{status} eq '200' && $_->{n} =~ /$who/
+            && $_->{b} >= $from && $_->{b} < $to } @calls;
+    return @took ? $took[ $part * $#took ] : -1;
+}
+
+if ('two regions' =~ /$ONLY/) {
+    $fleet->far(40);
+    my %here = map { $_ => 1 } 1 .. 9;
+    my @far = (21 .. 29);
+    my $faults = begin_record('regions');
+    @table = ();
+    my @latency;
+    my $far_ip = $Platform::Test::Fleet::ADDRESS{gw3};
+    my $watch = sub ($what, $who) {
+        go_on(clock()) or die "clients are not at work\n";
+        my $from = clock();
+        sleep $SECONDS;
+        look();
+        push @latency, [ $what, map { my $op = $_;
+            map { percentile($op, $who, $from, clock(), $_) } 0.5, 0.95 } qw(refresh context) ];
+    };
+    $fleet->begin_far('far');
+    begin_clients('clients', $Platform::Test::Fleet::ADDRESS{lb}, $near, 1 .. 9);
+    begin_clients('farclients', $far_ip, sub ($n) {"10.0.3.$n"}, @far);
+    $watch->('there: gateway, identity and PgBouncer', qr/^2\d$/);
+    push @latency, [ 'here', map { my $op = $_; map { percentile($op, qr/^\d$/,
+        clock() - $SECONDS, clock(), $_) } 0.5, 0.95 } qw(refresh context) ];
+    lose($faults, 'the wire between the regions is cut', sub { $fleet->wire(0) },
+        sub { $fleet->wire(1) });
+    my %all = %{ $table[0] };
+    for my $of ([ here => qr/^\d$/ ], [ there => qr/^2\d$/ ]) {
+        my $row = { %all, name => "$all{name}: $of->[0]", who => $of->[1] };
+        push @table, $row;
+        measure($row);
+    }
+    shift @table;
+    $fleet->begin_far('near');
+    $watch->('there: gateway alone', qr/^2\d$/);
+    end_clients();
+    judge($faults);
+    show('two regions');
+    print "| clients and what is | refresh: half of them | 95 % | call: half of them | 95 % |\n",
+        "|---|---:|---:|---:|---:|\n", map { sprintf "| %s | %.0f ms | %.0f ms | %.0f ms | %.0f ms |\n",
+        @$_ } @latency;
+    is $_->{wrong}, 0, "$_->{name}: no wrong answer"
+        or diag join "\n", map { substr $_, 0, 400 } grep {defined} @{ $_->{what} }[ 0 .. 5 ] for @table;
+    is $_->{forced}, 0, "$_->{name}: no session lost" for @table;
+    cmp_ok $_->{context}, '<=', 1, "$_->{name}: guarded calls go on" for @table;
+    cmp_ok $table[0]{refresh}, '<=', 1, 'here nobody notices';
+}
+
 done_testing();

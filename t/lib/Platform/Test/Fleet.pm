@@ -10,8 +10,9 @@ use v5.36;
 
 use File::Copy qw(copy);
 use File::Path qw(make_path);
-use IO::Socket::INET;
+use IO::Socket::SSL;
 use JSON::PP ();
+use POSIX qw(strftime);
 use Time::HiRes qw(sleep time);
 
 use Platform::Test::Env qw(eventually put slurp);
@@ -24,7 +25,7 @@ our %ADDRESS = (
     map({ ("gw$_" => "10.0.0.3$_") } 1, 2), lb => '10.0.0.40', app => '10.0.0.50',
     clients => '10.0.0.60',
     # The other region.
-    id4 => '10.0.2.21', gw3 => '10.0.2.31', farclients => '10.0.2.60',
+    id4 => '10.0.2.21', gw3 => '10.0.2.31', app2 => '10.0.2.50', farclients => '10.0.2.60',
 );
 my $BRIDGE = 'here0';
 my $HERE = '10.0.0.100';
@@ -119,6 +120,19 @@ sub far ($self, $ms) {
     command(qw(ip link set near master), $BRIDGE, 'up');
     command(qw(ip link set far master far0 up));
     $self->_host($_, 'far0') for grep { $ADDRESS{$_} =~ /^10\.0\.2/ } sort keys %ADDRESS;
+    command(qw(ip -n farclients address add), "10.0.3.$_/16", 'dev', 'eth0') for 21 .. 29;
+    $self->start($_) for qw(id4 app2);
+}
+
+# Its gateway, with identity there ("far") or here ("near").
+sub begin_far ($self, $identity) {
+    my @hosts = $identity eq 'far' ? 'id4' : qw(id1 id2 id3);
+    $self->{gateway_env}{gw3} = { GATEWAY_REAL_IP_HEADER => 'X-Forwarded-For',
+        PLATFORM_ENTITLEMENT_URL => "http://$ADDRESS{app2}:8082",
+        IDENTITY_UPSTREAM => '"' . join(' ', map { my $host = $_;
+            map {"$ADDRESS{$host}:900$_"} 1, 2 } @hosts) . '"' };
+    $self->stop('gw3', 'nginx', 'QUIT');
+    $self->start('gw3');
 }
 
 sub wire ($self, $whole) {
@@ -265,7 +279,7 @@ sub _units_app ($self, $host) {
     my $home = "$self->{dir}/$host";
     make_path(map {"$home/$_"} 'run', 'var/log', 'etc');
     put("$home/etc/gateway.env", "HTTP_HOST=127.0.0.1\n");
-    local $ENV{STUB_HOST} = $ADDRESS{app};
+    local $ENV{STUB_HOST} = $ADDRESS{$host};
     $self->render($host, "$home/etc/gateway.env", ['stub.conf']);
     return (nginx => [ [ qw(nginx -e stderr -c), "$home/etc/nginx.conf" ] ]);
 }
@@ -411,6 +425,22 @@ sub fill ($self, $host, $full) {
             '-c', "select pg_logical_emit_message(false, 'fill', 'fill')");
         last if $?;
     }
+}
+
+# Now, or so many seconds from now, for `sessions revoke --since`.
+sub moment ($self, $seconds) {
+    return strftime('%Y-%m-%dT%H:%M:%SZ', gmtime time + $seconds);
+}
+
+# One request of somebody else, through the balancer: (status, body).
+sub ask ($self, $method, $path, %o) {
+    my $fh = IO::Socket::SSL->new(PeerAddr => $ADDRESS{lb}, PeerPort => 443, Timeout => 5,
+        SSL_hostname => 'api.example.com', SSL_verifycn_name => 'api.example.com',
+        SSL_verifycn_scheme => 'http', SSL_ca_file => "$self->{dir}/certificate/fullchain.pem")
+        // return (0, '');
+    my $res = eval { Platform::Test::Http->new(fh => $fh, timeout => 10)->request($method, $path,
+        headers => [ 'User-Agent' => 'fleet', 'Content-Type' => 'application/json' ], %o) };
+    return $res ? ($res->status, $res->body) : (0, '');
 }
 
 sub state ($self) { return JSON::PP->new->canonical->encode($self->members) }
