@@ -1,5 +1,5 @@
-/* Preloaded: fsync() and fdatasync() take as many milliseconds more as the file that
- * SLOW_FSYNC names says; none, while there is no such file. */
+/* Preloaded: fsync() and fdatasync() take as many milliseconds more as the file
+ * that SLOW_FSYNC names says; none, while there is no such file. */
 
 #define _GNU_SOURCE
 

@@ -116,7 +116,7 @@ sub far ($self, $ms) {
     $self->{relay} = $self->_start('here', 'relay', [
         "$SOAK/relay", 'near', 'far', $ms,
         "$self->{dir}/cut" ]);
-    eventually(sub { -e '/sys/class/net/far' }) or die "no relay\n";
+    eventually(sub { lines(qw(ip link show far)); !$? }) or die "no relay\n";
     command(qw(ip link set near master), $BRIDGE, 'up');
     command(qw(ip link set far master far0 up));
     $self->_host($_, 'far0') for grep { $ADDRESS{$_} =~ /^10\.0\.2/ } sort keys %ADDRESS;
@@ -156,10 +156,11 @@ sub file ($self, $name, $host, $to, %also) {
         // die "no examples/fleet/$name\n";
     my ($kind) = $host =~ /^([a-z]+)/;
     my $of = $ADDRESS{"${kind}1"} // '';
-    my $next = $kind eq 'id' ? $ADDRESS{ $host eq 'id4' ? 'id1' : 'id' . (($host =~ s/\D//gr) % 3 + 1) } : '';
+    my %next = (id1 => 'id2', id2 => 'id3', id3 => 'id1', id4 => 'id1');
     $text = join "\n", map {
         my $all = () = /10\.0\.0\.\d+/g;
-        $kind eq 'id' && /^PLATFORM_DB_HOST=/ ? "PLATFORM_DB_HOST=$ADDRESS{$host},$next"
+        $kind eq 'id' && /^PLATFORM_DB_HOST=/
+            ? "PLATFORM_DB_HOST=$ADDRESS{$host},$ADDRESS{ $next{$host} }"
             : $all > 2 ? $_ : s/\b\Q$of\E\b/$ADDRESS{$host}/gr =~ s/\b${kind}1\b/$host/gr
     } split /\n/, $text, -1 if $of ne '';
     $text =~ s{(?<![\w.@/])/(etc|var/lib|run)/}{$self->{dir}/$host/$1/}g;
@@ -178,7 +179,8 @@ sub _start ($self, $host, $name, $command, %o) {
     return $self->{running}{$host}{$name} = Platform::Test::Process->start(name => "$host $name",
         dir => "$self->{dir}/$host", log => "$self->{dir}/$host/$name.log", deathsig => 'KILL',
         ok_status => ['any'], cmd => [ @in, @as, @$command ],
-        env => { PATH => '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL => 'C.UTF-8', %{ $o{env} // {} } });
+        env => { PATH => '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL => 'C.UTF-8',
+            %{ $o{env} // {} } });
 }
 
 # A program that is no part of the fleet.
@@ -229,7 +231,7 @@ sub _units_db ($self, $host) {
     my $patroni = $self->file('patroni.yml', $host, 'etc/patroni/config.yml');
     my $wal = "$home/var/lib/postgresql/wal";
     if (!-d $wal) {
-        make_path($wal, "$home/var/lib/postgresql/15", "$home/run/postgresql", "$home/var/lib/etcd");
+        make_path($wal, map {"$home/$_"} qw(var/lib/postgresql/15 run/postgresql var/lib/etcd));
         command(qw(mount -t tmpfs -o size=1500m fleet), $wal);
         mkdir "$wal/platform";
         command('chown', '-R', 'postgres:', "$home/var/lib/postgresql", "$home/run/postgresql");
@@ -270,7 +272,7 @@ sub _units_gw ($self, $host) {
         for qw(fullchain.pem privkey.pem);
     my $env = $self->file('gateway.env', $host, 'etc/platform-gateway/gateway.env',
         %{ $self->{gateway_env}{$host} // {} });
-    $self->render($host, $env, $Platform::Test::Fleet::INCLUDES{gw});
+    $self->render($host, $env, [qw(platform-http.conf gateway.conf identity.conf)]);
     return (nginx => [ [ qw(nginx -e stderr -c), "$home/etc/nginx.conf" ] ]);
 }
 
@@ -288,8 +290,6 @@ sub _units_lb ($self, $host) {
     return (haproxy => [ [ qw(haproxy -W -db -f),
         $self->file('haproxy-gateways.cfg', $host, 'etc/haproxy/haproxy.cfg') ] ]);
 }
-
-our %INCLUDES = (gw => [qw(platform-http.conf gateway.conf identity.conf)]);
 
 sub render ($self, $host, $env, $include) {
     my $home = "$self->{dir}/$host";
@@ -366,6 +366,11 @@ sub begin ($self) {
     $self->file('identity.env', 'here', 'operator.env', $self->key,
         PLATFORM_DB_HOST => join(',', @ADDRESS{qw(id1 id2 id3)}),
         PLATFORM_DB_PASSWORD => $SECRET{identity}, PLATFORM_AUDIT_LOG => 'stderr');
+}
+
+sub end ($self) {
+    $self->power_off($_) for grep { -e "/run/netns/$_" } sort keys %ADDRESS;
+    lines('umount', $_) for glob "$self->{dir}/*/var/lib/postgresql/wal";
 }
 
 sub operator_command ($self) {
