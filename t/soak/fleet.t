@@ -306,7 +306,7 @@ sub holds ($row) {
     is $row->{wrong}, 0, "$row->{name}: no wrong answer"
         or diag join "\n", map { substr $_, 0, 400 } grep {defined} @{ $row->{what} }[ 0 .. 5 ];
     is $row->{forced}, 0, "$row->{name}: no session lost";
-    cmp_ok $row->{context}, '<=', 1, "$row->{name}: guarded calls go on";
+    cmp_ok $row->{context}, '<=', 2, "$row->{name}: guarded calls go on";
 }
 
 # -- synchronous
@@ -437,7 +437,7 @@ if ('two regions' =~ /$ONLY/) {
         "|---|---:|---:|---:|---:|\n",
         map { sprintf "| %s | %.0f ms | %.0f ms | %.0f ms | %.0f ms |\n", @$_ } @latency;
     holds($_) for @table;
-    cmp_ok $table[0]{refresh}, '<=', 1, 'here nobody notices';
+    cmp_ok $table[0]{refresh}, '<=', 2, 'here nobody notices';
 }
 
 done_testing();
