@@ -22,7 +22,7 @@ use Time::HiRes qw(time);
 
 my $ONLY = $ENV{FLEET_ONLY} // '.';
 my $SECONDS = $ENV{FLEET_SECONDS} // 12;
-my $CLIENTS = $ENV{FLEET_CLIENTS} // 24;
+my $CLIENTS = $ENV{FLEET_CLIENTS} // 15;
 
 plan skip_all => 'needs root' if $> != 0;
 for my $program (qw(etcd patroni pgbouncer haproxy)) {
