@@ -52,7 +52,8 @@ says('three etcd and Patroni; three hosts with two identity processes; two gatew
 
 sub id_of ($kind, $n) { return sprintf '%08x-0000-4000-8000-%012d', $kind, $n }
 
-$fleet->operator(\"Fleet-passw0rd!\n", qw(account add fleet@example.com));
+eventually(sub { eval { $fleet->operator(\"Fleet-passw0rd!\n",
+    qw(account add fleet@example.com)) } }, 60) or die "no identity: $@";
 $fleet->sql("insert into tenants (tenant_id, tenant_name) values ('" . id_of(1, 1) . "', 'Fleet')");
 $fleet->sql(join ';', map {
     my $n = $_;
@@ -126,7 +127,7 @@ sub go_on ($since) {
         look();
         my %well = map { $_->{n} => 1 } grep { $_->{b} > $since && $_->{status} eq '200' } @calls;
         return keys %well == keys %crowd;
-    }, 40);
+    }, 90);
     return $all;
 }
 
