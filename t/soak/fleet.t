@@ -157,7 +157,7 @@ sub step_by_step {
         switch_over($host) if $host eq $p;
         $fleet->stop($host, $_) for qw(patroni etcd);
         $fleet->start($host);
-        eventually(sub { $fleet->whole }, 90) or die "$host does not come back\n";
+        eventually(sub { $fleet->whole }, 240) or die "$host does not come back\n";
     }
 }
 
@@ -200,7 +200,7 @@ my @table;
 
 # With $then, that is done while the part is still lost, and clients work no more.
 sub lose ($faults, $name, $begin, $end, $then = undef) {
-    eventually(sub { $fleet->whole }, 120) or die "before '$name': " . $fleet->state . "\n";
+    eventually(sub { $fleet->whole }, 240) or die "before '$name': " . $fleet->state . "\n";
     go_on(clock()) or die "before '$name': clients are not at work\n";
     $p = $fleet->primary;
     my $from = clock();
@@ -216,7 +216,7 @@ sub lose ($faults, $name, $begin, $end, $then = undef) {
     my $over = clock();
     $then->($from) if $then;
     $end->();
-    ok eventually(sub { $fleet->whole }, 120), "$name: all is there again"
+    ok eventually(sub { $fleet->whole }, 240), "$name: all is there again"
         or diag $fleet->state;
     ok go_on(clock()), "$name: all clients are at work again" if !$then;
     my $to = $then ? $over : clock();

@@ -349,7 +349,7 @@ sub whole ($self) {
 # Starts all hosts, and makes the database as docs/install.md does.
 sub begin ($self) {
     $self->start($_) for @DB;
-    eventually(sub { $self->whole }, 120) or die "no cluster\n";
+    eventually(sub { $self->whole }, 400) or die "no cluster\n";
     $self->sql('create database platform', db => 'postgres');
     my $roles = Platform::Test::Env::root() . '/db/roles.sql';
     $self->sql('', file => $roles);
