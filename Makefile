@@ -32,7 +32,7 @@ else ifneq ($(NEEDS_CONFIG),)
 $(error not configured: run ./configure.sh first)
 endif
 
-NEEDS_TESTS := $(filter check unit t soak asan valgrind,$(MAKECMDGOALS))
+NEEDS_TESTS := $(filter check unit t soak asan tsan valgrind,$(MAKECMDGOALS))
 
 ifneq ($(and $(NEEDS_TESTS),$(TEST_LACKS)),)
 $(error make $(firstword $(NEEDS_TESTS)) needs the Debian packages \
@@ -57,9 +57,10 @@ ifeq ($(SANITIZE),)
 HARDEN := -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 HARDEN_LINK := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 else
+SANITIZERS := $(if $(filter thread,$(SANITIZE)),thread,address,undefined)
 HARDEN := -O1 -U_FORTIFY_SOURCE -fno-omit-frame-pointer \
-  -fsanitize=address,undefined -fno-sanitize-recover=undefined
-HARDEN_LINK := -fsanitize=address,undefined
+  -fsanitize=$(SANITIZERS) -fno-sanitize-recover=undefined
+HARDEN_LINK := -fsanitize=$(SANITIZERS)
 endif
 ifeq ($(SANITIZE),fuzzer)
 HARDEN += -fsanitize=fuzzer-no-link
@@ -333,7 +334,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run reload check unit t soak fleet asan valgrind coverage mutants fuzz lint fmt install deb check-deb \
+.PHONY: help all run reload check unit t soak fleet asan tsan valgrind coverage mutants fuzz lint fmt install deb check-deb \
   clean distclean
 
 help: ## this list
@@ -367,6 +368,15 @@ fleet: all ## a fleet in network namespaces, and each loss of a part (FLEET_ONLY
 asan: ## unit and end-to-end tests under ASan and UBSan
 	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit t-modules
 	@PLATFORM_BUILD=build-asan PLATFORM_TEST_ASAN=1 prove $(PROVE_FLAGS) $(T)
+
+tsan: all t-modules ## the same of jose and identity under TSan, with the module as it is
+	@$(MAKE) BUILD=build-tsan SANITIZE=thread tsan-unit
+	@ln -sf $(CURDIR)/$(BUILD)/*.so build-tsan
+	@PLATFORM_BUILD=build-tsan PLATFORM_TEST_ASAN=thread prove $(PROVE_FLAGS) $(T)
+
+.PHONY: tsan-unit
+tsan-unit: $(ID_BIN) $(JOSE_TESTS) $(ID_TESTS)
+	@tools/unit $(JOSE_TESTS) $(ID_TESTS)
 
 # Of jose the unit tests and fuzzers see every line; the rest meets the servers.
 GCOVR := gcovr -j2 --exclude-throw-branches --gcov-ignore-parse-errors -s
@@ -419,7 +429,7 @@ install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 	  tools/install $(ID_BIN) $(MOD_SO)
 
 clean: ## remove what make made; keeps build/config.mk and run/
-	@rm -rf build-asan build-coverage build/nginx build/jose build/identity-fcgi \
+	@rm -rf build-asan build-tsan build-coverage build/nginx build/jose build/identity-fcgi \
 	  build/$(MOD_DIR) build/analyzed build/bench build/fuzz build/test build/test-cache \
 	  build/test-failed build/*.so
 

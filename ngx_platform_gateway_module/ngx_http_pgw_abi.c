@@ -131,12 +131,20 @@ ngx_http_pgw_abi_conf(ngx_conf_t *cf, ngx_pool_t *pool)
     char               *buffer_size;
     ngx_buf_t          *b = ngx_create_temp_buf(pool, 1);
     ngx_conf_t          in = *cf;
+    ngx_array_t        *values = NGX_CONF_UNSET_PTR;
     ngx_http_module_t  *core = ngx_http_core_module.ctx;
 
+    ngx_str_t      words[] = { ngx_null_string, ngx_string("7") };
+    ngx_array_t    args = { words, 2, sizeof(ngx_str_t), 2, pool };
+    ngx_command_t  cmd = ngx_null_command;
+
     in.pool = pool;
+    in.args = &args;
     buffer_size = PGW_PROXY("proxy_buffer_size");
 
     return b
+        && ngx_http_set_predicate_slot(&in, &cmd, &values) == NGX_CONF_OK
+        && pgw_size(ngx_http_complex_value_t, values->size)
         && pgw_value("ngx_conf_t.cmd_type", NGX_MAIN_CONF, cf->cmd_type)
         && pgw_value("ngx_cycle_t.old_cycle", ngx_cycle, cf->cycle->old_cycle)
         && pgw_size(ngx_shm_zone_t, cf->cycle->shared_memory.size)
@@ -298,6 +306,135 @@ ngx_http_pgw_abi_check(ngx_conf_t *cf)
     ngx_destroy_pool(pool);
 
     return same ? NGX_OK : NGX_ERROR;
+}
+
+
+#if (NGX_PCRE)
+
+/* A rewrite that nginx makes, in the http block, where none is ever run. */
+
+static ngx_uint_t
+ngx_http_pgw_abi_codes(ngx_conf_t *cf)
+{
+    size_t                          size;
+    ngx_conf_t                      in = *cf;
+    ngx_array_t                   **codes;
+    ngx_module_t                  **m;
+    ngx_command_t                  *cmd;
+    ngx_http_script_regex_code_t   *code;
+
+    ngx_str_t    words[] = { ngx_string("rewrite"), ngx_string("^/7$"),
+                             ngx_string("/$request_id?"),
+                             ngx_string("permanent") };
+    ngx_array_t  args = { words, 4, sizeof(ngx_str_t), 4, cf->pool };
+
+    codes = ngx_http_pgw_peek_field(cf, cf->ctx, "ngx_http_rewrite_module",
+                                    "return", NULL);
+    if (codes == NULL) {
+        return 1;
+    }
+
+    for (m = cf->cycle->modules;
+         ngx_strcmp((*m)->name, "ngx_http_rewrite_module") != 0; m++)
+    {
+        /* void */
+    }
+
+    for (cmd = (*m)->commands; ngx_strcmp(cmd->name.data, "rewrite") != 0;
+         cmd++)
+    {
+        /* void */
+    }
+
+    in.args = &args;
+
+    if (cmd->set(&in, cmd, ((ngx_http_conf_ctx_t *) cf->ctx)
+                           ->loc_conf[(*m)->ctx_index]) != NGX_CONF_OK)
+    {
+        return 0;
+    }
+
+    code = (*codes)->elts;
+    size = (*codes)->nelts;
+    *codes = NULL;
+
+    /* a slash takes one word, and so does the end of all codes */
+
+    return pgw_value("size of ngx_http_script_*_code_t",
+                     sizeof(ngx_http_script_regex_code_t)
+                     + sizeof(ngx_http_script_copy_code_t)
+                     + sizeof(ngx_http_script_var_code_t)
+                     + sizeof(ngx_http_script_regex_end_code_t)
+                     + 2 * sizeof(uintptr_t), size)
+        && pgw_value("ngx_http_script_regex_code_t.name", words[1].data,
+                     code->name.data)
+        && pgw_value("ngx_http_script_regex_code_t.redirect", 1,
+                     code->redirect);
+}
+
+#endif
+
+
+/* The root of that tree.  No pointer is followed that is not known. */
+
+static ngx_uint_t
+ngx_http_pgw_abi_tree(ngx_conf_t *cf, const ngx_array_t *locations,
+    const ngx_http_location_tree_node_t *node)
+{
+    ngx_uint_t                  i;
+    ngx_http_core_loc_conf_t   *clcf, **known = locations->elts;
+
+    clcf = node->exact ? node->exact : node->inclusive;
+
+    for (i = 0; i < locations->nelts; i++) {
+        if (known[i] == clcf) {
+            return pgw_value("ngx_http_location_tree_node_t.len",
+                             clcf->name.len, node->len)
+                && pgw_value("ngx_http_location_tree_node_t.name", 0,
+                             ngx_memcmp(node->name, clcf->name.data,
+                                        node->len));
+        }
+    }
+
+    return pgw_value("ngx_http_location_tree_node_t.exact", 0, clcf);
+}
+
+
+ngx_int_t
+ngx_http_pgw_abi_locations(ngx_conf_t *cf, const ngx_array_t *locations)
+{
+    ngx_uint_t                   i;
+    ngx_http_core_loc_conf_t    *clcf;
+    ngx_http_core_srv_conf_t   **server;
+    ngx_http_core_main_conf_t   *cmcf = ngx_http_pgw_conf_nginx(cf);
+
+    server = cmcf->servers.elts;
+
+    for (i = 0; i < cmcf->servers.nelts; i++) {
+        clcf = server[i]->ctx->loc_conf[ngx_http_core_module.ctx_index];
+
+        if (clcf->static_locations
+            && !ngx_http_pgw_abi_tree(cf, locations, clcf->static_locations))
+        {
+            return NGX_ERROR;
+        }
+
+#if (NGX_PCRE)
+        if (clcf->regex_locations
+            && !pgw_value("ngx_http_regex_t.name",
+                          (*clcf->regex_locations)->name.data,
+                          (*clcf->regex_locations)->regex->name.data))
+        {
+            return NGX_ERROR;
+        }
+#endif
+    }
+
+#if (NGX_PCRE)
+    return ngx_http_pgw_abi_codes(cf) ? NGX_OK : NGX_ERROR;
+#else
+    return NGX_OK;
+#endif
 }
 
 

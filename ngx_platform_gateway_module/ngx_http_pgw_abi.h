@@ -11,6 +11,11 @@
    preconfiguration, when nginx's own variables are there. */
 ngx_int_t ngx_http_pgw_abi_check(ngx_conf_t *cf);
 
+/* The same of what nginx makes of all locations, which are known by now: for
+   postconfiguration.  locations: ngx_http_core_loc_conf_t *. */
+ngx_int_t ngx_http_pgw_abi_locations(ngx_conf_t *cf,
+    const ngx_array_t *locations);
+
 /* The same of a zone, which nginx has just made: for its init. */
 ngx_int_t ngx_http_pgw_abi_zone(const ngx_shm_zone_t *shm_zone);
 

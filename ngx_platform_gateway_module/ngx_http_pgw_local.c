@@ -190,7 +190,9 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 
     size = pj_keyset_arena_bytes(body.len);
     p = ngx_palloc(r->pool, size);
-    if (p == NULL || v == NULL || r->request_body->temp_file) {
+    if (p == NULL || v == NULL
+        || (v->not_found && r->headers_in.content_length_n > 0))
+    {
         ngx_http_finalize_request(r, p && v
                                      ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
                                      : NGX_HTTP_INTERNAL_SERVER_ERROR);

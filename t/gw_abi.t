@@ -15,7 +15,8 @@ my @others = ("$build/$MODULE/modules_list.o", grep { $_ ne "$build/$object" }
 my @paths = map {"${_}_temp_path $dir/$_;"} qw(client_body proxy fastcgi uwsgi scgi);
 $t->write_file('nginx.conf', "load_module $dir/module.so;\npid $dir/nginx.pid;\n"
     . "error_log stderr;\nevents { }\nhttp { access_log off; @paths\n"
-    . "platform_gateway_zone keys:1m; platform_gateway_key_file $dir/keys.json; }\n");
+    . "platform_gateway_zone keys:1m; platform_gateway_key_file $dir/keys.json;\n"
+    . "server { listen unix:$dir/s; location /a/ { } location ~ x { } } }\n");
 $t->write_file('keys.json', jwks(jwt_key('a')));
 my %header = map { m{([^/]+)\z} => $t->read_file($_) }
     glob "$root/build/nginx/src/{core,event,http}/*.h";
@@ -91,6 +92,14 @@ my @cases = (
     [ ngx_http_upstream_srv_conf_t => '+host' => 'ngx_http_upstream_srv_conf_t.port' ],
     [ ngx_slab_pool_t => '+mutex' => 'ngx_slab_pool_t.addr' ],
     [ ngx_shm_zone_t => '+init' => 'size of ngx_shm_zone_t' ],
+    [ ngx_http_complex_value_t => 'end' => 'size of ngx_http_complex_value_t' ],
+    [ ngx_http_location_tree_node_t => '+left' => 'ngx_http_location_tree_node_t.len' ],
+    [ ngx_http_location_tree_node_t => '+exact' => 'ngx_http_location_tree_node_t.len' ],
+    [ ngx_http_location_tree_node_t => '+len' => 'ngx_http_location_tree_node_t.len' ],
+    [ ngx_http_regex_t => '+regex' => 'ngx_http_regex_t.name' ],
+    [ ngx_http_script_var_code_t => '+index' => 'size of ngx_http_script_*_code_t' ],
+    [ ngx_http_script_regex_code_t => '+redirect' => 'ngx_http_script_regex_code_t.redirect' ],
+    [ ngx_http_script_regex_code_t => 'end' => 'size of ngx_http_script_*_code_t' ],
 );
 for my $case (@cases) {
     my ($type, $place, $what) = @$case;

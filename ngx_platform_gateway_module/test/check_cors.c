@@ -20,6 +20,7 @@
 #include "../ngx_http_pgw_cors.c"
 #include "../ngx_http_pgw_names.c"
 #include "../ngx_http_pgw_origin.c"
+#include "../ngx_http_pgw_reason.c"
 
 /* -- what they need of nginx and of the other files */
 

@@ -425,7 +425,7 @@ Platform::Test::Stack; C<http...>: Platform::Test::Http; C<jwt_...>: Platform::T
 =head1 ENVIRONMENT
 
 PLATFORM_BUILD: the build directory (build, or build-asan with
-PLATFORM_TEST_ASAN=1).  PLATFORM_TEST_VALGRIND=1: identity-fcgi and nginx run
+PLATFORM_TEST_ASAN=1; build-tsan with C<thread>).  PLATFORM_TEST_VALGRIND=1: identity-fcgi and nginx run
 under valgrind.  PLATFORM_TEST_KEEP=1 keeps the directory of a test.
 
 =cut

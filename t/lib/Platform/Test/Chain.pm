@@ -19,7 +19,9 @@ sub new ($class, $address, %o) {
 sub request ($self, $method, $path, %o) {
     my $got = Platform::Test::Fcgi->new($self->{address})->request($method, $path, %o);
     $self->{count}{ "$path " . ($got ? $got->{status} : 'none') }++;
-    $self->{token} = $1 if $got && $got->{body} =~ /"refreshToken":"([^"]+)"/;
+    for my $kind ($got ? qw(refresh access) : ()) {
+        $self->{"${kind}Token"} = $1 if $got->{body} =~ /"(?:account)?${kind}Token":"([^"]+)"/i;
+    }
     return $got ? $got->{status} : 0;
 }
 
@@ -33,9 +35,9 @@ sub login ($self, $credential = $Platform::Test::Stack::CREDENTIAL) {
     return $self->_post(login => account => $self->{account}, credential => $credential);
 }
 
-sub refresh ($self) { return $self->_post(refresh => refreshToken => $self->{token}) }
+sub refresh ($self) { return $self->_post(refresh => refreshToken => $self->{refreshToken}) }
 
-sub logout ($self) { return $self->_post(logout => refreshToken => $self->{token}) }
+sub logout ($self) { return $self->_post(logout => refreshToken => $self->{refreshToken}) }
 
 # Prints the answers by path and status.
 sub tell ($self) { print "$_ $self->{count}{$_}\n" for sort keys %{ $self->{count} } }

@@ -23,7 +23,7 @@ my %config;
 
 sub root { return $root }
 
-sub asan { return !!$ENV{PLATFORM_TEST_ASAN} }
+sub asan { return $ENV{PLATFORM_TEST_ASAN} }
 
 sub valgrind { return !!$ENV{PLATFORM_TEST_VALGRIND} }
 
@@ -123,7 +123,8 @@ sub mode_env ($dir, %o) {
     return (
         ASAN_OPTIONS  => "detect_leaks=@{[ $o{leaks} // 0 ]}:$log:handle_segv=1",
         UBSAN_OPTIONS => "print_stacktrace=1:$log",
-        ($o{preload} ? (LD_PRELOAD => $libasan) : ()),
+        TSAN_OPTIONS  => "halt_on_error=1:suppressions=$root/t/tsan.supp:$log",
+        ($o{preload} && asan() ne 'thread' ? (LD_PRELOAD => $libasan) : ()),
     );
 }
 
