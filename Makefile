@@ -336,7 +336,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run reload check unit t soak asan tsan valgrind coverage mutants fuzz lint fmt install \
+.PHONY: help all run reload check unit t soak fleet asan tsan valgrind coverage mutants fuzz lint fmt install \
   module matrix deb image check-image check-deb release check-release \
   clean distclean
 
@@ -364,6 +364,9 @@ t: all t-modules ## run the end-to-end tests against real servers
 
 soak: all ## run the long tests: chaos, races by the thousand, a million rows
 	@PLATFORM_BUILD=$(BUILD) PLATFORM_TEST_SESSIONS=1000000 prove $(SOAK)
+
+fleet: all ## a fleet in network namespaces, and each loss of a part (FLEET_ONLY=row); root
+	@PLATFORM_BUILD=$(BUILD) perl -It/lib -Ibench/lib t/soak/fleet.t
 
 asan: ## unit and end-to-end tests under ASan and UBSan
 	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit t-modules

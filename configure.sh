@@ -29,6 +29,7 @@ each what it found, and writes build/config.mk for make.
   --install-test-deps   the same, and what make check and make lint need
   --install-bench-deps  the same, and what make bench needs
   --install-release-deps  the same, and what make image and make release need
+  --install-fleet-deps  the same as for tests, and what make fleet needs
   --with-nginx=FILE     the nginx binary to build for (default: from PATH)
   --with-nginx-src=DIR  sources of exactly that nginx version (default:
                         /usr/share/nginx/src of Debian's nginx-dev, or what
@@ -58,6 +59,7 @@ for arg; do
     --install-test-deps) install="$install build run test" ;;
     --install-bench-deps) install="$install build run test bench" ;;
     --install-release-deps) install="$install build run test bench release" ;;
+    --install-fleet-deps) install="$install build run test fleet" ;;
     --with-nginx=?*) nginx_bin=$value ;;
     --with-nginx-src=?*) nginx_src=$value ;;
     --with-pg-bindir=?*) pg_bindir=$value ;;
@@ -74,7 +76,7 @@ done
 # run; what is needed later is noted, and make says so when it is.
 
 quiet=no
-stage=build          # what it is looked for: build, run, test, bench or release
+stage=build          # what it is looked for: build, run, test, bench, release, fleet
 packages=''          # to install
 build_lacks=''
 test_lacks=''
@@ -387,6 +389,12 @@ probe_all() {
     for tool in reprotest disorderfs faketime; do
         probe_optional "$tool" $tool $tool "no make release" "$tool --version"
     done
+    stage=fleet
+    probe_optional "etcd" etcd etcd-server "no make fleet" "etcd --version"
+    probe_optional "Patroni" patroni patroni "no make fleet" "patroni --version"
+    probe_optional "ip" ip iproute2 "no make fleet" "ip -V"
+    perl -MIO::Socket::SSL -e 1 2>/dev/null ||
+        absent "Perl IO::Socket::SSL" libio-socket-ssl-perl "no make fleet"
 }
 
 probe_tests() {
@@ -443,8 +451,8 @@ new_services=''
 # packages are set up, by files that are gone afterwards.
 hold_services() {
     # Not one of the same name that is there: it is somebody else's.
-    for service in nginx postgresql pgbouncer prometheus caddy haproxy; do
-        case " $packages " in *" $service "*)
+    for service in nginx postgresql pgbouncer prometheus caddy haproxy etcd patroni; do
+        case " $packages " in *" $service "* | *" $service-server "*)
             systemctl cat "$service.service" >/dev/null 2>&1 ||
                 new_services="$new_services $service.service" ;;
         esac

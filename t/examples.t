@@ -532,6 +532,23 @@ is_deeply [ scalar @lines, grep { index($said, $_) < 0 } @lines ], [5],
     'other-issuers.md: without a token';
 stop();
 
+# -- the fleet, which t/soak/fleet.t runs: whoever reads its files takes them
+
+my $fleet = "$root/examples/fleet";
+my $identity = Platform::Test::Env::identity();
+for my $reads (
+    map({"haproxy -c -f $fleet/haproxy-$_.cfg"} qw(database gateways)),
+    "(cat $fleet/identity.env; $identity keys generate) >$dir/fleet.env"
+        . " && $identity --env-file $dir/fleet.env --check",
+    "$root/tools/render --gateway-env $fleet/gateway.env --out $dir/fleet")
+{
+    SKIP: {
+        skip 'needs haproxy', 1 if $reads =~ /^haproxy/ && !Platform::Test::Env::find('haproxy');
+        my $said = qx{($reads) 2>&1};
+        is $?, 0, 'fleet: ' . $reads =~ s/.*fleet\///r or diag $said;
+    }
+}
+
 # All of them have been tried, and README.md has all.
 my @there = sort map { m{examples/([^/]+)/nginx\.conf$} } glob
     "$root/examples/*/nginx.conf";

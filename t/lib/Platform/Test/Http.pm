@@ -22,12 +22,12 @@ our @EXPORT = qw(http http_get http_post http_raw http_request_bytes http_parall
 # Seconds; long, since a busy machine may answer slowly.
 our $TIMEOUT = 90;
 
-# port => N (of 127.0.0.1) or path => Unix socket; timeout => seconds.
+# port => N (of 127.0.0.1) or path => Unix socket, or fh: an open one; timeout => seconds.
 sub new ($class, %o) {
     my $timeout = $o{timeout} // $TIMEOUT;
-    my $fh = $o{path} ? IO::Socket::UNIX->new(Peer => $o{path})
+    my $fh = $o{fh} // ($o{path} ? IO::Socket::UNIX->new(Peer => $o{path})
         : IO::Socket::INET->new(PeerAddr => $o{host} // '127.0.0.1', PeerPort => $o{port},
-            LocalAddr => $o{from}, Timeout => $timeout);
+            LocalAddr => $o{from}, Timeout => $timeout));
     die 'connect to ' . ($o{path} // $o{port}) . ": $!\n" unless $fh;
 
     $fh->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1) unless $o{path};

@@ -1,0 +1,41 @@
+/* Preloaded: fsync() and fdatasync() take as many milliseconds more as the file
+ * that SLOW_FSYNC names says; none, while there is no such file. */
+
+#define _GNU_SOURCE
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+int fsync(int fd);
+int fdatasync(int fd);
+
+static int slowly(const char *name, int fd)
+{
+    int (*real)(int) = (int (*)(int)) dlsym(RTLD_NEXT, name);
+    const char *path = getenv("SLOW_FSYNC");
+    FILE *file = path != NULL ? fopen(path, "r") : NULL;
+    long ms = 0;
+
+    if (file != NULL) {
+        if (fscanf(file, "%ld", &ms) == 1 && ms > 0) {
+            struct timespec wait = {ms / 1000, ms % 1000 * 1000000};
+
+            nanosleep(&wait, NULL);
+        }
+        fclose(file);
+    }
+    return real(fd);
+}
+
+int fsync(int fd)
+{
+    return slowly("fsync", fd);
+}
+
+int fdatasync(int fd)
+{
+    return slowly("fdatasync", fd);
+}
