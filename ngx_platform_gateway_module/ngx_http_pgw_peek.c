@@ -212,12 +212,14 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
 /* What leads to a location: the location itself; in Angie there may be many. */
 
 #if (angie_version >= 1010000)
-typedef ngx_http_core_loc_t       ngx_http_pgw_peek_loc_t;
+#define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_t
 #define ngx_http_pgw_peek_conf(loc)  (loc)->conf->loc_conf
 #else
-typedef ngx_http_core_loc_conf_t  ngx_http_pgw_peek_loc_t;
+#define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_conf_t
 #define ngx_http_pgw_peek_conf(loc)  (loc)->loc_conf
 #endif
+
+typedef NGX_HTTP_PGW_PEEK_LOC  ngx_http_pgw_peek_loc_t;
 
 
 /* NGX_OK: an exact match; NGX_DONE: all but the final slash; NGX_AGAIN: the
