@@ -350,7 +350,8 @@ probe_perl() {
     done
 }
 
-perl_modules="Test::More=perl JSON::PP=perl Crypt::PK::RSA=libcryptx-perl"
+perl_modules="Test::More=perl JSON::PP=perl Crypt::PK::RSA=libcryptx-perl
+    IO::Socket::SSL=libio-socket-ssl-perl"
 
 probe_all() {
     packages=''
@@ -393,8 +394,6 @@ probe_all() {
     probe_optional "etcd" etcd etcd-server "no make fleet" "etcd --version"
     probe_optional "Patroni" patroni patroni "no make fleet" "patroni --version"
     probe_optional "ip" ip iproute2 "no make fleet" "ip -V"
-    perl -MIO::Socket::SSL -e 1 2>/dev/null ||
-        absent "Perl IO::Socket::SSL" libio-socket-ssl-perl "no make fleet"
 }
 
 probe_tests() {
