@@ -27,8 +27,11 @@ sub asan { return $ENV{PLATFORM_TEST_ASAN} }
 
 sub valgrind { return !!$ENV{PLATFORM_TEST_VALGRIND} }
 
-# Skips the test, for that reason, unless this is a plain build.
-sub plain ($why) { Test::More::plan(skip_all => $why) if asan() || valgrind() }
+# Skips the test, for that reason, unless this is a plain build: no sanitizer, no
+# counters of lines.
+sub plain ($why) {
+    Test::More::plan(skip_all => $why) if asan() || valgrind() || build() =~ m{-coverage\z};
+}
 
 # How many times slower everything is in the mode at hand.
 sub scale { return valgrind() ? 15 : asan() ? 3 : 1 }
