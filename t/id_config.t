@@ -51,7 +51,9 @@ refused(@$_) for (
     (map { [ 2, [ qw(keys generate --kid), $_ ], {}, qr/--kid/ ] }
         '', 'a b', "a'b", "\xc3\xa9", 'x' x 256),
     [ 1, [], { IDENTITY_LISTEN => $t->dir . '/none/x.sock' }, qr/No such file/ ],
-    [ 1, [], { IDENTITY_LISTEN => $plain }, qr/\Q$plain\E/ ],
+    (map { [ 1, [], { IDENTITY_LISTEN => "$_$plain" }, qr/ \Q$plain\E/ ] } '', 'unix:'),
+    [ 1, [], { IDENTITY_LISTEN => 'nowhere.invalid:1' }, qr/nowhere\.invalid:1/ ],
+    [ 2, [ '--print-config', '--env-file', $t->dir . '/none' ], {}, qr/No such file/ ],
     [ 1, [], { PLATFORM_DB_HOST => $t->dir, IDENTITY_LISTEN => $never }, qr/database|connect/i ],
 );
 is_deeply [ -e $never, $t->read_file('plain') ], [ undef, 'keep me' ],
@@ -117,8 +119,10 @@ ok eventually(sub { serves($t->dir . '/run/identity.sock') }), 'the default is r
 $identity->process->expect_end;
 $identity->stop('KILL');
 ok -S $address, 'killed: the socket is left behind';
-my $next = $t->identity(name => 'identity');
+my $next = $t->identity(name => 'identity', PLATFORM_OTHER => 'x');
 ok $next->address eq $address && serves($address), 'the next start uses it';
+is_deeply [ map { $_->{message} } grep { $_->{event} eq 'config.unknown' } $next->log_lines ],
+    ['PLATFORM_OTHER: no such setting, ignored'], 'a name that it does not know is logged';
 $next->stop;
 ok !-e $address, 'a clean stop removes it';
 
