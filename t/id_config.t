@@ -43,7 +43,8 @@ refused(@$_) for (
     (map { [ @check, { %prod, $_ => undef }, qr/$_: missing/ ] } sort keys %no_keys),
     [ @check, { PLATFORM_DB_HOST => '127.0.0.1,10.0.0.1' },
         qr/PLATFORM_DB_SEED_ON_START.*loopback/ ],
-    [ 2, [ '--env-file', $bad_file, '--check' ], {}, qr/line 2/ ],
+    (map { [ 2, $_, {}, qr/line 2/ ] } [ '--env-file', $bad_file, '--check' ],
+        [ qw(account list --env-file), $bad_file ]),
     [ 2, ['frob'], {}, qr/frob.*--help/ ], [ 2, ['--frob'], {}, qr/--frob/ ],
     [ 2, ['keys'], {}, qr/keys/ ], [ 2, ['--env-file'], {}, qr/--env-file/ ],
     [ 2, [ 'migrate', 'x' ], {}, qr/x/ ],
@@ -73,6 +74,9 @@ like $out, qr/^$_$/m, "it says: $_" for 'PLATFORM_WORKER_THREADS=3', 'APP_NAME=f
 unlike $out, $secret, 'and no secret';
 like +(runs([ $_->[0] ], {}, $_->[0]))[0], $_->[1], 'says it'
     for [ '--version', qr/^identity-fcgi \d/ ], [ '--help', qr/migrate/ ];
+
+($out) = runs([qw(keys generate --json)], {}, 'keys generate --json');
+is_deeply [ sort keys %{ JSON::PP::decode_json($out) } ], [ sort keys %no_keys ], 'as JSON';
 
 # New keys are good keys, and can be read from a file of what was printed.
 
