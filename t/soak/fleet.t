@@ -325,7 +325,9 @@ if (@rows) {
         holds($row);
         cmp_ok $row->{refresh}, '<=', 15, "$row->{name}: refreshes go on";
     }
-    cmp_ok $history->in_time, '>', 0, 'control: gateways refused who was logged out';
+    # In one row alone there may be nobody.
+    cmp_ok $history->in_time, '>', 0, 'control: gateways refused who was logged out'
+        if $ONLY eq '.';
 }
 
 
