@@ -203,10 +203,16 @@ function request()
 end
 function response(status, headers, body)
     token = body:match('"refreshToken":"([^"]+)"') or token
+    if status ~= 200 then
+        refused = refused or io.open('/root/refused', 'a')
+        refused:write(os.date('!%T '), status, ' ', body, '\n')
+        refused:flush()
+    end
 end
 LUA
 access=$(login | field accessToken)
-for i in $(seq $refreshers); do login | field refreshToken; done >/root/tokens
+rm -f /root/refused
+for i in $(seq $refreshers); do echo "$(login | field refreshToken)"; done >/root/tokens
 setsid wrk -t 1 -c 32 -d 600s -s /root/load.lua -H 'Connection: close' \
     -H "Authorization: Bearer $access" $base >/root/answers 2>&1 &
 load=$!
@@ -235,6 +241,7 @@ SH
         ok $did && $its, "$what: there was load" or diag $said;
         $count += $did // 0, $failed += $lost, $rate += $its // 0;
     }
+    diag substr $_, 0, 1000 for slurp("$dir/root/refused") // ();
     return ($count, $failed, $rate);
 }
 
