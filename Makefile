@@ -427,7 +427,7 @@ fmt: ## format the C sources (the module keeps nginx's style)
 module: ## build the module for another nginx (NGINX=, NGINX_SRC=, NGINX_VERSION=)
 	@tools/module
 
-deb: ## build the Debian packages in build/deb
+deb: ## build the Debian packages in build/deb (NGINX_SRC= if nginx is not Debian's)
 	@tools/deb
 
 image: deb ## build an image of each half in build/image
@@ -439,6 +439,7 @@ check-image: ## run those images as containers, by examples/compose
 check-deb: ## README's commands and the packages, in fresh Debian 12 and 13
 	@t/deb/first_minute
 	@t/deb/check
+	@t/deb/other_nginx
 
 check-upgrades: ## from each release to these sources, and back, under load: 0 failed requests
 	@t/deb/upgrades
