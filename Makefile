@@ -23,7 +23,7 @@ LONG := browser_playground build_configure id_keys_commands \
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 
-NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb release check-release \
+NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb check-upgrades release check-release \
   module matrix,\
   $(or $(MAKECMDGOALS),all))
 
@@ -337,7 +337,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 # -- targets ---------------------------------------------------------------------------
 
 .PHONY: help all run reload check unit t soak fleet asan tsan valgrind coverage mutants fuzz lint fmt install \
-  module matrix deb image check-image check-deb release check-release \
+  module matrix deb image check-image check-deb check-upgrades release check-release \
   clean distclean
 
 help: ## this list
@@ -428,7 +428,7 @@ fmt: ## format the C sources (the module keeps nginx's style)
 module: ## build the module for another nginx (NGINX=, NGINX_SRC=, NGINX_VERSION=)
 	@tools/module
 
-deb: ## build the Debian packages in build/deb
+deb: ## build the Debian packages in build/deb (NGINX_SRC= if nginx is not Debian's)
 	@tools/deb
 
 image: deb ## build an image of each half in build/image
@@ -440,6 +440,10 @@ check-image: ## run those images as containers, by examples/compose
 check-deb: ## README's commands and the packages, in fresh Debian 12 and 13
 	@t/deb/first_minute
 	@t/deb/check
+	@t/deb/other_nginx
+
+check-upgrades: ## from each release to these sources, and back, under load: 0 failed requests
+	@t/deb/upgrades
 
 release: ## sources, packages, SBOM and signed checksums in build/release (RELEASE_KEY=FILE)
 	@tools/release

@@ -77,19 +77,19 @@ for my $case (
     [ 'no key', 'unset RELEASE_KEY', qr/RELEASE_KEY names no secret key/ ],
     [ 'a key among the sources', 'RELEASE_KEY=in.key', qr/in\.key is among the sources/ ],
     [ 'a version of another commit',
-        'git tag 0.2.0; git commit -q --allow-empty -m second', qr/0\.2\.0 is the tag of another/ ],
+        'git tag v0.2.0; git commit -q --allow-empty -m second', qr/0\.2\.0 is the tag of another/ ],
 ) {
     my ($name, $before, $told) = @$case;
     my ($ok, $said) = there("$before; tools/release");
     ok !$ok, "$name is refused";
     like $said, qr/\Arelease: [^\n]*$told/m, '... and told';
     ok !-e "$repo/build/release", '... and nothing is made';
-    there('git tag -d 0.2.0; git reset -q --hard $(git rev-list --max-parents=0 HEAD); git clean -qfd');
+    there('git tag -d v0.2.0; git reset -q --hard $(git rev-list --max-parents=0 HEAD); git clean -qfd');
 }
 
 # -- a release -----------------------------------------------------------------------
 
-works('the version of this commit', 'git tag 0.2.0; tools/release');
+works('the version of this commit', 'git tag v0.2.0; tools/release');
 my $release = "$repo/build/release";
 my $files = qx{cd $release && cat *};
 works('made again elsewhere', "git clone -q . $repo.2; cd $repo.2; umask 077;"
