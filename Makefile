@@ -372,9 +372,10 @@ asan: ## unit and end-to-end tests under ASan and UBSan
 	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit t-modules
 	@PLATFORM_BUILD=build-asan PLATFORM_TEST_ASAN=1 prove $(PROVE_FLAGS) $(T)
 
-tsan: all t-modules ## the same of jose and identity under TSan, and the module's table
+tsan: all t-modules bench-programs ## the same of jose and identity under TSan, and the module's table
 	@$(MAKE) BUILD=build-tsan SANITIZE=thread tsan-unit
 	@ln -sf $(CURDIR)/$(BUILD)/*.so build-tsan
+	@ln -sfn $(CURDIR)/$(BUILD)/bench build-tsan/bench
 	@ln -sf $(CURDIR)/$(BUILD)/test/*.so build-tsan/test
 	@PLATFORM_BUILD=build-tsan PLATFORM_TEST_ASAN=thread prove $(PROVE_FLAGS) $(T)
 

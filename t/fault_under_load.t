@@ -187,6 +187,21 @@ sub no_login {
     is_problem($s->login('several'), 503, 'AUTH_BUSY', 'no memory: a login is');
 }
 
+# A group of processes that may take no more than two megabytes from here on: a login
+# takes nineteen, and the kernel ends the process.
+my ($group) = grep { mkdir $_ } map {"$_/platform-test-$$"} grep {-w} '/sys/fs/cgroup/memory';
+END { rmdir $group if $group }
+
+sub crowd ($pid) {
+    my %set = ('memory.limit_in_bytes' => 2 << 20, 'cgroup.procs' => $pid);
+    for my $file (sort { $b cmp $a } keys %set) {
+        open my $fh, '>', "$group/$file" or die "$file: $!\n";
+        syswrite $fh, $set{$file} or die "$file: $!\n";
+    }
+    ok eventually(sub { (eval { $s->login('several')->status } // 0) == 502 }),
+        'memory group: the kernel ends the process';
+}
+
 # [ name, begin, end, { whose log => what it says }, requests that may fail; undef: any ].
 # Those of $LONG are for the soak; by themselves, other tests have them too.
 my $LONG = qr/slow|huge|hangs|another set|half requests/;
@@ -210,7 +225,11 @@ my @faults = (
         sub { limit(nofile => undef, $identity->pid) }, { identity => qr/"fcgi.accept"/ }, undef ],
     [ 'identity: no memory left', sub { limit(as => \&memory, $identity->pid); no_login() },
         sub { limit(as => undef, $identity->pid);
-            is $s->login('several')->status, 200, 'memory: a login is done' }, undef, undef ],
+            is $s->login('several')->status, 200, 'memory: a login is done' },
+        { identity => qr/"auth\.hash\.no_memory"/ }, undef ],
+    $group ? [ 'identity: killed for its memory',
+        sub { crowd($identity->pid); $identity->stop('KILL') }, sub { $identity->start },
+        { nginx => qr/connect\(\) to unix/ }, undef ] : (),
     [ 'identity: half requests', sub {
             push @held, map { my $c = $t->fcgi($socket); $c->send("\1\1\0\1"); $c } 1 .. 200 },
         sub { @held = () }, undef, undef ],

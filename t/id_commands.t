@@ -125,6 +125,7 @@ my @ann = ('--account', 'ANN@example.com');
 refuses(1,
     [ qr/"Main" is in no workspace that "ann\@example.com" is a member of; run member add/,
         "member grant --branch Main @ann" ],
+    [ qr/no branch called "Nowhere"/, "member grant --branch Nowhere @ann" ],
     [ qr/no account called "bob"/, 'member add --account bob --workspace Shop' ],
     [ qr/no account with the id/, 'member add --workspace Shop --account ' . uuid(98) ],
 );

@@ -256,8 +256,9 @@ $c->refused(1, qr/not a token: it is not three parts/, { stdin => $_ }, qw(token
 (undef, $out) = $c->run({ stdin => $token }, qw(token inspect));
 like $out, qr/^verifies       yes\n.*^active_branch_id \Q$main->{branchId}\E$/ms, 'for people';
 (undef, $out) = $c->run({ stdin => jwt_token('branch', $key,
-    sub => "\x1b[2J", "a\x1b[2J" => 1) }, qw(token inspect));
+    sub => "\x1b[2J", "a\x1b[2J" => 1, member => JSON::PP::true) }, qw(token inspect));
 unlike $out, qr/\x1b/, 'a token does not steer the terminal';
+like $out, qr/^member +true$/m, 'control: what else it says';
 
 # Nothing of a credential reached a log.
 

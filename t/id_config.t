@@ -43,7 +43,8 @@ refused(@$_) for (
     (map { [ @check, { %prod, $_ => undef }, qr/$_: missing/ ] } sort keys %no_keys),
     [ @check, { PLATFORM_DB_HOST => '127.0.0.1,10.0.0.1' },
         qr/PLATFORM_DB_SEED_ON_START.*loopback/ ],
-    [ 2, [ '--env-file', $bad_file, '--check' ], {}, qr/line 2/ ],
+    (map { [ 2, $_, {}, qr/line 2/ ] } [ '--env-file', $bad_file, '--check' ],
+        [ qw(account list --env-file), $bad_file ]),
     [ 2, ['frob'], {}, qr/frob.*--help/ ], [ 2, ['--frob'], {}, qr/--frob/ ],
     [ 2, ['keys'], {}, qr/keys/ ], [ 2, ['--env-file'], {}, qr/--env-file/ ],
     [ 2, [ 'migrate', 'x' ], {}, qr/x/ ],
@@ -51,7 +52,9 @@ refused(@$_) for (
     (map { [ 2, [ qw(keys generate --kid), $_ ], {}, qr/--kid/ ] }
         '', 'a b', "a'b", "\xc3\xa9", 'x' x 256),
     [ 1, [], { IDENTITY_LISTEN => $t->dir . '/none/x.sock' }, qr/No such file/ ],
-    [ 1, [], { IDENTITY_LISTEN => $plain }, qr/\Q$plain\E/ ],
+    (map { [ 1, [], { IDENTITY_LISTEN => "$_$plain" }, qr/ \Q$plain\E/ ] } '', 'unix:'),
+    [ 1, [], { IDENTITY_LISTEN => 'nowhere.invalid:1' }, qr/nowhere\.invalid:1/ ],
+    [ 2, [ '--print-config', '--env-file', $t->dir . '/none' ], {}, qr/No such file/ ],
     [ 1, [], { PLATFORM_DB_HOST => $t->dir, IDENTITY_LISTEN => $never }, qr/database|connect/i ],
 );
 is_deeply [ -e $never, $t->read_file('plain') ], [ undef, 'keep me' ],
@@ -71,6 +74,9 @@ like $out, qr/^$_$/m, "it says: $_" for 'PLATFORM_WORKER_THREADS=3', 'APP_NAME=f
 unlike $out, $secret, 'and no secret';
 like +(runs([ $_->[0] ], {}, $_->[0]))[0], $_->[1], 'says it'
     for [ '--version', qr/^identity-fcgi \d/ ], [ '--help', qr/migrate/ ];
+
+($out) = runs([qw(keys generate --json)], {}, 'keys generate --json');
+is_deeply [ sort keys %{ JSON::PP::decode_json($out) } ], [ sort keys %no_keys ], 'as JSON';
 
 # New keys are good keys, and can be read from a file of what was printed.
 
@@ -117,8 +123,10 @@ ok eventually(sub { serves($t->dir . '/run/identity.sock') }), 'the default is r
 $identity->process->expect_end;
 $identity->stop('KILL');
 ok -S $address, 'killed: the socket is left behind';
-my $next = $t->identity(name => 'identity');
+my $next = $t->identity(name => 'identity', PLATFORM_OTHER => 'x');
 ok $next->address eq $address && serves($address), 'the next start uses it';
+is_deeply [ map { $_->{message} } grep { $_->{event} eq 'config.unknown' } $next->log_lines ],
+    ['PLATFORM_OTHER: no such setting, ignored'], 'a name that it does not know is logged';
 $next->stop;
 ok !-e $address, 'a clean stop removes it';
 

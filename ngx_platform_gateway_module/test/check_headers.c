@@ -17,6 +17,7 @@
 #include "../ngx_http_pgw_headers.c"
 #include "../ngx_http_pgw_names.c"
 #include "../ngx_http_pgw_trace.c"
+#include "pool.h"
 
 /* -- what they need of nginx */
 
@@ -28,10 +29,6 @@ void ngx_log_error_core(ngx_uint_t level, ngx_log_t *log, ngx_err_t err,
     abort();
 }
 
-/* One test's memory is little, and goes with it. */
-void *ngx_palloc(ngx_pool_t *pool, size_t size) { return malloc(size); }
-void *ngx_pnalloc(ngx_pool_t *pool, size_t size) { return malloc(size); }
-void *ngx_pcalloc(ngx_pool_t *pool, size_t size) { return calloc(1, size); }
 void *ngx_list_push(ngx_list_t *list) { abort(); }
 
 ngx_int_t ngx_strncasecmp(u_char *a, u_char *b, size_t n)
@@ -41,8 +38,12 @@ ngx_int_t ngx_strncasecmp(u_char *a, u_char *b, size_t n)
 
 u_char *ngx_hex_dump(u_char *dst, u_char *src, size_t len)
 {
-    for (; len; len--, src++, dst += 2)
-        snprintf((char *) dst, 3, "%02x", *src);
+    static const u_char digits[] = "0123456789abcdef";
+
+    for (; len; len--, src++) {
+        *dst++ = digits[*src >> 4];
+        *dst++ = digits[*src & 15];
+    }
     return dst;
 }
 
@@ -84,23 +85,23 @@ static void request_of(const char *const *lines, size_t n)
     server.strip_lengths = 0;
     for (size_t i = 0; i < strip.nelts; i++)
         server.strip_lengths |= (uint64_t) 1 << names[i].name.len;
-    part->elts = calloc(20, sizeof(ngx_table_elt_t));
+    part->elts = ngx_pcalloc(NULL, 20 * sizeof(ngx_table_elt_t));
     for (size_t i = 0; i < n; i++) {
         ngx_table_elt_t *h;
         const char *colon = strchr(lines[i], ':');
         u_char *low;
 
         if (part->nelts == 20) {
-            part->next = calloc(1, sizeof(*part));
+            part->next = ngx_pcalloc(NULL, sizeof(*part));
             part = part->next;
-            part->elts = calloc(20, sizeof(ngx_table_elt_t));
+            part->elts = ngx_pcalloc(NULL, 20 * sizeof(ngx_table_elt_t));
         }
         h = (ngx_table_elt_t *) part->elts + part->nelts++;
         h->key.data = (u_char *) lines[i];
         h->key.len = (size_t) (colon - lines[i]);
         h->value.data = (u_char *) colon + 2;
         h->value.len = strlen(colon + 2);
-        h->lowcase_key = low = calloc(1, h->key.len + 1);
+        h->lowcase_key = low = ngx_pcalloc(NULL, h->key.len + 1);
         for (size_t c = 0; c < h->key.len; c++)
             low[c] = ngx_tolower(h->key.data[c]);
         if (strcmp((char *) low, "authorization") == 0)

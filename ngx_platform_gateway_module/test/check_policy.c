@@ -12,6 +12,7 @@
 
 #include "../ngx_http_pgw_reason.c"
 #include "../ngx_http_pgw_token.c"
+#include "pool.h"
 
 /* -- what they need of nginx */
 
@@ -19,10 +20,6 @@ ngx_module_t ngx_http_platform_gateway_module;
 static ngx_time_t clock_now;
 volatile ngx_time_t *ngx_cached_time = &clock_now;
 
-/* One test's memory is little, and goes with it. */
-void *ngx_palloc(ngx_pool_t *pool, size_t size) { return malloc(size); }
-void *ngx_pnalloc(ngx_pool_t *pool, size_t size) { return malloc(size); }
-void *ngx_pcalloc(ngx_pool_t *pool, size_t size) { return calloc(1, size); }
 
 ngx_int_t ngx_strncasecmp(u_char *a, u_char *b, size_t n)
 {

@@ -4,6 +4,7 @@
 #include "auth/password.h"
 
 #include "auth/hasher.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/parse.h"
 
@@ -254,6 +255,9 @@ static enum password_result run(struct computation *c, int64_t deadline_ms)
     c->result = PASSWORD_BUSY;
     if (!lend(compute, c, deadline_ms)) {
         c->started_us = metrics_now_us();
+    } else if (c->result == PASSWORD_BUSY) {
+        log_line(LOG_ERROR_, "auth.hash.no_memory",
+                 "There is no memory to compute the hash of a credential.");
     }
     metrics_time(METRICS_HASH_WAIT, c->started_us - asked_us);
     return c->result;

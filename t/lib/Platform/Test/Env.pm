@@ -8,6 +8,7 @@ use v5.36;
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use List::Util qw(first);
+use Test2::API ();
 use Test::More ();
 use Time::HiRes ();
 
@@ -28,8 +29,15 @@ sub asan { return $ENV{PLATFORM_TEST_ASAN} }
 
 sub valgrind { return !!$ENV{PLATFORM_TEST_VALGRIND} }
 
-# Skips the test, for that reason, unless this is a plain build.
-sub plain ($why) { Test::More::plan(skip_all => $why) if asan() || valgrind() }
+# Skips the test, for that reason, unless this is a plain build: no sanitizer, no
+# counters of lines.
+sub plain ($why) {
+    Test::More::plan(skip_all => $why) if asan() || valgrind() || build() =~ m{-coverage\z};
+}
+
+# With this in the environment a file ends with the first test that fails.
+Test2::API::test2_add_callback_context_release(sub ($c) { exit 1 if !$c->hub->is_passing })
+    if $ENV{PLATFORM_TEST_FIRST};
 
 # How many times slower everything is in the mode at hand.
 sub scale { return valgrind() ? 15 : asan() ? 3 : 1 }
