@@ -9,12 +9,15 @@
 /* What leads to a location: the location itself; in Angie there may be many. */
 
 #if (angie_version >= 1010000)
-typedef ngx_http_core_loc_t       ngx_http_pgw_peek_loc_t;
+#define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_t
 #define ngx_http_pgw_peek_conf(loc)  (loc)->conf
 #else
-typedef ngx_http_core_loc_conf_t  ngx_http_pgw_peek_loc_t;
+#define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_conf_t
 #define ngx_http_pgw_peek_conf(loc)  (loc)
 #endif
+
+typedef NGX_HTTP_PGW_PEEK_LOC  ngx_http_pgw_peek_loc_t;
+
 
 /* The field that a directive of any module (or of that one) sets in the
    location in ctx by that function (NULL: by any), or NULL. */
