@@ -23,8 +23,8 @@ LONG := browser_playground build_configure id_keys_commands \
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 
-NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb check-upgrades release check-release \
-  module matrix,\
+NEEDS_CONFIG := $(filter-out help clean distclean fmt deb check-deb \
+  check-upgrades release check-release module matrix arm64,\
   $(or $(MAKECMDGOALS),all))
 
 ifneq ($(wildcard build/config.mk),)
@@ -337,12 +337,13 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 # -- targets ---------------------------------------------------------------------------
 
 .PHONY: help all run reload check unit t soak fleet asan tsan valgrind coverage mutants fuzz lint fmt install \
-  module matrix deb image check-image check-deb check-upgrades release check-release \
+  module matrix deb arm64 image check-image check-deb check-upgrades release \
+  check-release \
   clean distclean
 
 help: ## this list
 	@echo "Targets (./configure.sh comes first, see its --help):"
-	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
+	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
 	  while IFS='|' read -r name what; do \
 	    printf '  %-10s %s\n' "$$name" "$$what"; done
 
@@ -430,6 +431,9 @@ module: ## build the module for another nginx (NGINX=, NGINX_SRC=, NGINX_VERSION
 
 deb: ## build the Debian packages in build/deb (NGINX_SRC= if nginx is not Debian's)
 	@tools/deb
+
+arm64: ## the same for arm64 in build/arm64, and run there by qemu (root, debootstrap)
+	@tools/arm64
 
 image: deb ## build an image of each half in build/image
 	@tools/image

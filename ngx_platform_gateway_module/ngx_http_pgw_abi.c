@@ -379,30 +379,55 @@ ngx_http_pgw_abi_codes(ngx_conf_t *cf)
 #endif
 
 
-#if !(angie_version >= 1010000)     /* there it leads to something between */
+/* Whether that node has a name of that location. */
 
-/* The root of that tree.  No pointer is followed that is not known. */
+static ngx_uint_t
+ngx_http_pgw_abi_name(const ngx_http_core_loc_conf_t *clcf,
+    const ngx_http_location_tree_node_t *node)
+{
+    const ngx_str_t  *name = &clcf->name;
+
+#if (angie_version >= 1010000)
+    const ngx_http_pgw_peek_loc_t  *loc;
+
+    for (loc = clcf->combined;
+         loc && (name->len != node->len
+                 || ngx_memcmp(name->data, node->name, node->len) != 0);
+         loc = loc->next)
+    {
+        name = &loc->name;
+    }
+#endif
+
+    return name->len == node->len
+           && ngx_memcmp(name->data, node->name, node->len) == 0;
+}
+
+
+/* The root of that tree: what is before a name that is known is a pointer. */
 
 static ngx_uint_t
 ngx_http_pgw_abi_tree(ngx_conf_t *cf, const ngx_array_t *locations,
     const ngx_http_location_tree_node_t *node)
 {
-    ngx_uint_t                  i;
-    ngx_http_core_loc_conf_t   *clcf, **known = locations->elts;
+    ngx_uint_t                        i, named, found;
+    ngx_http_core_loc_conf_t        **known = locations->elts;
+    const ngx_http_pgw_peek_loc_t    *loc;
 
-    clcf = node->exact ? node->exact : node->inclusive;
+    loc = node->exact ? node->exact : node->inclusive;
+    named = 0;
+    found = 0;
 
     for (i = 0; i < locations->nelts; i++) {
-        if (known[i] == clcf) {
-            return pgw_value("ngx_http_location_tree_node_t.len",
-                             clcf->name.len, node->len)
-                && pgw_value("ngx_http_location_tree_node_t.name", 0,
-                             ngx_memcmp(node->name, clcf->name.data,
-                                        node->len));
-        }
+        named |= ngx_http_pgw_abi_name(known[i], node);
     }
 
-    return pgw_value("ngx_http_location_tree_node_t.exact", 0, clcf);
+    for (i = 0; named && i < locations->nelts; i++) {
+        found |= ngx_http_pgw_peek_conf(loc) == known[i];
+    }
+
+    return pgw_value("ngx_http_location_tree_node_t.len", 1, named)
+        && pgw_value("ngx_http_location_tree_node_t.exact", 1, found);
 }
 
 
@@ -420,10 +445,6 @@ ngx_http_pgw_abi_server(ngx_conf_t *cf, const ngx_array_t *locations,
 #endif
         ;
 }
-
-#else
-#define ngx_http_pgw_abi_server(cf, locations, clcf)  ((void) (clcf), 1)
-#endif
 
 
 ngx_int_t

@@ -209,19 +209,6 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
 }
 
 
-/* What leads to a location: the location itself; in Angie there may be many. */
-
-#if (angie_version >= 1010000)
-#define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_t
-#define ngx_http_pgw_peek_conf(loc)  (loc)->conf->loc_conf
-#else
-#define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_conf_t
-#define ngx_http_pgw_peek_conf(loc)  (loc)->loc_conf
-#endif
-
-typedef NGX_HTTP_PGW_PEEK_LOC  ngx_http_pgw_peek_loc_t;
-
-
 /* NGX_OK: an exact match; NGX_DONE: all but the final slash; NGX_AGAIN: the
    longest prefix; NGX_DECLINED: none of them. */
 
@@ -295,7 +282,7 @@ ngx_http_pgw_peek_in(ngx_http_request_t *r, ngx_str_t *uri,
     rc = ngx_http_pgw_peek_static(uri, in->static_locations, &loc);
 
     if (loc) {
-        *loc_conf = ngx_http_pgw_peek_conf(loc);
+        *loc_conf = ngx_http_pgw_peek_conf(loc)->loc_conf;
     }
 
     if (rc == NGX_AGAIN) {
@@ -322,7 +309,7 @@ ngx_http_pgw_peek_in(ngx_http_request_t *r, ngx_str_t *uri,
         }
 
         if (rc == NGX_OK) {
-            *loc_conf = ngx_http_pgw_peek_conf(*locp);
+            *loc_conf = ngx_http_pgw_peek_conf(*locp)->loc_conf;
             rc = ngx_http_pgw_peek_in(r, uri, loc_conf);
 
             return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;

@@ -6,6 +6,19 @@
 #include "ngx_http_pgw.h"
 
 
+/* What leads to a location: the location itself; in Angie there may be many. */
+
+#if (angie_version >= 1010000)
+#define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_t
+#define ngx_http_pgw_peek_conf(loc)  (loc)->conf
+#else
+#define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_conf_t
+#define ngx_http_pgw_peek_conf(loc)  (loc)
+#endif
+
+typedef NGX_HTTP_PGW_PEEK_LOC  ngx_http_pgw_peek_loc_t;
+
+
 /* The field that a directive of any module (or of that one) sets in the
    location in ctx by that function (NULL: by any), or NULL. */
 void *ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,

@@ -258,23 +258,36 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
     u_char      *p;
     ngx_uint_t   status;
 
-    static const u_char  start[] = "<html>" CRLF "<head><title>";
+    static const u_char  html[] = "<html>" CRLF;
+    static const u_char  head[] = "<head>";     /* none in Angie since 1.12 */
+    static const u_char  title[] = "<title>";
     static const u_char  end[] = "</center>" CRLF;
 
     /* nginx sends the closing tags in a second buffer: not even a copy of its
        page made by an operator is mistaken for it */
 
     if (!ngx_buf_in_memory(b)
-        || b->last - b->pos < (ssize_t) (sizeof(start) + sizeof("000")
-                                         + sizeof(end) - 2)
-        || ngx_memcmp(b->pos, start, sizeof(start) - 1) != 0
+        || b->last - b->pos < (ssize_t) (sizeof(html) + sizeof(head)
+                                         + sizeof(title) + sizeof("000")
+                                         + sizeof(end) - 4)
+        || ngx_memcmp(b->pos, html, sizeof(html) - 1) != 0
         || ngx_memcmp(b->last - (sizeof(end) - 1), end, sizeof(end) - 1) != 0)
     {
         return NULL;
     }
 
+    p = b->pos + sizeof(html) - 1;
+
+    if (ngx_memcmp(p, head, sizeof(head) - 1) == 0) {
+        p += sizeof(head) - 1;
+    }
+
+    if (ngx_memcmp(p, title, sizeof(title) - 1) != 0) {
+        return NULL;
+    }
+
     status = r->err_status;
-    p = b->pos + sizeof(start) - 1;
+    p += sizeof(title) - 1;
 
     if (ngx_atoi(p, 3) != (ngx_int_t) status || p[3] != ' ') {
         return NULL;

@@ -4,17 +4,19 @@
 #define MEMORY_LIMIT_H_INCLUDED
 
 #include <check.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 /* Lets this process, which has to be a test's own, take so many MiB more than
- * it has; 0: as many as it could at first. */
-static inline void memory_limit(rlim_t more_mib)
+ * it has; 0: as many as it could at first.  False where nothing limits it: qemu
+ * passes this limit on to no kernel. */
+static inline bool memory_limit(rlim_t more_mib)
 {
     FILE *f = fopen("/proc/self/statm", "r");
     unsigned long pages;
-    struct rlimit limit;
+    struct rlimit limit, now;
 
     ck_assert_ptr_nonnull(f);
     ck_assert_int_eq(fscanf(f, "%lu", &pages), 1);
@@ -26,6 +28,11 @@ static inline void memory_limit(rlim_t more_mib)
             pages * (rlim_t) sysconf(_SC_PAGESIZE) + (more_mib << 20);
     }
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &now), 0);
+    if (now.rlim_cur != limit.rlim_cur) {
+        puts("memory is not limited here: a test ends early");
+    }
+    return now.rlim_cur == limit.rlim_cur;
 }
 
 #endif

@@ -16,8 +16,9 @@ use Exporter qw(import);
 our @EXPORT_OK = qw(eventually put readers root scale slurp);
 
 # A make that a test starts must not take itself for a part of `make check`: it would
-# print the directories that it enters.
-delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+# print the directories that it enters.  nginx takes NGINX for sockets that it inherits.
+my %given = (NGINX => $ENV{NGINX});
+delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS NGINX)};
 
 my $root = abs_path(dirname(__FILE__) . '/../../../..');
 my %config;
@@ -74,7 +75,7 @@ sub cache_dir {
 sub config ($name) {
     %config = (slurp(build() . '/config.mk') // slurp("$root/build/config.mk") // '')
         =~ /^(\w+)\s*[:?]?=[ \t]*(.*?)[ \t]*$/mg if !%config;
-    return $ENV{$name} // $config{$name};
+    return $given{$name} // $ENV{$name} // $config{$name};
 }
 
 sub nginx { return config('NGINX') || find('nginx') || die "nginx not found\n" }
