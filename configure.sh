@@ -381,12 +381,10 @@ probe_all() {
     stage=bench
     probe_optional "wrk" wrk wrk "no make bench" "wrk --version"
     stage=release
-    probe_optional "debhelper" dh debhelper "no make deb" "dh --version"
     probe_optional "umoci" umoci umoci "no make image" "umoci --version"
     probe_optional "podman" podman podman "no make check-image" "podman --version"
     probe_optional "podman-compose" podman-compose podman-compose \
         "no make check-image" "podman-compose --version 2>/dev/null"
-    probe_optional "minisign" minisign minisign "no make release" "minisign -v"
     for tool in reprotest disorderfs faketime; do
         probe_optional "$tool" $tool $tool "no make release" "$tool --version"
     done
@@ -420,6 +418,9 @@ probe_tests() {
         "make lint checks the syntax of scripts only" "shellcheck --version"
     probe_optional "valgrind" valgrind valgrind \
         "no make valgrind" "valgrind --version"
+    probe_optional "git" git git "no make release" "git --version"
+    probe_optional "debhelper" dh debhelper "no make deb" "dh --version"
+    probe_optional "minisign" minisign minisign "no make release" "minisign -v"
     probe_fuzzer
     probe_optional "node" node nodejs \
         "no test of the HTTP API's page and client" "node --version"

@@ -8,7 +8,7 @@ use Digest::SHA;
 use JSON::PP;
 
 Platform::Test::Env::plain('packages have no sanitizer mode');
-plan skip_all => "no $_ (./configure.sh --install-release-deps)"
+plan skip_all => "no $_ (./configure.sh --install-test-deps)"
     for grep { system("command -v $_ >/dev/null") } qw(git minisign dpkg-deb objdump);
 plan skip_all => "the packages $1 are missing" if qx{dpkg-checkbuilddeps @{[
     Platform::Test->new(module => 0)->root ]}/debian/control 2>&1} =~ /dependencies: (.*)/;

@@ -203,8 +203,9 @@ static void wait_end(void)
     ck_assert(finished);
 }
 
-START_TEST (test_first_come_first_served) {
-    start(100);
+/* One is at work while seven come, then all of them are answered. */
+static void answer_eight(void)
+{
     ask(0, 'a');
     wait_asked(1);
     for (int i = 1; i < 8; i++) {
@@ -215,6 +216,11 @@ START_TEST (test_first_come_first_served) {
     for (int i = 0; i < 8; i++) {
         ck_assert(is_answered(i));
     }
+}
+
+START_TEST (test_first_come_first_served) {
+    start(100);
+    answer_eight();
     ck_assert_str_eq(order, "abcdefgh");
     send_sigterm();
     wait_end();
@@ -246,16 +252,7 @@ START_TEST (test_late_by_number_and_by_age) {
     int64_t until_us;
 
     start(8);
-    ask(0, 'a');
-    wait_asked(1);
-    for (int i = 1; i < 8; i++) {
-        ask(i, (char) ('a' + i));
-    }
-    wait_use(7, 1);
-    open_gate();
-    for (int i = 0; i < 8; i++) {
-        ck_assert(is_answered(i));
-    }
+    answer_eight();
     gate_open = false;
     ask(8, 'i');
     wait_asked(9);
