@@ -45,6 +45,8 @@ location /text_page { error_page 404 /text; }
 location = /text { internal; return 404 "mine"; }
 location /copied_page { error_page 404 /copied; }
 location = /copied { internal; return 404 "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"; }
+location /alike_page { error_page 404 /alike; }
+location = /alike { internal; return 404 "<html>\r\n<head><TITLE>404 Mine</TITLE></head>\r\n<center>mine</center>\r\n"; }
 location /other_status { error_page 404 =200 /text; }
 location /up_page { error_page 404 = @app; }
 location @app { rewrite ^ /html/404 break; %%TO_app%% }
@@ -217,7 +219,10 @@ unchanged("/app/html/$_", $_, "$HTML$_$OWN", "upstream page $_") for 404, 500;
 is_deeply [ unchanged('/app/401', 401, '{"own":401}', 'upstream 401')
     ->header_all('WWW-Authenticate') ], ['Basic realm="x"'], 'with its own challenge';
 unchanged(@$_) for [ '/file_page', 404, '<html><head><title>404 Mine</title></head>', 'a file' ],
-    [ '/text_page', 404, 'mine', 'text' ], [ '/other_status', 200, 'mine', 'another status' ],
+    [ '/text_page', 404, 'mine', 'text' ],
+    [ '/alike_page', 404, "<html>\r\n<head><TITLE>404 Mine</TITLE></head>\r\n"
+            . "<center>mine</center>\r\n", "a page that begins and ends as nginx's" ],
+    [ '/other_status', 200, 'mine', 'another status' ],
     [ '/up_page', 404, "${HTML}404$OWN", 'upstream' ],
     [ '/kept_up_page', 404, "${HTML}404$OWN", 'upstream, our status' ],
     [ '/intercept/418', 418, 'mine', 'an intercepted error' ];
