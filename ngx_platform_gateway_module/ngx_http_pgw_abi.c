@@ -423,11 +423,11 @@ ngx_http_pgw_abi_tree(ngx_conf_t *cf, const ngx_array_t *locations,
     }
 
     for (i = 0; named && i < locations->nelts; i++) {
-        found |= ngx_http_pgw_peek_conf(loc) == known[i];
+        found |= ngx_http_pgw_peek_conf(loc) == known[i]
+                 && ngx_http_pgw_abi_name(known[i], node);
     }
 
-    return pgw_value("ngx_http_location_tree_node_t.len", 1, named)
-        && pgw_value("ngx_http_location_tree_node_t.exact", 1, found);
+    return pgw_value("ngx_http_location_tree_node_t.len", 1, found);
 }
 
 

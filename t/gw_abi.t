@@ -22,22 +22,27 @@ my @paths = map {"${_}_temp_path $dir/$_;"} qw(client_body proxy fastcgi uwsgi s
 $t->write_file('nginx.conf', "load_module $dir/module.so;\npid $dir/nginx.pid;\n"
     . "error_log stderr;\nevents { }\nhttp { access_log off; @paths\n"
     . "platform_gateway_zone keys:1m; platform_gateway_key_file $dir/keys.json;\n"
-    . "server { listen unix:$dir/s; location /a/ { } location ~ x { } } }\n");
+    . "server { listen unix:$dir/s; location /a/ { } location /a/b/ { } location ~ x { } } }\n");
 $t->write_file('keys.json', jwks(jwt_key('a')));
 my %header = map { m{([^/]+)\z} => $t->read_file($_) }
     glob "$nginx/src/{core,event,http}/*.h";
 
-# That structure with another field before one (+field), without that (-field), or
-# with one at its end; where bits are, it is a bit.  Returns the header and its text;
+# That structure with another field before one (+field), without that (-field), with
+# that before its neighbour (~field), or with one at its end; where bits are, it is a
+# bit.  Returns the header and its text;
 # nothing if this nginx has no such field.
 sub edited ($type, $place) {
-    my ($how, $field) = $place =~ /\A([+-]?)(\w+)\z/;
+    my ($how, $field) = $place =~ /\A([+~-]?)(\w+)\z/;
     my $struct = $type =~ s/_t\z/_s/r;
     for my $file (sort keys %header) {
         my @part = split /^(?=typedef struct \{|struct \w+ \{|\})/m, $header{$file};
         my ($n) = grep { $part[$_] =~ /\Astruct $struct \{/
             || $part[$_] =~ /\Atypedef struct \{/ && $part[ $_ + 1 ] =~ /\A\} $type;/ } 0 .. $#part;
         defined $n or next;
+        if ($how eq '~') {
+            $part[$n] =~ s/^([^\n]+\n\n*)([^\n]*[ *]$field;[^\n]*\n)/$2$1/m or return;
+            return ($file, join '', @part);
+        }
         my $new = "void *pgw_new;\n";
         $part[$n] =~ s/^[^\n]*[ *]$field(:\d+)?;[^\n]*\n/
             $how eq '-' ? '' : ($1 ? "unsigned pgw_new:1;\n" : $new) . $&/me
@@ -103,6 +108,7 @@ my @cases = (
     [ ngx_http_location_tree_node_t => '+left' => 'ngx_http_location_tree_node_t.len' ],
     [ ngx_http_location_tree_node_t => '+exact' => 'ngx_http_location_tree_node_t.len' ],
     [ ngx_http_location_tree_node_t => '+len' => 'ngx_http_location_tree_node_t.len' ],
+    [ ngx_http_location_tree_node_t => '~exact' => 'ngx_http_location_tree_node_t.len' ],
     [ ngx_http_regex_t => '+regex' => 'ngx_http_regex_t.name' ],
     [ ngx_http_script_var_code_t => '+index' => 'size of ngx_http_script_*_code_t' ],
     [ ngx_http_script_regex_code_t => '+redirect' => 'ngx_http_script_regex_code_t.redirect' ],
