@@ -1,5 +1,6 @@
 # make release: refuses what is not committed; its files are verified, and made again,
-# by SECURITY.md's commands.  A stand-in for tools/deb packs what is built already.
+# by SECURITY.md's commands.  A stand-in for tools/deb packs what is built already, so
+# what compiles packages need not be installed.
 
 use Platform::Test;
 use Platform::Test::Page qw(commands steps);
@@ -10,8 +11,9 @@ use JSON::PP;
 Platform::Test::Env::plain('packages have no sanitizer mode');
 plan skip_all => "no $_ (./configure.sh --install-test-deps)"
     for grep { system("command -v $_ >/dev/null") } qw(git minisign dpkg-deb objdump);
-plan skip_all => "the packages $1 are missing" if qx{dpkg-checkbuilddeps @{[
-    Platform::Test->new(module => 0)->root ]}/debian/control 2>&1} =~ /dependencies: (.*)/;
+my $control = 'sed /nginx-dev/d ' . Platform::Test::Env::root() . '/debian/control';
+plan skip_all => "the packages $1 are missing"
+    if qx{$control | dpkg-checkbuilddeps -I /dev/stdin 2>&1} =~ /dependencies: (.*)/;
 
 my $t = Platform::Test->new(module => 0);
 my ($root, $repo) = ($t->root, $t->dir . '/repo');
@@ -56,7 +58,7 @@ set -e
 git init -q
 mkdir jose debian $repo.home
 cp $root/tools/release $root/tools/sbom tools/
-cp $root/debian/control debian/
+$control >debian/control
 echo '#define PLATFORM_VERSION "0.2.0"' >jose/pj_version.h
 chmod 755 tools/*
 git config user.name none
