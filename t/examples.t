@@ -62,7 +62,7 @@ shell($try =~ /^(cp .*\n)/m);
 
 # What an example needs beforehand, as its first lines say.
 sub prepare ($name) {
-    my ($head) = $t->read_file("$own/run/examples/$name/nginx.conf") =~ /\A((?:#.*\n)+)/;
+    my ($head) = $t->read_file("$own/run/examples/$name/nginx.conf") =~ /\A((?:#.*\n)*)/;
     my $commands = join "\n", map { s/^#   //r }
         grep {/^#   \S|^#       \S/} split /\n/, $head;
     is shell("cd run/examples/$name\n$commands"), '', "$name: its commands work" if $commands;
