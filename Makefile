@@ -312,11 +312,11 @@ analyze: $(ANALYZED)
 
 BENCH := $(addprefix $(BUILD)/bench/,floors floor_fcgi sign verify herd)
 
-$(BENCH): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h $(JOSE_LIB) build/config.mk
+$(BENCH): $(BUILD)/bench/%: bench/%.c bench/key.c bench/key.h $(JOSE_LIB) build/config.mk
 	@mkdir -p $(@D)
 	$(call SAY,CC,$<)
 	$(Q)$(CC) $(ID_CFLAGS) -Ibench -pie $(LDFLAGS) -o $@ $< \
-	  bench/rsa.c $(JOSE_LIB) $(ID_LIBS)
+	  bench/key.c $(JOSE_LIB) $(ID_LIBS)
 
 # BENCH_FLAGS: --quick, --only proxied,refused, ... (or refresh,login, ...)
 .PHONY: bench-programs bench-identity bench-gateway bench-capacity bench-herd bench-jose \

@@ -11,7 +11,7 @@
  * answers with.
  */
 
-#include "rsa.h"
+#include "key.h"
 
 #include <fcgiapp.h>
 #include <libpq-fe.h>
@@ -38,10 +38,10 @@ static char text[ACCESS_BYTES];
 
 struct thread {
     pthread_t id;
-    struct rsa *rsa;
+    struct key *key;
     PGconn *db;
     uint64_t random;
-    unsigned char old_signature[RSA_SIGNATURE_BYTES];
+    struct signature old;
 };
 
 static bool prepare(PGconn *db, const char *name, const char *sql)
@@ -58,9 +58,9 @@ static bool prepare(PGconn *db, const char *name, const char *sql)
 
 static bool start(struct thread *t)
 {
-    t->rsa = rsa_new(key_path);
+    t->key = key_new(key_path);
     t->db = PQconnectdb(conninfo);
-    return t->rsa != NULL &&
+    return t->key != NULL &&
            prepare(t->db, "r",
                    "SELECT account_id, jti, status, expires_at"
                    "  FROM auth_sessions"
@@ -69,7 +69,7 @@ static bool start(struct thread *t)
                    "UPDATE auth_sessions SET jti = gen_random_uuid(),"
                    " expires_at = now() + interval '30 days'"
                    " WHERE session_id = md5('s' || $1::int)::uuid") &&
-           rsa_sign(t->rsa, text, REFRESH_BYTES, t->old_signature);
+           key_sign(t->key, text, REFRESH_BYTES, &t->old);
 }
 
 static bool statement(struct thread *t, const char *name, const char *session)
@@ -96,15 +96,15 @@ static unsigned long any_session(struct thread *t)
 
 static bool serve(struct thread *t)
 {
-    unsigned char sig[RSA_SIGNATURE_BYTES];
+    struct signature sig;
     char session[24];
 
     snprintf(session, sizeof(session), "%lu", any_session(t));
 
-    return rsa_verify(t->rsa, text, REFRESH_BYTES, t->old_signature) &&
+    return key_verify(t->key, text, REFRESH_BYTES, &t->old) &&
            statement(t, "r", session) &&
-           rsa_sign(t->rsa, text, ACCESS_BYTES, sig) &&
-           rsa_sign(t->rsa, text, REFRESH_BYTES, sig) &&
+           key_sign(t->key, text, ACCESS_BYTES, &sig) &&
+           key_sign(t->key, text, REFRESH_BYTES, &sig) &&
            statement(t, "w", session);
 }
 

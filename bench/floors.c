@@ -1,6 +1,6 @@
 /*
- * What the unavoidable parts cost on this machine now: RSA-2048 signatures,
- * their verification, Argon2id.  And what jose/ costs to verify a token, and
+ * What the unavoidable parts cost on this machine now: signatures, their
+ * verification, Argon2id.  And what jose/ costs to verify a token, and
  * to parse and check it.
  *
  *   floors KEY.pem MILLISECONDS THREADS sign|verify|argon2id
@@ -9,7 +9,7 @@
  * prints the processor time of one in microseconds.
  */
 
-#include "rsa.h"
+#include "key.h"
 
 #include <pthread.h>
 #include <sodium.h>
@@ -32,10 +32,10 @@ static const char credential[] = "a credential of 24 bytes";
 
 struct thread {
     pthread_t id;
-    struct rsa *rsa;
+    struct key *key;
     pj_jws_t jws;
-    pj_key_t *key;
-    unsigned char sig[RSA_SIGNATURE_BYTES];
+    pj_key_t *jose;
+    struct signature sig;
     uint64_t count, cpu_ns;
     bool ok;
 };
@@ -69,34 +69,34 @@ static pj_str_t text_of(const char *s)
 
 /* -- what is done -- */
 
-static bool rsa_start(struct thread *t)
+static bool key_start(struct thread *t)
 {
-    t->rsa = rsa_new(key_path);
-    return t->rsa != NULL && rsa_sign(t->rsa, text, sizeof(text), t->sig);
+    t->key = key_new(key_path);
+    return t->key != NULL && key_sign(t->key, text, sizeof(text), &t->sig);
 }
 
 static bool sign_once(struct thread *t)
 {
-    return rsa_sign(t->rsa, text, sizeof(text), t->sig);
+    return key_sign(t->key, text, sizeof(text), &t->sig);
 }
 
 static bool verify_once(struct thread *t)
 {
-    return rsa_verify(t->rsa, text, sizeof(text), t->sig);
+    return key_verify(t->key, text, sizeof(text), &t->sig);
 }
 
 static bool jose_start(struct thread *t)
 {
-    t->key = rsa_jose_key(key_path, "any");
-    if (t->key == NULL || pj_jws_split(token, MAX_TOKEN, &t->jws) != PJ_OK)
+    t->jose = key_jose(key_path, "any");
+    if (t->jose == NULL || pj_jws_split(token, MAX_TOKEN, &t->jws) != PJ_OK)
         return false;
-    t->jws.alg = pj_key_alg(t->key);
+    t->jws.alg = pj_key_alg(t->jose);
     return true;
 }
 
 static bool jose_once(struct thread *t)
 {
-    return pj_jws_verify(&t->jws, t->key) == PJ_OK;
+    return pj_jws_verify(&t->jws, t->jose) == PJ_OK;
 }
 
 /* All that the gateway does with a token, except to verify its signature. */
@@ -128,7 +128,7 @@ static bool argon2_once(struct thread *t)
 }
 
 static const struct kind kinds[] = {
-    {"sign", rsa_start, sign_once},    {"verify", rsa_start, verify_once},
+    {"sign", key_start, sign_once},    {"verify", key_start, verify_once},
     {"argon2id", NULL, argon2_once},   {"jose", jose_start, jose_once},
     {"parse", jose_start, parse_once},
 };
@@ -150,8 +150,8 @@ static void *work(void *arg)
         t->count++;
     }
     t->cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
-    rsa_free(t->rsa);
-    pj_key_free(t->key);
+    key_free(t->key);
+    pj_key_free(t->jose);
     return NULL;
 }
 

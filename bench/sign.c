@@ -6,7 +6,7 @@
  * #2 and so on.  A token a line comes out, in order.
  */
 
-#include "rsa.h"
+#include "key.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -95,7 +95,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: sign KEY.pem THREADS <INPUT >TOKENS\n");
         return 2;
     }
-    key = rsa_jose_key(argv[1], kid);
+    key = key_jose(argv[1], kid);
     if (key == NULL) {
         return 1;
     }

@@ -186,15 +186,24 @@ sub cpu {
     };
 }
 
-# Microseconds of processor time of one operation while all cores do it.
+# Microseconds of processor time of one operation while all cores do it, by the
+# service's key or another.
 sub floor {
-    my ($self, $kind, $ms) = @_;
+    my ($self, $kind, $ms, $key) = @_;
 
-    my @cmd = (program('floors'), $self->{key_file}, $ms, qx{nproc} + 0,
+    my @cmd = (program('floors'), $self->_pem($key, 'floor'), $ms, qx{nproc} + 0,
         $kind);
     my $us = qx{@cmd};
     die "@cmd failed\n" if $? != 0;
     return $us + 0;
+}
+
+# A file of a key; without one, that of the service.
+sub _pem {
+    my ($self, $key, $name) = @_;
+
+    return $key ? $self->{t}->write_file("$name.pem", $key->private_pem)
+        : $self->{key_file};
 }
 
 # -- sessions and tokens --------------------------------------------------------
@@ -287,8 +296,7 @@ sub mint_by {
             iat => $iat, exp => $iat + 30 * 86_400 }),
         map { join ' ', _uuid(s => $_), _uuid(a => 1 + $_ % $accounts),
             _uuid(j => $_) } @numbers);
-    my $pem = $key ? $self->{t}->write_file("$name.pem", $key->private_pem) : $self->{key_file};
-    my @cmd = (program('sign'), $pem, qx{nproc} + 0);
+    my @cmd = (program('sign'), $self->_pem($key, $name), qx{nproc} + 0);
     my $file = "$self->{t}{dir}/$name.tokens";
     system("@cmd <$input >$file") == 0 or die "@cmd failed\n";
     return $file;
