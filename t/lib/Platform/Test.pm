@@ -138,7 +138,10 @@ sub read_file ($self, $name) { return slurp($name =~ m{^/} ? $name : "$self->{di
 
 sub nginx_conf ($self, $text, $name = undef) {
     $name //= 'nginx';
-    my $conf = $self->write_file("$name.conf", $self->expand($text, $name));
+    # As a whole: an nginx that is reading the last one reads on.
+    my $conf = "$self->{dir}/$name.conf";
+    rename $self->write_file("$name.conf.new", $self->expand($text, $name)), $conf
+        or die "$conf: $!\n";
     return $self->{nginx}{$name} //= Platform::Test::Nginx->new(dir => $self->{dir},
         name => $name, conf => $conf, prefix => "$self->{dir}/$name");
 }

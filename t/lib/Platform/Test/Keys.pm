@@ -69,14 +69,12 @@ sub keys_gateway ($t, %o) {
         SOURCE => ($o{server} // '') . "\n"
             . ($o{source} // 'platform_gateway_key_location /_keys;'),
     );
-    my $nginx = $t->nginx_conf($CONF);
-    my $text = $t->read_file('nginx.conf');
+    my $text = $t->expand($CONF);
     my @change = @{ $o{change} // [] };
     while (my ($from, $to) = splice @change, 0, 2) {
         $text =~ s/$from/$to/g or die "no $from\n";
     }
-    $t->write_file('nginx.conf', $text);
-    return $nginx;
+    return $t->nginx_conf($text);
 }
 
 # Starts a gateway with that configuration, in place of the one that runs.
