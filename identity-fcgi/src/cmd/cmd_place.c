@@ -16,9 +16,6 @@
 #define MEMBER_COLUMNS                                                         \
     "account", "accountId", "workspaceName", "workspaceId", "memberId",        \
         "status", "revokedBranches", "changed="
-#define GRANT_COLUMNS                                                          \
-    "accountId=", "memberId=", "workspaceId=", "workspaceName", "branchId",    \
-        "branchName", "granted", "roles", "changed="
 
 #define MAX_ROLES 32
 
@@ -308,6 +305,10 @@ static bool check_revoke(struct cmd *c)
     {"workspace", "WORKSPACE", .help = "where to look for it, a name or an id"}
 
 #define OF_WORKSPACE .lock = true, .columns = {WORKSPACE_COLUMNS}
+#define OF_GRANTS \
+    .work = change, .print = print_grants, .list = true, \
+    .columns = {"accountId=", "memberId=", "workspaceId=", "workspaceName", \
+                "branchId", "branchName", "granted", "roles", "changed="}
 #define OF_BRANCH .lock = true, .find = find_branch, .columns = {BRANCH_COLUMNS}
 
 /* The rows of a table, "workspaces", and their names, "workspace", below those
@@ -389,8 +390,7 @@ const struct cmd_spec cmd_places[] = {
          {"branch", "BRANCH", "its name or id",
           .flags = CMD_NEEDED | CMD_MANY},
          ROLES},
-     .check = check_grant, .work = change, .print = print_grants,
-     .event = "member.granted", .columns = {GRANT_COLUMNS}, .list = true},
+     .check = check_grant, .event = "member.granted", OF_GRANTS},
     {"member revoke", NULL, "take roles or branches away",
      "With --role only those roles are taken; with --branch alone the "
      "branches;\nwith --all every branch of the workspace, and the membership "
@@ -400,8 +400,7 @@ const struct cmd_spec cmd_places[] = {
          ACCOUNT, {"branch", "BRANCH", "its name or id", .flags = CMD_MANY},
          ROLES,
          {"all", NULL, .help = "everything in --workspace"}},
-     .check = check_revoke, .work = change, .print = print_grants,
-     .event = "member.revoked", .columns = {GRANT_COLUMNS}, .list = true},
+     .check = check_revoke, .event = "member.revoked", OF_GRANTS},
     {.words = NULL},
 };
 /* clang-format on */
