@@ -283,11 +283,10 @@ static bool change(struct cmd *c)
                            "revoke it if it is no longer secret");
     }
     due = next_step(c, f, &safe);
-    if (f->state == KEY_PUBLISHED && step == REMOVE) {
-        return take(c, step, f); /* it never signed */
-    }
-    if (f->state == KEY_REPLACED && step == ACTIVATE) {
-        return take(c, step, f); /* everybody has it */
+    /* The one never signed, the other everybody has. */
+    if ((f->state == KEY_PUBLISHED && step == REMOVE) ||
+        (f->state == KEY_REPLACED && step == ACTIVATE)) {
+        return take(c, step, f);
     }
     if (step != safe) {
         return cmd_fail(c,

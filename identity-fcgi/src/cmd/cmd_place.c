@@ -16,9 +16,6 @@
 #define MEMBER_COLUMNS                                                         \
     "account", "accountId", "workspaceName", "workspaceId", "memberId",        \
         "status", "revokedBranches", "changed="
-#define GRANT_COLUMNS                                                          \
-    "accountId=", "memberId=", "workspaceId=", "workspaceName", "branchId",    \
-        "branchName", "granted", "roles", "changed="
 
 #define MAX_ROLES 32
 
@@ -307,10 +304,35 @@ static bool check_revoke(struct cmd *c)
 #define IN_WORKSPACE \
     {"workspace", "WORKSPACE", .help = "where to look for it, a name or an id"}
 
-#define SET_WORKSPACE \
-    "UPDATE workspaces SET status = :status WHERE workspace_id = :workspaceId"
-#define SET_BRANCH \
-    "UPDATE branches SET status = :status WHERE branch_id = :branchId"
+#define OF_WORKSPACE .lock = true, .columns = {WORKSPACE_COLUMNS}
+#define OF_GRANTS \
+    .work = change, .print = print_grants, .list = true, \
+    .columns = {"accountId=", "memberId=", "workspaceId=", "workspaceName", \
+                "branchId", "branchName", "granted", "roles", "changed="}
+#define OF_BRANCH .lock = true, .find = find_branch, .columns = {BRANCH_COLUMNS}
+
+/* The rows of a table, "workspaces", and their names, "workspace", below those
+ * of "tenant". */
+#define ADD(table, own, above) \
+    .sql = "INSERT INTO " table " (" above "_id, " own "_name)" \
+           " SELECT :" above "Id::uuid, :name" \
+           "  WHERE " NO_NAMESAKE(table, own, above, ":name") \
+           " RETURNING " own "_id AS " own "Id, " own "_name AS " own "Name," \
+           "           status, true AS changed", \
+    .work = refuse_namesake
+#define RENAME(table, own, above) \
+    .to = own "Name", \
+    .parent = "SELECT FROM " above "s WHERE " above "_id = :" above "Id" \
+              "   FOR NO KEY UPDATE", \
+    .sql = "UPDATE " table " SET " own "_name = :to" \
+           " WHERE " own "_id = :" own "Id" \
+           "   AND " NO_NAMESAKE(table, own, above, ":to") " RETURNING 1", \
+    .work = refuse_namesake
+#define NO_NAMESAKE(table, own, above, name) \
+    "NOT EXISTS (SELECT FROM " table " WHERE " above "_id = :" above "Id" \
+    "               AND " own "_name COLLATE \"C\" = " name ")"
+#define SET_STATUS(table, own) \
+    .sql = "UPDATE " table " SET status = :status WHERE " own "_id = :" own "Id"
 
 const struct cmd_spec cmd_places[] = {
     {"workspace add", "NAME", "create a workspace",
@@ -319,67 +341,37 @@ const struct cmd_spec cmd_places[] = {
          {"tenant", "TENANT", .help = "an existing tenant, its name or id"},
          {"new-tenant", "NAME", .help = "create this tenant too"}},
      .check = check_workspace, .find = find_tenant,
-     .sql = "INSERT INTO workspaces (tenant_id, workspace_name)"
-            " SELECT :tenantId::uuid, :name WHERE NOT EXISTS ("
-            "   SELECT FROM workspaces WHERE tenant_id = :tenantId"
-            "      AND workspace_name COLLATE \"C\" = :name)"
-            " RETURNING workspace_id AS workspaceId,"
-            "           workspace_name AS workspaceName, status,"
-            "           true AS changed",
-     .work = refuse_namesake,
+     ADD("workspaces", "workspace", "tenant"),
      .event = "workspace.added", .columns = {WORKSPACE_COLUMNS}},
     {"workspace rename", "WORKSPACE", "give it another name",
      "WORKSPACE " BY_REF,
      .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
-     .lock = true, .to = "workspaceName",
-     .parent = "SELECT FROM tenants WHERE tenant_id = :tenantId"
-               "   FOR NO KEY UPDATE",
-     .sql = "UPDATE workspaces SET workspace_name = :to"
-            " WHERE workspace_id = :workspaceId AND NOT EXISTS ("
-            "   SELECT FROM workspaces WHERE tenant_id = :tenantId"
-            "      AND workspace_name COLLATE \"C\" = :to) RETURNING 1",
-     .work = refuse_namesake,
-     .event = "workspace.renamed", .columns = {WORKSPACE_COLUMNS}},
+     OF_WORKSPACE, RENAME("workspaces", "workspace", "tenant"),
+     .event = "workspace.renamed"},
     {"workspace activate", "WORKSPACE", "allow work in it again",
-     "WORKSPACE " BY_REF,
-     .lock = true, .status = "ACTIVE", .sql = SET_WORKSPACE,
-     .event = "workspace.activated", .columns = {WORKSPACE_COLUMNS}},
+     "WORKSPACE " BY_REF, OF_WORKSPACE, SET_STATUS("workspaces", "workspace"),
+     .status = "ACTIVE", .event = "workspace.activated"},
     {"workspace deactivate", "WORKSPACE", "stop all work in it",
-     "WORKSPACE " BY_REF OFF_MORE,
-     .lock = true, .status = "INACTIVE", .sql = SET_WORKSPACE,
-     .event = "workspace.deactivated", .columns = {WORKSPACE_COLUMNS}},
+     "WORKSPACE " BY_REF OFF_MORE, OF_WORKSPACE,
+     SET_STATUS("workspaces", "workspace"),
+     .status = "INACTIVE", .event = "workspace.deactivated"},
     {"branch add", "NAME", "create a branch in a workspace", NULL,
      .options = {WORKSPACE}, .lock = true,
-     .sql = "INSERT INTO branches (workspace_id, branch_name)"
-            " SELECT :workspaceId::uuid, :name WHERE NOT EXISTS ("
-            "   SELECT FROM branches WHERE workspace_id = :workspaceId"
-            "      AND branch_name COLLATE \"C\" = :name)"
-            " RETURNING branch_id AS branchId, branch_name AS branchName,"
-            "           status, true AS changed",
-     .work = refuse_namesake,
+     ADD("branches", "branch", "workspace"),
      .event = "branch.added", .columns = {BRANCH_COLUMNS}},
     {"branch rename", "BRANCH", "give it another name", "BRANCH " BY_REF,
      .options = {
          {"to", "NAME", .help = "the new name", CMD_NEEDED}, IN_WORKSPACE},
-     .lock = true, .find = find_branch, .to = "branchName",
-     .parent = "SELECT FROM workspaces WHERE workspace_id = :workspaceId"
-               "   FOR NO KEY UPDATE",
-     .sql = "UPDATE branches SET branch_name = :to"
-            " WHERE branch_id = :branchId AND NOT EXISTS ("
-            "   SELECT FROM branches WHERE workspace_id = :workspaceId"
-            "      AND branch_name COLLATE \"C\" = :to) RETURNING 1",
-     .work = refuse_namesake,
-     .event = "branch.renamed", .columns = {BRANCH_COLUMNS}},
+     OF_BRANCH, RENAME("branches", "branch", "workspace"),
+     .event = "branch.renamed"},
     {"branch activate", "BRANCH", "allow work in it again",
-     "BRANCH " BY_REF,
-     .options = {IN_WORKSPACE}, .lock = true, .find = find_branch,
-     .status = "ACTIVE", .sql = SET_BRANCH,
-     .event = "branch.activated", .columns = {BRANCH_COLUMNS}},
+     "BRANCH " BY_REF, .options = {IN_WORKSPACE}, OF_BRANCH,
+     SET_STATUS("branches", "branch"),
+     .status = "ACTIVE", .event = "branch.activated"},
     {"branch deactivate", "BRANCH", "stop all work in it",
-     "BRANCH " BY_REF OFF_MORE,
-     .options = {IN_WORKSPACE}, .lock = true, .find = find_branch,
-     .status = "INACTIVE", .sql = SET_BRANCH,
-     .event = "branch.deactivated", .columns = {BRANCH_COLUMNS}},
+     "BRANCH " BY_REF OFF_MORE, .options = {IN_WORKSPACE}, OF_BRANCH,
+     SET_STATUS("branches", "branch"),
+     .status = "INACTIVE", .event = "branch.deactivated"},
     {"member add", NULL, "make an account a member of a workspace",
      "A new member cannot work in any branch until member grant.\n",
      .options = {ACCOUNT, WORKSPACE}, .lock = true, .find = find_member,
@@ -398,8 +390,7 @@ const struct cmd_spec cmd_places[] = {
          {"branch", "BRANCH", "its name or id",
           .flags = CMD_NEEDED | CMD_MANY},
          ROLES},
-     .check = check_grant, .work = change, .print = print_grants,
-     .event = "member.granted", .columns = {GRANT_COLUMNS}, .list = true},
+     .check = check_grant, .event = "member.granted", OF_GRANTS},
     {"member revoke", NULL, "take roles or branches away",
      "With --role only those roles are taken; with --branch alone the "
      "branches;\nwith --all every branch of the workspace, and the membership "
@@ -409,8 +400,7 @@ const struct cmd_spec cmd_places[] = {
          ACCOUNT, {"branch", "BRANCH", "its name or id", .flags = CMD_MANY},
          ROLES,
          {"all", NULL, .help = "everything in --workspace"}},
-     .check = check_revoke, .work = change, .print = print_grants,
-     .event = "member.revoked", .columns = {GRANT_COLUMNS}, .list = true},
+     .check = check_revoke, .event = "member.revoked", OF_GRANTS},
     {.words = NULL},
 };
 /* clang-format on */
