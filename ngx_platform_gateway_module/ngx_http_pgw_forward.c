@@ -175,8 +175,8 @@ ngx_http_pgw_forward_pass(ngx_http_request_t *r,
 
 
 /* Finds the configuration that judges what r is about; else the status of the
-   refusal, as a redirect of nginx's own and a location without us decide
-   nothing. */
+   refusal, as a redirect of nginx's own, a path without a location and a
+   location without us decide nothing. */
 
 static ngx_int_t
 ngx_http_pgw_forward_find(ngx_http_request_t *r,
@@ -206,7 +206,7 @@ ngx_http_pgw_forward_find(ngx_http_request_t *r,
     clcf = loc_conf[ngx_http_core_module.ctx_index];
     *found = loc_conf[ngx_http_platform_gateway_module.ctx_index];
 
-    return rc == NGX_DONE
+    return rc == NGX_DONE || rc == NGX_DECLINED
            || clcf->internal || !(*found)->enable || (*found)->route_not_found
            ? ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
                                        NULL, NULL, 0) : NGX_OK;

@@ -398,24 +398,30 @@ ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
 }
 
 
-/* Whom another issuer names is not who has that id with us: "shop/ID". */
+/* Whom another issuer names is not who has that id with us: "shop/ID".  What
+   a variable holds may become a header or part of an address, so it is escaped
+   as the headers are. */
 
 static ngx_int_t
 ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *by, pj_str_t id,
     ngx_str_t *s)
 {
+    u_char  *p;
+
     if (id.len == 0) {
         return NGX_DECLINED;
     }
 
-    s->data = ngx_pnalloc(pool, by->len + id.len + sizeof("/"));
+    s->data = ngx_pnalloc(pool, by->len + 3 * id.len + sizeof("/"));
     if (s->data == NULL) {
         return NGX_ERROR;
     }
 
-    s->len = (size_t) (ngx_sprintf(s->data, "%V%s%*s%Z", by,
-                                   by->len ? "/" : "", id.len, id.data)
-                       - s->data) - 1;
+    p = ngx_sprintf(s->data, "%V%s", by, by->len ? "/" : "");
+    p = ngx_http_pgw_token_escape(p, id, 0);
+    *p = '\0';
+    s->len = (size_t) (p - s->data);
+
     return NGX_OK;
 }
 

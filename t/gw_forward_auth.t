@@ -58,6 +58,7 @@ server {
     listen 127.0.0.1:%%PORT_other%%;
     server_name other.test;
     platform_gateway on;
+    platform_gateway_access public;    # of locations, not of paths without one
     location /branch/ { platform_gateway_access system; }
     location /only/here { platform_gateway_access public; }
 }
@@ -194,7 +195,8 @@ is_deeply [ map { ask(GET => $_->[0], at => '/guarded', token => $_->[1])->statu
     [ '/seller', $token{branch} ] ], [ 204, 403, 403 ],
     'that the guard of the location itself was content is of no weight';
 is ask(GET => $_->[0], at => '/other', token => $token{branch})->status, $_->[1],
-    "another server: $_->[0]" for [ '/branch/a', 403 ], [ '/only/here', 204 ], [ '/public', 404 ];
+    "another server: $_->[0]" for [ '/branch/a', 403 ], [ '/only/here', 204 ], [ '/public', 404 ],
+    [ '/', 404 ];
 
 # -- a cookie, where the method and a WebSocket's beginning are those of the client
 
@@ -261,6 +263,12 @@ like $res->header('Retry-After'), qr/^[0-9]+$/, 'and when to ask again';
 
 # -- another nginx, with auth_request
 
+# The names of the default map, as directives.md has them.
+my @names = $t->read_file($t->root . '/docs/directives.md')
+    =~ /^### platform_gateway_claim_header\n(.*?)^### /ms;
+@names = $names[0] =~ /\| (X-[A-Za-z-]+) \|/g;
+cmp_ok @names, '>', 10, 'the names are there';
+
 $t->set(NGINX => $there =~ s{/api/}{/}r);
 $t->nginx_conf(<<'CONF', 'proxy');
 %%GLOBALS%%
@@ -276,12 +284,13 @@ for my $case (
     [ 200, GET => '/public' ],
 ) {
     my ($status, $method, $path, %o) = @$case;
-    $res = http($t->port('proxy'), $method, $path, %o, headers => [ 'X-Account-Id' => 'forged',
-        'X-Original-URI' => '/public', 'X-Original-Method' => 'GET' ]);
+    $res = http($t->port('proxy'), $method, $path, %o, headers => [ map({ $_ => 'forged' } @names),
+        'X-Original-URI' => '/public', 'X-Original-URL' => 'http://a/public',
+        'X-Original-Method' => 'GET' ]);
     is $res->status, $status, "by another nginx: $method $path $status";
-    is_deeply [ header_values($res->json, 'X-Account-Id') ],
-        [ $o{token} ? $claims{account_id} : () ], 'and its service knows who asks'
-        if $status == 200;
+    is_deeply { map { my @got = header_values($res->json, $_); @got ? ($_ => "@got") : () } @names },
+        { $o{token} ? ('X-Account-Id' => $claims{account_id}) : () },
+        'and its service knows who asks, by no word of the client' if $status == 200;
     like $res->header('WWW-Authenticate'), qr/^Bearer realm=/, 'with the challenge'
         if $status == 401;
 }

@@ -122,6 +122,8 @@ pass /limited/late/: limit_req zone=by_late;
 pass /limited/claim/: limit_req zone=by_claim;
 pass /claims/: platform_gateway_access branch token;
     add_header X-Claims $platform_claim_tag|$platform_claim_mixedcase|$platform_claim_twice|$platform_claim_no_1;
+pass /claims/who/: platform_gateway_access branch token;
+    add_header X-Claims $platform_account_id|$platform_session_id;
 location /claims/handed { platform_gateway_access branch token; try_files /no /claims/public/x; }
 pass /claims/public/: platform_gateway_access public; add_header X-Claims $platform_claim_tag;
 pass /limited/page/: error_page 429 /public/same/limited; limit_req zone=by_page;
@@ -321,6 +323,11 @@ for my $case (
     [ 'handed on to where nobody is verified', [], 'tag%201', '/claims/handed' ],
     [ 'of another issuer', { %$other, tag => 't', no_1 => [] }, 't|||' ],
     [ 'of another issuer, handed on', { %$other, tag => 't' }, 't', '/claims/handed' ],
+    [ 'ids', [], join('|', uuid(1), uuid(11)), '/claims/who/' ],
+    [ 'ids that would be headers', { %$other, sub => "a\r\nX-Roles: %b", sid => "c\x{e9} d" },
+        'other/a%0D%0AX-Roles:%20%25b|other/c%C3%A9%20d', '/claims/who/' ],
+    [ 'an id of ours that would be', [ map { $_ => "a\nb" } qw(sub account_id) ],
+        'a%0Ab|' . uuid(11), '/claims/who/' ],
 ) {
     my ($name, $claims, $want, $at) = @$case;
     my $token = ref $claims eq 'HASH' ? jwt_sign(key => $key, payload => $claims)
