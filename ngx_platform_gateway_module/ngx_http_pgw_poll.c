@@ -434,6 +434,13 @@ ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev)
         /* what another feed has said holds until it dies, but is not all */
 
         zone->complete = 0;
+    }
+
+    if (rc != NGX_DECLINED) {
+
+        /* the path in "proxy_pass" is not known here: it may be another feed,
+           to which the cursor says nothing */
+
         ngx_http_pgw_poll_rewind(zone);
     }
 

@@ -108,6 +108,10 @@ $t->gateway_ready('which is read');
 gets([ 'and looked up by that', $ended, 200 ]);
 is status($goes_on, '/branch', jti => $_), 401, 'control: by that, from the beginning'
     for $ended, uuid(500);
+$feed->set(all => [ revoked_id(uuid(501)), @all[ 1 .. $#all ] ]);
+reloads('another path', 200, set => "$LARGER claim=jti", path => '/of/another');
+ok eventually(sub { status($goes_on, '/branch', jti => uuid(501)) == 401 }),
+    'that is read from the beginning, too';
 reloads('without it', 200, stale => undef, set => undef);
 gets([ 'nothing is refused', $ended, 200 ]);
 ok eventually(sub {
