@@ -1,4 +1,4 @@
-/* Signatures with everything prepared beforehand: digest, then one operation. */
+/* Signatures with everything prepared beforehand: a digest, an operation. */
 
 #include "key.h"
 
