@@ -66,6 +66,22 @@ ngx_http_pgw_access_method(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 
 /*
+ * A refusal may go upstream too, by error_page, and so may what others ask
+ * before the guard decides (auth_request).  So what the location takes a token
+ * from is hidden as soon as the location is known, whatever becomes of r; what
+ * was injected for an earlier location is taken back.
+ */
+
+static ngx_int_t
+ngx_http_pgw_access_clean(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    return gr->injected || (conf->enable && conf->from)
+           ? ngx_http_pgw_headers_make(r, gr, NULL, NULL) : NGX_OK;
+}
+
+
+/*
  * nginx refuses a body that is too large, redirects to the path with a slash
  * and hides internal locations as soon as it has found a location, and only
  * handlers of the SERVER_REWRITE phase run before that.  So OPTIONS is answered
@@ -110,7 +126,9 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
         rc = ngx_http_pgw_access_method(r, gr, conf);
         if (rc != NGX_DECLINED) {
             ngx_http_update_location_config(r);
-            return rc;
+
+            return ngx_http_pgw_access_clean(r, gr, conf) == NGX_OK
+                   ? rc : NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
     }
 
@@ -186,15 +204,11 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     }
 
     gr = ngx_http_pgw_request_begin(r);
+    conf = ngx_http_pgw_loc(r);
 
-    if (gr == NULL
-        || (gr->injected
-            && ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK))
-    {
+    if (gr == NULL || ngx_http_pgw_access_clean(r, gr, conf) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-
-    conf = ngx_http_pgw_loc(r);
 
     if (!conf->enable) {
         return NGX_DECLINED;
@@ -354,8 +368,9 @@ ngx_http_pgw_access_fits(ngx_http_request_t *r)
  * By now the headers are those that the upstream will get.
  *
  * A request that we refused and that still comes here was let in by another
- * module under "satisfy any": it goes on with no trusted header, and what is
- * answered is not our refusal.
+ * module under "satisfy any": it goes on with no trusted header, and without
+ * Authorization where that is not forwarded; what is answered is not our
+ * refusal.
  */
 
 static ngx_int_t
@@ -384,19 +399,15 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 
     gr = ngx_http_pgw_request_get(r);
 
-    if (gr == NULL
-        || (conf->from
-            && ngx_http_pgw_headers_make(r, gr, conf, NULL) != NGX_OK))
-    {
+    if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    gr->injected |= (conf->from != NULL);
     ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_SATISFIED);
 
     ctx->verdict = NGX_OK;
 
-    return NGX_DECLINED;
+    return ngx_http_pgw_guard_inject(r, conf, NULL);
 }
 
 

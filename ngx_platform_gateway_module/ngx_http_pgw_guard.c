@@ -60,19 +60,15 @@ ngx_http_pgw_guard_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/*
- * Adds the trusted headers of grant (NULL: none, r stays anonymous) and removes
- * the token where conf says so.  NGX_DECLINED: done, the phase goes on.
- */
-
-static ngx_int_t
+ngx_int_t
 ngx_http_pgw_guard_inject(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
 {
     ngx_http_pgw_request_t  *gr;
 
+    /* a token that stands elsewhere is gone since REWRITE */
+
     if (grant == NULL
-        && conf->from == NULL
         && (conf->forward_authorization
             || r->headers_in.authorization == NULL))
     {

@@ -26,6 +26,13 @@ void ngx_http_pgw_guard_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e reason);
 
 /*
+ * Adds the trusted headers of grant (NULL: none, r stays anonymous) and removes
+ * Authorization where conf says so.  NGX_DECLINED: done, the phase goes on.
+ */
+ngx_int_t ngx_http_pgw_guard_inject(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant);
+
+/*
  * Refuses r as request_refuse() does, or notes in shadow mode that it would
  * have been: then NGX_DECLINED.
  */

@@ -467,16 +467,18 @@ ngx_int_t
 ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
 {
-    ngx_uint_t           first;
-    ngx_http_pgw_pass_t  pass = { 0 };
+    ngx_uint_t                      first;
+    ngx_http_pgw_pass_t             pass = { 0 };
+    const ngx_http_pgw_loc_conf_t  *from = ngx_http_pgw_loc(r);
 
     pass.conf = ngx_http_pgw_srv(r);
 
-    /* on the first pass Authorization stays in its place in the list */
+    /* on the first pass Authorization stays in its place in the list, and the
+       location is not known */
 
     first = gr->request_id.data == NULL;
     pass.hide = first ? NULL : r->headers_in.authorization;
-    pass.from = conf && conf->from ? conf : NULL;
+    pass.from = !first && from->enable && from->from ? from : NULL;
 
     if ((first && ngx_http_pgw_headers_trace(r, gr, &pass) != NGX_OK)
         || ngx_http_pgw_headers_sift(r, &pass) != NGX_OK

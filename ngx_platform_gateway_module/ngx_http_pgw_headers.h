@@ -11,10 +11,11 @@
  * Gives r the headers that are right for a location, in one pass: drops every
  * context header and each alias of one, sets the ids, and adds those of grant
  * (NULL: none); takes out Authorization where conf says so (NULL: puts it
- * back), and for good a token that stands elsewhere.  With a new gr, of a main
- * request, it first chooses the ids (the client's where they are well formed
- * and sent once, else new ones) and notes gr->sent.  Does no more
- * where the gateway is off in the whole server.
+ * back), and for good what the location of r takes a token from elsewhere.
+ * With a new gr, of a main request, it does not look at the location: it
+ * chooses the ids (the client's where they are well formed and sent once, else
+ * new ones) and notes gr->sent.  Does no more where the gateway is off in the
+ * whole server.
  *
  * Neither elements nor list parts that another request may share are written
  * to.

@@ -2,15 +2,21 @@
 # or a subprotocol of a WebSocket.  A page of elsewhere cannot use the cookie; what
 # carries the token does not go upstream.
 
+use MIME::Base64 qw(encode_base64);
 use Platform::Test;
 
 my ($t, $key, $issuer, $upstream) = Platform::Test->gateway;
 my $port = $t->port('gateway');
 
 $t->http_server(accel => sub { return [ 200, [ 'X-Accel-Redirect' => '/both/x' ], '' ] });
+my $judge = $t->http_server(judge => sub { return [ 204, [], '' ] });
+$t->write_file('users', "ann:{PLAIN}secret\n");
 my ($doc) = $t->read_file($t->root . '/docs/directives.md')
     =~ /^### platform_gateway_token_from\n.*?^```nginx\n(.*?)^```\n/ms;
 $t->set(COOKIE => 'platform_gateway_token_from cookie=at;',
+    BOTH => 'platform_gateway_token_from subprotocol cookie=at; platform_gateway_methods GET POST;',
+    PAGE => 'error_page 401 403 405 429 502 = @page;',
+    ANY => "satisfy any; auth_basic area; auth_basic_user_file @{[ $t->dir ]}/users;",
     DOC => $doc =~ s/127[.]0[.]0[.]1:9000/127.0.0.1:@{[ $t->port('upstream') ]}/r);
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 listen 127.0.0.1:%%PORT_h2%% http2;
@@ -31,6 +37,20 @@ pass /shadow: platform_gateway_shadow on; %%COOKIE%%
 pass /public: platform_gateway_access public; platform_gateway_token_from subprotocol cookie=at;
 pass /any: satisfy any; allow 127.0.0.1; deny all;
     platform_gateway_token_from subprotocol cookie=at;
+pass /any/basic: %%ANY%%
+pass /any/forward: %%ANY%% platform_gateway_forward_authorization on;
+pass /any/level: satisfy any; allow 127.0.0.1; deny all;
+pass /any/asks: satisfy any; auth_request /judge; %%BOTH%%
+pass = /judge to judge: internal; platform_gateway_access public;
+pass /left: %%BOTH%% %%PAGE%%
+pass /left/limited: %%BOTH%% %%PAGE%% limit_req zone=once; limit_req_status 429;
+pass /left/return: %%BOTH%% %%PAGE%% platform_gateway_allow_return on; return 403;
+pass /left/down to nobody: %%BOTH%% %%PAGE%%
+pass /left/kept: %%BOTH%% error_page 403 = @kept;
+pass /left/off: %%BOTH%% error_page 403 = @off;
+pass @page: platform_gateway_access public;
+pass @kept: platform_gateway_access public; platform_gateway_forward_authorization on;
+pass @off: platform_gateway off;
 pass /page: %%COOKIE%% error_page 403 =200 /public;
 location /led { %%COOKIE%% try_files /nothing @named; }
 pass @named: add_header X-Account $platform_account_id;
@@ -44,11 +64,13 @@ location /ssi/ { platform_gateway_access public; ssi on; }
 location = /metrics { platform_gateway_access public; platform_gateway_metrics; }
 SERVER
 limit_req_zone $platform_account_id zone=slow:1m rate=99r/s;
+limit_req_zone $uri zone=once:1m rate=1r/m;
 HTTP
 my $dir = $t->dir;
 system("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
     . " -keyout $dir/key.pem -out $dir/cert.pem 2>/dev/null") == 0 or die "openssl req failed\n";
-$t->write_file('www/ssi/page.html', '<!--# include virtual="/cookie/part" -->');
+$t->write_file("www/ssi/$_->[0].html", qq(<!--# include virtual="$_->[1]" -->))
+    for [ page => '/cookie/part' ], [ left => '/left/part' ];
 $t->start_gateway;
 
 my ($token, $other, $asked) = map { jwt_token(branch => $key, account_id => $_, sub => $_) }
@@ -217,6 +239,43 @@ for (
     is_deeply [ $res->status, @{ sent($res, @SECRET) } ], [ 200, @upstream ],
         "$path: upstream: " . (join ' | ', @upstream) =~ s/\S{99,}/TOKEN/gr;
 }
+
+# What is sent upstream though the guard did not let it in: [reason, path, headers, what of
+# them comes].
+
+my @LEFT = map { [ Cookie => "at=$_; x=1", $WSP => "bearer.$_, a" ] } $token, $account, 'bad';
+my ($good, $level, $bad) = @LEFT;
+my ($basic, $bearer) = map { [ Authorization => $_ ] }
+    'Basic ' . encode_base64('ann:secret', ''), "Bearer $account";
+for (
+    [ 'verified', '/left', $good, 'x=1', 'a' ],
+    [ 'public', '/left/down', $good, 'x=1', 'a' ],
+    [ 'context_forbidden', '/left', [ @$level, @$bearer ], 'x=1', 'a' ],
+    [ 'context_forbidden', '/left/kept', [ @$level, @$bearer ], 'x=1', 'a', $bearer->[1] ],
+    [ 'token_shape', '/left', $bad, 'x=1', 'a' ],
+    [ 'method_forbidden', '/left', [ @$good, { method => 'PUT' } ], 'x=1', 'a' ],
+    [ 'verified', '/left/limited', $good, 'x=1', 'a' ],
+    [ 'public', '/left/limited', $good, 'x=1', 'a' ],
+    [ 'public', '/left/return', $good, 'x=1', 'a' ],
+    [ 'satisfied', '/any/basic', [ @$basic, Cookie => 'x=1' ], 'x=1' ],
+    [ 'satisfied', '/any/forward', $basic, $basic->[1] ],
+    [ 'satisfied', '/any/level', [ @$bearer, Cookie => 'x=1' ], 'x=1' ],
+    [ 'verified', '/any/level', [ Authorization => "Bearer $token", Cookie => 'x=1' ], 'x=1' ],
+    [ 'satisfied', '/any/asks', $bad, 'x=1', 'a' ],
+) {
+    my ($reason, $path, $headers, @upstream) = @$_;
+    $res = ask($path, @$headers);
+    is_deeply [ $res->status, $t->logged($res)->{reason}, @{ sent($res, @SECRET) } ],
+        [ 200, $reason, @upstream ], "$path, $reason: upstream";
+}
+$res = ask('/left/off', @$good, @$EVIL, 'Access-Control-Request-Method' => 'PUT',
+    { method => 'OPTIONS' });
+is_deeply [ $res->status, @{ sent($res, @SECRET) } ], [ 200, 'x=1', 'a' ], 'a preflight: the page';
+is_deeply [ header_values(($judge->requests)[0], $_) ], $_ eq 'Cookie' ? ['x=1'] : ['a'],
+    "auth_request: who is asked gets no token in $_" for 'Cookie', $WSP;
+$res = ask('/ssi/left.html', @$level);
+like $res->body, qr/"Cookie","x=1".*"\Q$WSP\E","a"/i, 'a part that is refused: its page comes';
+unlike $res->body, qr/\Q$account/, 'without the token';
 
 # Other ways to a guarded location, and what asks the guard before ACCESS.
 
