@@ -95,6 +95,12 @@ BEGIN
     SELECT replace(pg_get_triggerdef(oid), ' ON public.', ' ON partitioned.')
       FROM pg_trigger WHERE tgrelid = old AND NOT tgisinternal
     UNION ALL
+    -- Those for each statement are not inherited, and there may be a TRUNCATE of one.
+    SELECT replace(pg_get_triggerdef(t.oid), ' ON public.auth_sessions ',
+                   format(' ON partitioned.auth_sessions_p%s ', to_char(n, 'FM000')))
+      FROM pg_trigger t, generate_series(0, count - 1) AS n
+     WHERE tgrelid = old AND tgname = 'auth_sessions_revoke_all'
+    UNION ALL
     SELECT format('GRANT %s ON partitioned.auth_sessions TO %s', privilege_type,
                   CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
       FROM aclexplode(class.relacl)

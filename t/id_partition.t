@@ -120,4 +120,20 @@ is refresh($new)->status, 200, 'and do';
 eval { $pg->partition(4) };
 like $@, qr/has partitions already/, 'a second time it does nothing';
 
+# -- TRUNCATE: gateways are told of the accounts whose active sessions it ends, once each
+
+my $of = $pg->sql("select tableoid::regclass from auth_sessions
+    where session_id = '" . session_of($new) . "'");
+# Partitions of before that migration get their triggers from it.
+$pg->sql("drop trigger auth_sessions_revoke_all on $of");
+$pg->sql($t->read_file($t->root . '/db/migrations/0015_revoked_at_commit.sql'));
+for my $table ($of, 'auth_sessions') {
+    my $had = $pg->sql("select count(distinct account_id) from $table where status = 'ACTIVE'");
+    cmp_ok $had, '>', 0, "$table: has active sessions";
+    $pg->sql('delete from session_revocations');
+    $pg->sql("truncate $table cascade");
+    is $pg->sql('select count(account_id) from session_revocations'), $had,
+        "$table: truncated, their accounts are told";
+}
+
 $t->done;

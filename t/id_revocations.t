@@ -180,7 +180,9 @@ for my $case (
     open_session($who, 3);
     my $id = $o{id} // account_id($who);
     ref $how ? $c->done(@$how) : $pg->sql($how);
-    is_told([ ("subject $id") x ($o{entries} // 1) ], "$name: the account");
+    # Sessions are named beside it where that took until the next second.
+    is_deeply [ map { grep { /^subject/ } @{ news() } } 1, 2 ],
+        [ ("subject $id") x ($o{entries} // 1) ], "$name: the account, once";
 }
 
 # A role that may do no more than end a session tells it too.
@@ -255,8 +257,8 @@ cmp_ok entry_of($id)->{issued_before}, '<=', time + 1,
 my ($twice, @of_twice) = map { uuid() } 1 .. 4;
 my $base = time - 10;
 my $opened = sub { "insert into auth_sessions (session_id, account_id, jti, created_at,
-    expires_at) values ('$_[0]', '$twice', gen_random_uuid(),
-    to_timestamp($base + $_[1]), to_timestamp($base + 86400));" };
+    expires_at, access_until) values ('$_[0]', '$twice', gen_random_uuid(),
+    to_timestamp($base + $_[1]), to_timestamp($base + 86400), now() - interval '2 hours');" };
 my $lock_out = sub { "update accounts set sessions_valid_after
     = to_timestamp($base + $_[0]) where account_id = '$twice';" };
 $pg->sql("insert into accounts (account_id, account_name, credential_hash)
@@ -283,6 +285,55 @@ for my $end (qw(rollback commit)) {
     is refresh($got)->status, 200, "$end: it succeeds, and its session lives";
     cmp_ok claims($got->{accountAccessToken})->{iat}, '>=', entry_of($account)->{issued_before},
         'its token is of after' if $end eq 'commit';
+}
+
+# -- SQL by hand, in a transaction that goes on for a while: its moment is the commit
+
+# Whether an entry refuses the token.
+sub is_covered ($token, @entries) {
+    my $claims = claims($token);
+    return grep { defined $_->{id} ? $_->{id} eq $claims->{session_id}
+        : $_->{subject} eq $claims->{sub} && $claims->{iat} < $_->{issued_before} } @entries;
+}
+
+for my $case (
+    [ 'disabled' => "status = 'DISABLED'" ],
+    [ 'locked out' => 'sessions_valid_after = now()', alive => 1 ],
+    [ 'locked out by the clock' => 'sessions_valid_after = clock_timestamp()' ],
+    [ 'both' => "status = 'DISABLED', sessions_valid_after = now()" ],
+    )
+{
+    my ($name, $set, %o) = @$case;
+    my ($idle, $used, $selects, $second) = map { logged_in('several') } 1 .. 4;
+    my $branch = $used->{branches}[0]{branchId};
+    news();
+    next_second();
+    my $hand = $pg->begin("");
+    next_second();
+    # Of before the row is locked; the last one's session is of after the lockout.
+    my $selected = select_branch($second, $branch)->json->{accessToken};
+    my $since = logged_in('several');
+    $pg->more($hand, "update accounts set $set $of_several");
+    next_second();
+    $used = refresh($used)->json;
+    my $client = sent('select-branch', { branchId => $branch },
+        token => $selects->{accountAccessToken});
+    ok $pg->waiting(1), "$name: a selection waits for it";
+    next_second();
+    ok $pg->end($hand, 'commit'), "$name: it is committed";
+    isnt $client->read_response->status, 200, "$name: nothing is selected";
+    ($cursor, my @entries) = feed($cursor);
+    my %token = (idle => $idle->{accountAccessToken}, refreshed => $used->{accountAccessToken},
+        selected => $selected);
+    ok is_covered($token{$_}, @entries), "$name: $_, the token is refused" for sort keys %token;
+    is !is_covered($since->{accountAccessToken}, @entries), !!$o{alive},
+        "$name: is one of a session opened meanwhile good?";
+    is refresh($since)->status, $o{alive} ? 200 : 401, "$name: which the service says, too";
+    $pg->sql("update accounts set status = 'ACTIVE' $of_several");
+    next_second();
+    my $new = logged_in('several');
+    ok !is_covered($new->{accountAccessToken}, @entries), "$name: a new login's is good";
+    is select_branch($new, $branch)->status, 200, "$name: and selects";
 }
 
 # -- what becomes visible late is not missed, and keeps nothing from the others

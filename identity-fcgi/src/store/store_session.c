@@ -105,14 +105,15 @@ enum store_result store_session_limit(struct store *st, const struct session *s,
     return copy_revoked(&q, done);
 }
 
-/* The lock on the account's row waits for a lockout under way: the tokens that
- * are answered were signed before it. */
+/* The lock on the account's row waits for a lockout under way, or for one who
+ * disables it: the tokens that are answered were signed before. */
 static const struct db_statement session_select_sql = {
     "session_select",
     "WITH owner AS MATERIALIZED ("
     "   SELECT a.sessions_valid_after FROM accounts a"
     "    WHERE a.account_id = (SELECT account_id FROM auth_sessions"
     "                           WHERE session_id = $1)"
+    "      AND a.status = 'ACTIVE'"
     "      FOR SHARE)"
     " UPDATE auth_sessions"
     "   SET workspace_id = $2, member_id = $3, active_branch_id = $4,"
