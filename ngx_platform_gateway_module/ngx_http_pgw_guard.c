@@ -10,6 +10,7 @@
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
 #include "ngx_http_pgw_source.h"
@@ -24,7 +25,7 @@
 typedef struct {
     ngx_event_t                        timer;
     ngx_http_request_t                *request;
-    const ngx_http_pgw_revocations_t  *rev;      /* NULL: none */
+    ngx_http_pgw_revocations_t        *rev;      /* NULL: none */
     ngx_http_pgw_mark_t                mark;     /* in it */
     int64_t                            exp;      /* seconds */
     time_t                             leeway;
@@ -333,6 +334,11 @@ ngx_http_pgw_guard_leave(void *data)
     if (expiry->timer.timer_set) {
         ngx_del_timer(&expiry->timer);
     }
+
+    if (expiry->rev) {
+        ngx_http_pgw_poll_watch(expiry->rev, -1);
+        expiry->rev = NULL;
+    }
 }
 
 
@@ -411,6 +417,7 @@ ngx_http_pgw_guard_watch(ngx_http_request_t *r,
     }
 
     expiry = cln->data;
+    ngx_http_pgw_guard_leave(expiry);
 
     expiry->request = r;
     expiry->rev = ctx->by.issuer->revocations;
@@ -427,6 +434,10 @@ ngx_http_pgw_guard_watch(ngx_http_request_t *r,
     expiry->timer.cancelable = 1;
 
     ngx_add_timer(&expiry->timer, NGX_HTTP_PGW_GUARD_LOOK);
+
+    if (expiry->rev) {
+        ngx_http_pgw_poll_watch(expiry->rev, 1);
+    }
 
     return NGX_OK;
 }

@@ -247,7 +247,7 @@ ngx_http_pgw_lease_take(ngx_http_pgw_source_t *from)
 
     if (lease->generation != from->generation
         || ngx_http_pgw_lease_left(lease->next_try)
-        || from->fetching || ngx_exiting)
+        || from->fetching || (ngx_exiting && !from->watched))
     {
         return NGX_DECLINED;
     }

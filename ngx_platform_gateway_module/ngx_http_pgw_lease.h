@@ -87,6 +87,9 @@ struct ngx_http_pgw_source_s {
                                                     the location says it */
     ngx_uint_t                       fetching;   /* it is in progress */
     ngx_uint_t                       quiet;      /* the failure was logged */
+    ngx_int_t                        watched;    /* responses that may end with
+                                                    what it brings: if any, an
+                                                    exiting worker fetches */
     ngx_http_pgw_fetch_t            *fetch;      /* made at its first */
 
     /* what a fetch needs and clients could take all of, held while there is

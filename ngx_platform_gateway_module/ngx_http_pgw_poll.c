@@ -32,6 +32,33 @@
 #define NGX_HTTP_PGW_POLL_PAGES  20
 
 
+/* Whether the worker is done with the feed: it exits, and there is nothing left
+   to watch, or newer workers ask for the same zone. */
+
+static ngx_uint_t
+ngx_http_pgw_poll_leaves(const ngx_http_pgw_revocations_t *rev)
+{
+    return ngx_terminate
+           || (ngx_exiting
+               && (rev->from.watched == 0
+                   || rev->zone->lease.generation != rev->from.generation));
+}
+
+
+/* An exiting worker does not wait for the timer, but it does for those of a
+   fetch: the timer ends that. */
+
+void
+ngx_http_pgw_poll_watch(ngx_http_pgw_revocations_t *rev, ngx_int_t n)
+{
+    rev->from.watched += n;
+
+    if (ngx_exiting) {
+        ngx_add_timer(&rev->timer, 1);
+    }
+}
+
+
 /* The next page is the first one. */
 
 static void
@@ -79,7 +106,7 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
     rc = ngx_http_pgw_lease_release(&rev->from);
 
-    if (rc != NGX_OK || ngx_exiting || ngx_terminate) {
+    if (rc != NGX_OK || ngx_http_pgw_poll_leaves(rev)) {
         outcome = NGX_HTTP_PGW_FEED_SUPERSEDED;
 
     } else if (outcome == NGX_HTTP_PGW_FEED_CURSOR) {
@@ -377,7 +404,7 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
 
     zone = rev->zone;
 
-    if (ngx_exiting) {
+    if (ngx_http_pgw_poll_leaves(rev)) {
         ngx_http_pgw_poll_abort(rev);
         return;
     }

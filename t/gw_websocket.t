@@ -40,7 +40,7 @@ $t->set(DOC => $doc =~ s/127[.]0[.]0[.]1:9000/127.0.0.1:@{[ $t->port('sockets') 
 my $CLOSE = 'platform_gateway_close_at_expiry on;';
 my $PASS = 'proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;'
     . 'proxy_set_header Connection upgrade; proxy_read_timeout 10m; %%TO_sockets%%';
-my $nginx = revocations_gateway($t, $key, server => <<"SERVER", http => <<'HTTP');
+my @conf = (server => <<"SERVER", http => <<'HTTP');
     listen 127.0.0.1:%%PORT_h2%% http2;
     %%DOC%%
     location / {
@@ -60,6 +60,7 @@ my $nginx = revocations_gateway($t, $key, server => <<"SERVER", http => <<'HTTP'
 SERVER
 platform_gateway_trust other { issuer https://other.test; key_file keys.json; }
 HTTP
+my $nginx = revocations_gateway($t, $key, @conf);
 
 my $sessions = 100;
 
@@ -236,5 +237,30 @@ like http_get($port, '/events?late=3.5', token => token(2))->body, qr/^data\z/,
     'one that begins late is whole';
 $events->set(stop => 1);
 is $t->logged($whole->read_response)->{reason}, 'verified', 'nobody asked: to its end';
+
+# A worker that exits asks the feed itself, if nobody else does for its zone.
+
+for my $how ('a zone of another size', 'a quit') {
+    $gone = uuid(++$sessions);
+    ($end, $other) = map { [ begun('/end/x', token(600, $_)) ] } $gone, $stays;
+    my @workers = $nginx->workers;
+    if ($how eq 'a quit') {
+        $nginx->signal('QUIT');
+        ok eventually(sub { !eval { http_get($port, '/ready') } }), "$how: nobody listens";
+    }
+    else {
+        revocations_conf($t, $key, @conf,
+            set => 'zone=revocations:2m uri=/_revocations interval=100ms');
+        $t->reload;
+    }
+    $feed->set(all => [ revoked_id($gone) ], known => $how =~ s/ /_/gr);
+    is said($end->[0]), 'close 1006', "$how: a session ends: closed";
+    is_deeply [ @{ ended($end->[1]) }[ 1 .. 3 ] ], [ 'allow', 'closed_revoked', 101 ], 'logged';
+    is answers($other->[0], 'still'), 'message still', "$how: another session goes on";
+    $feed->set(hold => 1);
+    left($other->[0]);
+    ok eventually(sub { !grep { kill 0, $_ } @workers }), "$how: and then the worker exits";
+    $feed->set(hold => 0);
+}
 
 $t->done;
