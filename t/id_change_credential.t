@@ -158,12 +158,13 @@ for my $case (
             where session_id = '$id';
         update accounts set sessions_valid_after = now() - interval '1 hour'
             where $SEVERAL", user => 'postgres') } ],
+    [ 'about to end', undef, sub ($id) { "update auth_sessions set status = 'REVOKED',
+        revoked_at = clock_timestamp() where session_id = '$id'" } ],
 ) {
-    my ($how, $end) = @$case;
+    my ($how, $end, $waits) = @$case;
     $other = session('several');
-    my $late = waits_for($pg->begin('lock table login_attempts'), $other, sub {
-        $end->(session_of($other));
-    });
+    my $late = waits_for($pg->begin($waits ? $waits->(session_of($other))
+        : 'lock table login_attempts'), $other, sub { $end->(session_of($other)) if $end });
     is_problem($late, 401, 'AUTH_SESSION_NOT_ACTIVE', "$how meanwhile: in vain");
     is $pg->sql($hash), $before, 'nothing was changed';
     is_deeply alive($own), [1], 'and no session ended';

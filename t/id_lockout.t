@@ -299,4 +299,31 @@ is $pg->sql("select count(*) from auth_sessions s join accounts using (account_i
     and s.created_at < (select max(r.created_at) from auth_sessions r
         where r.account_id = s.account_id and r.status = 'REVOKED')"), 0, 'the oldest';
 
+# Two logins at once where only one may stay: they never end each other.  As the other
+# one does it, between what this one has read and what it writes.
+
+restart($identity, AUTH_MAX_SESSIONS => 1);
+$pg->sql('create trigger hold before update on auth_sessions
+    for each statement when (current_user <> $$postgres$$) execute function hold()', user => 'postgres');
+for my $case ([ 'rollback', 401, 200 ], [ 'commit', 200, 401 ], [ 'still open', 200, 401 ]) {
+    my ($end, @want) = @$case;
+    my $first = logged_in('one');
+    my $race = $pg->begin('select pg_advisory_lock(4711)', user => 'postgres');
+    my $login = sent(login => { account => 'one@demo.test',
+        credential => $Platform::Test::Client::CREDENTIAL });
+    ok $pg->waiting(1), "$end: a login has read which sessions there are";
+    $pg->more($race, "update auth_sessions set status = 'REVOKED',
+            revoked_at = clock_timestamp()
+        where status = 'ACTIVE' and account_id = '@{[ claims($first)->{account_id} ]}'
+          and session_id <> '@{[ session_of($first) ]}'");
+    $pg->end($race, $end) if $end ne 'still open';
+    $pg->more($race, 'select pg_advisory_unlock(4711)') if $end eq 'still open';
+    my $second = $login->read_response;
+    is $second->status, 200, "$end: it waits for no row";
+    $pg->end($race, 'commit') if $end eq 'still open';
+    is_deeply [ map { refresh($_)->status } $first, $second->json ], \@want,
+        "$end: one of two sessions is left";
+}
+is active('one'), 1, 'one is left';
+
 $t->done;

@@ -181,4 +181,36 @@ is $pg->sql("select count(*) from auth_sessions where used_agent = 'eve'
         and (status = 'ACTIVE' or num_nonnulls(used_address, login_address) > 0)"), 0,
     'no session is left, and no agent';
 
+# -- very many sessions: some at a time, and what is done is not done again
+
+my $kim = 'kim@example.com';
+$id = $c->done({ stdin => $secret }, qw(account add), $kim)->{accountId};
+$pg->sql(<<"SQL", user => 'postgres');
+set session_replication_role = replica;
+insert into auth_sessions (session_id, account_id, jti, created_at, expires_at, status,
+    revoked_at, login_address) select gen_random_uuid(), '$id', gen_random_uuid(),
+    now() - (n / 2) * interval '1 s', now() + interval '1 day', 'REVOKED', now(), '192.0.2.1'
+  from generate_series(1, 2500) n;
+create table written (n bigint);
+create table allowed as select 2000 as most;
+create function written() returns trigger language plpgsql security definer as \$\$ begin
+    insert into written select count(*) from changed having count(*) > 0;
+    if (select sum(n) from written) > (select most from allowed)
+        then raise exception 'enough'; end if;
+    return null;
+end \$\$;
+create trigger written after update on auth_sessions referencing new table as changed
+    for each statement execute function written();
+SQL
+my $left = "select count(*) from auth_sessions
+    where account_id = '$id' and login_address is not null";
+($status, undef, $err) = $c->run(qw(account delete), $kim);
+like "$status $err", qr/\A1 .*repeat this with its id, $id/s, 'a deletion that fails midway';
+is $pg->sql($left), 500, 'cut short: what was done stays so';
+$pg->sql('update allowed set most = 9999', user => 'postgres');
+$c->done(qw(account delete), $id);
+is $pg->sql($left), 0, 'again: all is gone';
+is $pg->sql('select string_agg(n::text, $$ $$) from written', user => 'postgres'),
+    '1000 1000 500', 'a thousand at a time, and none twice';
+
 $t->done;

@@ -194,6 +194,16 @@ START_TEST (test_a_lost_answer) {
 }
 END_TEST
 
+/* One that a login with the old one opened has ended the caller's: all end. */
+START_TEST (test_the_caller_is_ended_first) {
+    tell(&db.end, STORE_NONE);
+    tell(&db.end, STORE_OK);
+    change("right", "another one");
+    ck_answer(200, "AUTH_CHANGE_CREDENTIAL_SUCCESS",
+              "read account attempt change end end settle ");
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {
@@ -206,6 +216,7 @@ int main(void)
         test_a_directory_is_no_list,
         test_the_current_one_comes_first,
         test_a_lost_answer,
+        test_the_caller_is_ended_first,
     };
 
     return run_tests("change_credential", tests,

@@ -109,13 +109,17 @@ static enum store_result write(struct worker *w, struct change *c)
 }
 
 /* A login with the old one may have opened a session while the change waited
- * for it, so those that are left end last. */
+ * for it, so those that are left end last: though one of them has just ended
+ * the caller's. */
 static void finish(struct worker *w, struct change *c)
 {
     enum store_result result = store_own_end(&w->store, c->own->account_id,
                                              c->own->session_id, &c->ended);
     struct jsonw json;
 
+    if (result == STORE_NONE) {
+        result = store_own_end(&w->store, c->own->account_id, NULL, &c->ended);
+    }
     metrics_add(METRICS_SESSIONS_REVOKED_CREDENTIAL, (uint64_t) c->ended);
     auth_audit_sessions(w, "auth.credential.changed", c->own, c->ended);
     if (result != STORE_OK) {

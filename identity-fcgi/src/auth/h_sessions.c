@@ -105,12 +105,17 @@ static void end(struct worker *w, bool all, const char *code)
     if (!find_caller(w, &claims, &view)) {
         return;
     }
-    result = store_own_end(&w->store, own->account_id,
-                           all ? NULL : own->session_id, &ended);
+    result = store_own_end(&w->store, own->account_id, own->session_id, &ended);
+    if (result == STORE_OK && all) {
+        result = store_own_end(&w->store, own->account_id, NULL, &ended);
+    }
     metrics_add(METRICS_SESSIONS_REVOKED_OWNER, (uint64_t) ended);
     if (result == STORE_OK || ended > 0) {
         auth_audit_sessions(w, all ? "auth.logout.all" : "auth.logout.others",
                             own, ended);
+    }
+    if (result == STORE_NONE && !auth_caller_session(w, &claims, NULL, &view)) {
+        return; /* ended meanwhile, by another one that did the same */
     }
     if (result != STORE_OK) {
         (void) auth_database_unavailable(w);

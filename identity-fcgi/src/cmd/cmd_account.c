@@ -217,18 +217,36 @@ static bool erase(struct cmd *c)
            lock_out(c);
 }
 
+/* Of the sessions that have something left, some. */
+static bool erase_some(struct cmd *c)
+{
+    return cmd_sql(
+        c, "UPDATE auth_sessions"
+           "   SET used_address = NULL, used_agent = NULL,"
+           "       login_address = NULL, login_agent = NULL"
+           " WHERE session_id = ANY (ARRAY("
+           "   SELECT session_id FROM auth_sessions"
+           "    WHERE account_id = :accountId"
+           "      AND num_nonnulls(used_address, used_agent, login_address,"
+           "                       login_agent) > 0"
+           "    LIMIT 1000))");
+}
+
+/* A statement for each batch: what is done stays so, however many there are. */
 static bool erase_clients(struct cmd *c)
 {
-    return cmd_sql(c, "UPDATE auth_sessions"
-                      "   SET used_address = NULL, used_agent = NULL,"
-                      "       login_address = NULL, login_agent = NULL"
-                      " WHERE account_id = :accountId");
+    do {
+        if (!cmd_transact(c, erase_some)) {
+            return false;
+        }
+    } while (c->touched > 0);
+    return true;
 }
 
 /* After the rows are marked, since nobody writes to a revoked session. */
 static bool erase_sessions(struct cmd *c)
 {
-    return (mark_account(c) && cmd_transact(c, erase_clients)) ||
+    return (mark_account(c) && erase_clients(c)) ||
            cmd_fail(c,
                     "the account is deleted, but not its sessions' addresses "
                     "and agents: repeat this with its id, %s: %s",

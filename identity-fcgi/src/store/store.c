@@ -230,33 +230,56 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
 
 #define BATCH 1000
 
-/* Ends the sessions of the account $1 but $2; in this order every statement
- * locks several. */
-#define END(from)                                                              \
-    "UPDATE auth_sessions"                                                     \
-    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"      \
-    " WHERE session_id = ANY (ARRAY("                                          \
-    "   SELECT s.session_id FROM " from "auth_sessions s"                      \
-    "    WHERE s.account_id = $1 AND s.status = 'ACTIVE'"                      \
-    "      AND s.session_id IS DISTINCT FROM $2" ALIVE                         \
-    "    ORDER BY s.created_at LIMIT $3 FOR UPDATE OF s))"
+/* The account $1 and then its session $2, which has to be alive still, are
+ * locked first: of two sessions that end each other at once, one does. */
+#define OWN                                                                    \
+    "WITH owner AS MATERIALIZED ("                                             \
+    "   SELECT sessions_valid_after FROM accounts"                             \
+    "    WHERE account_id = $1 FOR NO KEY UPDATE),"                            \
+    " own AS MATERIALIZED ("                                                   \
+    "   SELECT s.session_id FROM owner, auth_sessions s"                       \
+    "    WHERE s.session_id = $2 AND s.status = 'ACTIVE'"                      \
+    "      AND s.created_at > owner.sessions_valid_after FOR UPDATE OF s),"
 
-static const struct db_statement sessions_end_sql = {"sessions_end", END(""),
-                                                     true};
+/* Ends the account's sessions but $2, where the CTE `allowed` has a row; in
+ * this order every statement locks several. */
+#define END(allowed)                                                           \
+    " ended AS ("                                                              \
+    "   UPDATE auth_sessions"                                                  \
+    "      SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"   \
+    "    WHERE session_id = ANY (ARRAY("                                       \
+    "      SELECT s.session_id FROM auth_sessions s"                           \
+    "       WHERE s.account_id = $1 AND s.status = 'ACTIVE'"                   \
+    "         AND s.session_id IS DISTINCT FROM $2" ALIVE                      \
+    "         AND EXISTS (SELECT FROM " allowed ")"                            \
+    "       ORDER BY s.created_at LIMIT $3 FOR UPDATE OF s))"                  \
+    "   RETURNING 1)"                                                          \
+    " SELECT (SELECT count(*) FROM ended) FROM " allowed
+
+static const struct db_statement sessions_end_sql = {
+    "sessions_end",
+    OWN " caller AS MATERIALIZED ("
+        "   SELECT true FROM own UNION ALL"
+        "   SELECT true FROM owner WHERE $2::uuid IS NULL)," END("caller"),
+    true};
 
 enum store_result store_own_end(struct store *st, const char *account_id,
                                 const char *except, int64_t *ended)
 {
     enum store_result result;
-    size_t n;
+    int64_t n;
 
     do {
         struct sql_query q = {0};
 
         db_params(&q.p, DB_ID(account_id), db_id_or_null(except),
                   DB_INT(BATCH));
-        n = sql_run_safe(&q, st, &sessions_end_sql) ? db_affected(q.rows) : 0;
-        *ended += (int64_t) n;
+        n = 0;
+        if (sql_run_safe(&q, st, &sessions_end_sql)) {
+            q.result = db_row_count(q.rows) > 0 ? STORE_OK : STORE_NONE;
+            n = q.result == STORE_OK ? db_int64(q.rows, 0, 0) : 0;
+        }
+        *ended += n;
         result = sql_end(&q);
     } while (n == BATCH);
     return result;
@@ -284,19 +307,14 @@ enum store_result store_own_account(struct store *st, const char *account_id,
     return sql_end(&q);
 }
 
-#define IN_TIME SQL_BEFORE_FENCE("$6")
-#define END_OTHERS END("changed, ")
-
 static const struct db_statement credential_change_sql = {
     "credential_change",
-    "WITH changed AS ("
+    OWN
+    " changed AS ("
     "   UPDATE accounts SET credential_hash = $5, updated_at = now()"
     "    WHERE account_id = $1 AND credential_hash = $4"
-    "      AND status = 'ACTIVE' AND EXISTS ("
-    "          SELECT FROM auth_sessions s WHERE s.session_id = $2"
-    "             AND s.status = 'ACTIVE'" ALIVE ")" IN_TIME "   RETURNING 1),"
-    " ended AS (" END_OTHERS "   RETURNING 1)"
-    " SELECT (SELECT count(*) FROM ended) FROM changed",
+    "      AND status = 'ACTIVE' AND EXISTS (SELECT FROM own)" SQL_BEFORE_FENCE(
+        "$6") "   RETURNING 1)," END("changed"),
     true};
 
 enum store_result store_own_change(struct store *st, const char *account_id,

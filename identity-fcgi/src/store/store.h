@@ -50,8 +50,9 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
                                  const struct session *current, int64_t now_s,
                                  int64_t opened_at_s, int64_t expires_at_s,
                                  struct store_list *out);
-/* ACTIVE -> REVOKED for all sessions of the account but except (NULL: none);
- * *ended grows, also where it came only so far.  Repeating it is safe. */
+/* ACTIVE -> REVOKED for all sessions of the account but except, or for all
+ * (NULL); *ended grows, also where it came only so far.  Repeating it is safe.
+ * STORE_NONE: except is not alive itself. */
 enum store_result store_own_end(struct store *st, const char *account_id,
                                 const char *except, int64_t *ended);
 

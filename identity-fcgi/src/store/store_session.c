@@ -67,7 +67,8 @@ enum store_result store_session_create(struct store *st,
 
 /* Reads $2 + SPARE rows at most, however many sessions the account has; later
  * logins end the others.  Locked rows are left to the next login, so this never
- * waits. */
+ * waits.  The login's own is locked first, and ends none once it is ended or
+ * about to be: else two logins at once could end each other. */
 #define SPARE 100
 
 _Static_assert(SPARE <= STORE_MAX_REVOKE, "they all fit the caller's array");
@@ -81,8 +82,12 @@ static const struct db_statement session_limit_sql = {
     "      AND created_at > (SELECT sessions_valid_after FROM accounts"
     "                         WHERE account_id = $1)"
     "    ORDER BY created_at LIMIT $2 + $3),"
+    " own AS MATERIALIZED ("
+    "   SELECT session_id FROM auth_sessions"
+    "    WHERE session_id = $4 AND status = 'ACTIVE' FOR UPDATE SKIP LOCKED),"
     " over AS MATERIALIZED ("
     "   SELECT session_id FROM oldest WHERE session_id <> $4"
+    "      AND EXISTS (SELECT FROM own)"
     "    ORDER BY alive, created_at"
     "    LIMIT greatest((SELECT count(*) FROM oldest) - $2, 0))"
     " UPDATE auth_sessions"
