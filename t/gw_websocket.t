@@ -245,6 +245,7 @@ for my $how ('a zone of another size', 'a quit') {
     ($end, $other) = map { [ begun('/end/x', token(600, $_)) ] } $gone, $stays;
     my @workers = $nginx->workers;
     if ($how eq 'a quit') {
+        $nginx->process->expect_end;
         $nginx->signal('QUIT');
         ok eventually(sub { !eval { http_get($port, '/ready') } }), "$how: nobody listens";
     }

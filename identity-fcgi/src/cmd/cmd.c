@@ -434,7 +434,8 @@ bool cmd_is(const struct cmd *c, const char *name, const char *text)
     return value != NULL && strcmp(value, text) == 0;
 }
 
-/* The index of a value that is set again, or new. */
+/* The index of a value that is set again, or new.  A value that is lost would
+ * be a null: a statement without its limit. */
 static size_t set_index(struct cmd *c, const char *name)
 {
     size_t i = 0;
@@ -442,9 +443,10 @@ static size_t set_index(struct cmd *c, const char *name)
     while (i < c->set_count && strcmp(c->set[i].name, name) != 0) {
         i++;
     }
-    if (i == c->set_count && i < CMD_MAX_SET - 1) {
-        c->set_count++;
+    if (i == CMD_MAX_SET) {
+        abort();
     }
+    c->set_count += i == c->set_count;
     c->set[i].name = name;
     return i;
 }

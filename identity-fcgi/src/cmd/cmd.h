@@ -17,7 +17,7 @@
 #define CMD_MAX_GIVEN 300 /* options in one command line */
 #define CMD_MAX_BRANCHES 200
 #define CMD_MAX_RESULTS (2 * CMD_MAX_BRANCHES + 8)
-#define CMD_MAX_SET 12
+#define CMD_MAX_SET 16
 #define CMD_SECRET_MAX (20 * 1024)
 
 struct cmd;
