@@ -30,7 +30,8 @@ static ngx_http_pgw_srv_conf_t server = {
     .strip = &strip, .any_enabled = 1, .strip_lengths = LENGTHS};
 static ngx_http_pgw_from_t from = {
     {ngx_string("token="), ngx_string("bearer.")}};
-static ngx_http_pgw_loc_conf_t conf = {.claim_headers = &claims, .from = &from};
+static ngx_http_pgw_loc_conf_t conf = {
+    .enable = 1, .claim_headers = &claims, .from = &from};
 static ngx_connection_t connection;
 static ngx_http_request_t r, sent;
 static ngx_http_pgw_request_t gr;
@@ -137,7 +138,7 @@ static void id_check(const ngx_str_t *id)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    static void *confs[] = {&server};
+    static void *confs[] = {&server}, *locs[] = {&conf};
     static ngx_str_t strings[] = {ngx_null_string, ngx_null_string,
                                   ngx_null_string, ngx_string("x,y"),
                                   ngx_string("a")};
@@ -152,6 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     memset(&gr, 0, sizeof(gr));
     nginx_request(&r, (pj_str_t){data + 1, len - 1});
     r.srv_conf = confs;
+    r.loc_conf = locs;
     r.connection = &connection;
     sent = r;
     FUZZ_ASSERT(ngx_http_pgw_headers_make(&r, &gr, NULL, NULL) == NGX_OK);

@@ -469,7 +469,7 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     ngx_uint_t                      first;
     ngx_http_pgw_pass_t             pass = { 0 };
-    const ngx_http_pgw_loc_conf_t  *from = ngx_http_pgw_loc(r);
+    const ngx_http_pgw_loc_conf_t  *from;
 
     pass.conf = ngx_http_pgw_srv(r);
 
@@ -477,8 +477,12 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
        location is not known */
 
     first = gr->request_id.data == NULL;
-    pass.hide = first ? NULL : r->headers_in.authorization;
-    pass.from = !first && from->enable && from->from ? from : NULL;
+
+    if (!first) {
+        from = ngx_http_pgw_loc(r);
+        pass.hide = r->headers_in.authorization;
+        pass.from = from->enable && from->from ? from : NULL;
+    }
 
     if ((first && ngx_http_pgw_headers_trace(r, gr, &pass) != NGX_OK)
         || ngx_http_pgw_headers_sift(r, &pass) != NGX_OK

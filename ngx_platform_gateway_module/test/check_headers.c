@@ -75,12 +75,13 @@ static const char *sent[256];
  * them. */
 static void request_of(const char *const *lines, size_t n)
 {
-    static void *confs[] = {&server};
+    static void *confs[] = {&server}, *locs[] = {&conf};
     ngx_list_part_t *part = &r.headers_in.headers.part;
 
     memset(&r, 0, sizeof(r));
     memset(&gr, 0, sizeof(gr));
     r.srv_conf = confs;
+    r.loc_conf = locs;
     r.connection = &connection;
     server.strip_lengths = 0;
     for (size_t i = 0; i < strip.nelts; i++)
