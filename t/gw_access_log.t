@@ -111,7 +111,7 @@ my @PAGE = (OPTIONS => '/branch', headers =>);
 my @asks = ('Access-Control-Request-Method' => 'GET', 'Origin');
 my @odd = ([ @B, jwt_token(branch => $key, account_id => 'a"b', sub => 'a"b',
     session_id => "\x{20ac}\\", workspace_id => "w\n") ],
-    200, 'verified', accountId => 'a"b', sessionId => "\x{20ac}\\", workspaceId => "w\n");
+    200, 'verified', accountId => 'a"b', sessionId => '%E2%82%AC\\', workspaceId => 'w%0A');
 for my $case (
     [ 'odd claims', @odd ], [ 'odd claims again', @odd ],
     [ 'public', [ GET => '/public', token => $branch ], 200, 'public', access => 'public',
