@@ -25,7 +25,8 @@ my $one = answers($res, '200 AUTH_LOGIN_SUCCESS', 'one: login');
 is_deeply [ map { $res->header($_) } qw(Content-Type Cache-Control) ],
     [ 'application/json', 'no-store' ], 'as JSON, kept by no cache';
 is_deeply [ sort keys %$one ], [ sort qw(code message accessToken
-    refreshToken tokenType expiresIn nextAction) ], 'no member too many';
+    refreshToken tokenType expiresIn nextAction accountId sessionId workspaceId
+    activeBranchId) ], 'no member too many';
 is_deeply [ @$one{qw(tokenType expiresIn nextAction)} ],
     [ 'Bearer', 900, { type => 'load_current_context' } ], 'what it is, and what is next';
 is $res->cookie($COOKIE), $one->{refreshToken}, 'the cookie holds the refresh token';

@@ -100,11 +100,14 @@ my ($missing, $rotated) = ('401 AUTH_REFRESH_TOKEN_MISSING', '200 AUTH_REFRESH_S
 my $used = refresh_token($one->{refreshToken});
 my $fresh = said('refresh: by body', $rotated, refresh => $used);
 $fresh = said('refresh: by cookie, with an account token', $rotated,
-    refresh => { refreshToken => undef, includeAccountToken => JSON::PP::true }, @cors,
+    refresh => { refreshToken => undef, includeAccountToken => JSON::PP::true,
+        sessionId => $one->{sessionId} }, @cors,
     cookie($fresh->{refreshToken}));
 gets("refresh: $_->[0]", $_->[1], refresh => @$_[2 .. $#$_]) for (
     [ 'of nothing', $missing, undef, @cors ],
     [ 'a used token', '401 AUTH_REFRESH_TOKEN_STALE', $used ],
+    [ 'of another session', '409 AUTH_SESSION_CHANGED',
+        { sessionId => $several->{sessionId} }, cookie($fresh->{refreshToken}), @cors ],
     [ 'no branch selected', $rotated, refresh_token($several->{refreshToken}) ],
     [ 'an unusable token', '401 AUTH_REFRESH_TOKEN_INVALID', undef, cookie('nonsense') ],
     [ 'body and cookie differ', '400 AUTH_REFRESH_TOKEN_CONFLICT', refresh_token('a'),

@@ -38,12 +38,16 @@ my $json = $res->json;
 is_deeply [ $res->status, (map { $res->header($_) } 'Content-Type', 'Cache-Control'),
     members($json), @$json{qw(code tokenType expiresIn)}, $json->{nextAction}{type} ],
     [ 200, 'application/json', 'no-store',
-        'accessToken code expiresIn message nextAction refreshToken tokenType',
+        'accessToken accountId activeBranchId code expiresIn message nextAction refreshToken'
+        . ' sessionId tokenType workspaceId',
         'AUTH_LOGIN_SUCCESS', 'Bearer', 600, 'load_current_context' ], 'one branch: the answer';
 my ($access, $refresh) = map { claims($_) } $json->{accessToken}, $json;
 is_deeply [ @$access{qw(token_scope account_type sub branch_ids roles)} ],
     [ 'BRANCH', 'CUSTOMER', $access->{account_id}, [ $access->{active_branch_id} ],
         [qw(BRANCH_MANAGER CASHIER)] ], 'its token';
+is_deeply [ @$json{qw(accountId sessionId workspaceId activeBranchId)} ],
+    [ @$access{qw(account_id session_id workspace_id active_branch_id)} ],
+    'the answer says whose it is, as the token does';
 is_deeply [ map { $_->{exp} - $_->{iat} } $access, $refresh ], [ 600, 7200 ], 'how long they live';
 is $res->cookie_line($COOKIE), "$COOKIE=$json->{refreshToken}; Path=/api/auth; "
     . 'Max-Age=7200; HttpOnly; SameSite=Lax', 'the cookie';
@@ -56,7 +60,8 @@ is row($json, qw(account_id workspace_id member_id active_branch_id jti status),
 
 $json = logged_in('several');
 is_deeply [ members($json), members($json->{branches}[0]) ],
-    [ 'accountAccessToken branches code expiresIn message nextAction refreshToken tokenType',
+    [ 'accountAccessToken accountId branches code expiresIn message nextAction refreshToken'
+        . ' sessionId tokenType',
         'branchId branchName workspaceId workspaceName' ], 'several branches: its members';
 is claims($json->{accountAccessToken})->{token_scope}, 'ACCOUNT', 'its token';
 is row($json, 'num_nulls(workspace_id, member_id, active_branch_id)'), 3,
@@ -114,10 +119,14 @@ $res = select_branch($several, $north);
 is_deeply [ $res->status, $res->header('Cache-Control'), cookies($res), $res->code,
     $res->json->{nextAction}{type}, sort keys %{ $res->json } ],
     [ 200, 'no-store', 0, 'AUTH_SELECT_BRANCH_SUCCESS', 'load_current_context',
-        sort qw(code message accessToken tokenType expiresIn nextAction) ],
+        sort qw(code message accessToken tokenType expiresIn nextAction accountId sessionId
+            workspaceId activeBranchId) ],
     'a selectable branch: its members; no cookie is touched';
 my $branch_token = $res->json->{accessToken};
 my $claims = claims($branch_token);
+is_deeply [ @{ $res->json }{qw(accountId sessionId workspaceId activeBranchId)} ],
+    [ @$claims{qw(account_id session_id workspace_id active_branch_id)} ],
+    'and whose token it is';
 is_deeply [ @$claims{qw(active_branch_id session_id branch_ids)} ],
     [ $north, session_of($several), [ $east, $north, $west ] ],
     'the token names the branch, this session and the selectable ones';

@@ -284,7 +284,9 @@ sub answers ($name, $session, $members, %o) {
     my $json = $res->json;
     is_deeply [ $res->status, $res->header('Cache-Control'), $json->{code}, sort keys %$json ],
         [ 200, 'no-store', 'AUTH_REFRESH_SUCCESS', sort @$members,
-            qw(code message refreshToken tokenType expiresIn nextAction) ], "$name: its members";
+            (grep { $_ eq 'accessToken' } @$members) ? qw(workspaceId activeBranchId) : (),
+            qw(code message refreshToken tokenType expiresIn nextAction accountId sessionId) ],
+        "$name: its members";
     is_deeply [ $json->{nextAction}{type}, $json->{branches}, $res->cookie($COOKIE) ],
         [ (grep { $_ eq 'accessToken' } @$members) ? 'load_current_context' : 'select_branch',
             (grep { $_ eq 'branches' } @$members) ? $several->{branches} : undef,

@@ -385,6 +385,18 @@ static void add_token(struct jsonw *json, const char *name, pj_str_t token)
     }
 }
 
+/* Whose tokens these are: tabs of a browser share one cookie, so the answer to
+ * a refresh may be of another session. */
+static void add_owner(struct jsonw *json, const struct auth_answer *a)
+{
+    jsonw_cstr(json, "accountId", a->view->session.account_id);
+    jsonw_cstr(json, "sessionId", a->view->session.session_id);
+    if (a->scoped) {
+        jsonw_cstr(json, "workspaceId", a->view->scope.workspace_id);
+        jsonw_cstr(json, "activeBranchId", a->view->scope.active_branch_id);
+    }
+}
+
 bool auth_answer(struct worker *w, struct auth_answer *a)
 {
     const struct session *s = &a->view->session;
@@ -410,6 +422,7 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
     jsonw_cstr(&json, "type",
                a->scoped ? "load_current_context" : "select_branch");
     jsonw_object_end(&json);
+    add_owner(&json, a);
     jsonw_object_end(&json);
     if (res->body.overflow) {
         return auth_failed(w, "the answer does not fit its buffer");

@@ -32,6 +32,7 @@ struct refresh {
     pj_str_t token;
     bool from_cookie; /* the cookie holds this very token */
     bool include_account_token;
+    pj_str_t session_id; /* that the client expects; no data: any */
     pj_claims_t claims;
     struct meanwhile meanwhile; /* signs while the first statement runs */
     struct session_view view;
@@ -60,7 +61,8 @@ static bool read_body(struct refresh *r)
             r->w, "The member includeAccountToken must be true or false.");
     }
     r->include_account_token = flag != NULL && flag->boolean;
-    return true;
+    return root == NULL || pj_json_member(root, "sessionId") == NULL ||
+           auth_member(r->w, root, "sessionId", &r->session_id);
 }
 
 /* The token of the body or the cookie; of both, if they agree. */
@@ -501,11 +503,21 @@ static bool verify(struct refresh *r)
                            "The refresh token is not valid or has expired.");
 }
 
+/* A page whose other tab has logged in would go on as somebody else. */
+static bool is_expected(const struct refresh *r)
+{
+    return r->session_id.data == NULL ||
+           pj_str_eq(r->session_id, r->claims.session_id) ||
+           auth_refuse(r->w, 409, "AUTH_SESSION_CHANGED",
+                       "The refresh token is of another session.");
+}
+
 void h_refresh(struct worker *w)
 {
     struct refresh r = {.w = w, .meanwhile = {sign_ahead, &r}};
 
-    if (read_body(&r) && find_token(&r) && verify(&r) && rotate_session(&r)) {
+    if (read_body(&r) && find_token(&r) && verify(&r) && is_expected(&r) &&
+        rotate_session(&r)) {
         bool retried = r.result == RETRIED;
 
         auth_served();
