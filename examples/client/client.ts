@@ -10,6 +10,11 @@
  * In a browser the refresh token stays in its HttpOnly cookie, where no script
  * can read it.  Elsewhere give a `store` that keeps it: a keychain, say.
  *
+ * Tabs of a browser share that cookie.  If a refresh finds another account,
+ * session or branch, since another tab has logged in or selected one, no call
+ * is made as that one: each fails with status 409, and `onChange` tells the
+ * page.  The page then goes on with restore(), selectBranch() or login().
+ *
  * One refresh runs at a time, over all tabs where there are Web Locks.  If its
  * answer is lost it is sent again with the same token, and gets the same answer
  * if the service has PLATFORM_AUTH_REFRESH_RETRY_WINDOW.
@@ -20,6 +25,14 @@ export interface Branch {
   branchName: string;
   workspaceId: string;
   workspaceName: string;
+}
+
+/** Whose tokens the client has; without a branch until one is selected. */
+export interface Context {
+  accountId: string;
+  sessionId: string;
+  workspaceId?: string | undefined;
+  activeBranchId?: string | undefined;
 }
 
 /** One of the account's; what the operator does not keep is null. */
@@ -49,6 +62,11 @@ export interface Options {
   base: string;
   store?: TokenStore;
   fetch?: typeof fetch;
+  /**
+   * A refresh found another branch of the session; or, if `now` is undefined,
+   * another session.
+   */
+  onChange?: (now: Context | undefined) => void;
 }
 
 /** What the gateway or the identity service refuses (RFC 9457). */
@@ -71,7 +89,7 @@ export class PlatformError extends Error {
   }
 }
 
-interface Answer {
+interface Answer extends Context {
   code: string;
   message: string;
   tokenType: 'Bearer';
@@ -80,6 +98,8 @@ interface Answer {
 
 interface InBranch extends Answer {
   accessToken: string;
+  workspaceId: string;
+  activeBranchId: string;
   nextAction: { type: 'load_current_context' };
 }
 
@@ -115,6 +135,9 @@ const LONGEST_MS = 25_000;    // after which nothing is tried again: as above
 const TIMEOUT_MS = 20_000;    // longer than the gateway waits itself
 const EARLY_MS = 10_000;      // before its end a token is not used any more
 
+const REPLACED = 'AUTH_SESSION_CHANGED'; // the session
+const CHANGED = 'CONTEXT_CHANGED';       // its branch, or by this very page
+
 const sleep = (ms: number) => new Promise((done) => setTimeout(done, ms));
 
 export class PlatformClient {
@@ -124,8 +147,11 @@ export class PlatformClient {
   readonly #base: URL;
   readonly #store: TokenStore | undefined;
   readonly #fetch: typeof fetch;
+  readonly #onChange: ((now: Context | undefined) => void) | undefined;
   #access: Token | undefined;
   #account: Token | undefined;
+  /* Stays when the tokens go: what the page shows is of this one. */
+  #context: Context | undefined;
   #refreshes = new Map<boolean, Promise<void>>();
   #queue: Promise<unknown> = Promise.resolve();
 
@@ -133,6 +159,7 @@ export class PlatformClient {
     this.#base = new URL(options.base);
     this.#store = options.store;
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
+    this.#onChange = options.onChange;
   }
 
   /** Whether a branch is selected; if not, selectBranch() comes first. */
@@ -146,10 +173,13 @@ export class PlatformClient {
     });
   }
 
-  /** Goes on with the session of an earlier page; false: log in. */
+  /**
+   * Goes on with the session that there is, an earlier page's or another tab's,
+   * in its branch; false: log in.
+   */
   async restore(): Promise<boolean> {
     try {
-      await this.refresh();
+      await this.#alone(() => this.#rotate(false));
       return true;
     } catch (error) {
       if (isSignedOut(error)) return false;
@@ -159,12 +189,14 @@ export class PlatformClient {
 
   /**
    * Gets new tokens; fetch() does so by itself.  Calls made meanwhile share
-   * the answer.  A PlatformError with status 401 means: log in again.
+   * the answer.  A PlatformError with status 401 means: log in again; with
+   * status 409: these are of another account, session or branch.
    */
   refresh(includeAccountToken = false): Promise<void> {
     let running = this.#refreshes.get(includeAccountToken);
     if (!running) {
-      running = this.#alone(() => this.#rotate(includeAccountToken))
+      running = this.#alone(() =>
+        this.#rotate(includeAccountToken, this.#context))
         .finally(() => this.#refreshes.delete(includeAccountToken));
       this.#refreshes.set(includeAccountToken, running);
     }
@@ -175,29 +207,41 @@ export class PlatformClient {
   async selectBranch(branchId: string): Promise<void> {
     const select = () =>
       this.#post<InBranch>('select-branch', { branchId }, this.#account?.text);
-    if (!usable(this.#account)) await this.refresh(true);
+    const session = this.#context?.sessionId;
+    /* In whichever branch the session is by now. */
+    const renew = async () => {
+      await this.refresh(true).catch((error) => {
+        if (!hasCode(error, CHANGED) || !usable(this.#account)) throw error;
+      });
+      if (session && session !== this.#context?.sessionId) throw changed();
+    };
+    if (!usable(this.#account)) await renew();
     const selected = await select().catch(async (error) => {
       if (!isSignedOut(error)) throw error;
-      await this.refresh(true);
+      await renew();
       return select();
     });
     this.#access = issued(selected.accessToken, selected);
+    this.#context = contextOf(selected);
   }
 
   /**
    * fetch() with a branch token.  One that is refused is replaced, once, and
-   * the call made again: the service behind has not seen the first.
+   * the call made again: the service behind has not seen the first.  But not
+   * in another context than the page called it in.
    */
   async fetch(path: string, init: RequestInit = {}): Promise<Response> {
     const url = new URL(path, this.#base);
     if (url.origin !== this.#base.origin)
       throw new TypeError(`${url.origin} is not to see the token`);
-    if (!usable(this.#access)) await this.refresh();
+    if (!usable(this.#access)) await this.#renew();
     const token = this.#access;
+    const context = this.#context;
     const answer = await this.#send(url, init, token);
     if (!isRefusedToken(answer) || init.body instanceof ReadableStream)
       return answer;
     if (this.#access === token) await this.refresh();
+    if (!isSame(context, this.#context)) throw changed();
     return this.#send(url, init, this.#access);
   }
 
@@ -256,7 +300,15 @@ export class PlatformClient {
     return run;
   }
 
-  async #rotate(includeAccountToken: boolean): Promise<void> {
+  /* For a call that is yet to be made, in the context of now. */
+  async #renew(): Promise<void> {
+    const context = this.#context;
+    await this.refresh();
+    if (context && !isSame(context, this.#context)) throw changed();
+  }
+
+  async #rotate(includeAccountToken: boolean, expected?: Context):
+    Promise<void> {
     let sent: string | null | undefined;
     let stale = 0;
     const once = async () => {
@@ -264,6 +316,7 @@ export class PlatformClient {
       return this.#post('refresh', {
         ...(sent ? { refreshToken: sent } : {}),
         ...(includeAccountToken ? { includeAccountToken } : {}),
+        ...(expected ? { sessionId: expected.sessionId } : {}),
       });
     };
     /* The token was used already.  If another tab did, what it got is, or is
@@ -276,9 +329,14 @@ export class PlatformClient {
       return !this.#store || await this.#store.load() !== sent;
     };
     try {
-      await this.#keep(await this.#persist(once, faster));
+      await this.#keep(await this.#persist(once, faster), expected);
     } catch (error) {
       if (isSignedOut(error)) await this.#forget();
+      /* The store has the other session's token. */
+      if (hasCode(error, REPLACED)) {
+        this.#drop();
+        this.#onChange?.(undefined);
+      }
       throw error;
     }
   }
@@ -308,20 +366,35 @@ export class PlatformClient {
     }
   }
 
-  /* A new refresh token is stored before anything else happens to it. */
-  async #keep(session: Session): Promise<void> {
+  /* A new refresh token is stored before anything else happens to it.  The
+     branch token of another branch than expected is not taken. */
+  async #keep(session: Session, expected?: Context): Promise<void> {
     await this.#store?.save(session.refreshToken);
-    this.#access = session.accessToken === undefined ? undefined
-      : issued(session.accessToken, session);
+    const now = contextOf(session);
+    this.#access = undefined;
+    /* Release 0.2 does not look at sessionId. */
+    if (expected && expected.sessionId !== now.sessionId)
+      throw changed(REPLACED);
     if (session.accountAccessToken !== undefined) {
       this.#account = issued(session.accountAccessToken, session);
       this.branches = session.branches;
     }
+    if (expected && !isSame(expected, now)) {
+      this.#onChange?.(now);
+      throw changed();
+    }
+    this.#context = now;
+    if (session.accessToken !== undefined)
+      this.#access = issued(session.accessToken, session);
+  }
+
+  #drop(): void {
+    this.#access = this.#account = undefined;
+    this.branches = [];
   }
 
   async #forget(): Promise<void> {
-    this.#access = this.#account = undefined;
-    this.branches = [];
+    this.#drop();
     await this.#store?.save(null);
   }
 
@@ -335,20 +408,22 @@ export class PlatformClient {
   /* With a token of either kind.  One that is refused is replaced, once. */
   async #own<T>(what: string, data: object = {}, method = 'POST'): Promise<T> {
     const token = () => usable(this.#access) ? this.#access : this.#account;
-    if (!usable(token())) await this.refresh();
+    if (!usable(token())) await this.#renew();
     const used = token();
+    const context = this.#context;
     const call = () => this.#post<T>(what, data, token()?.text, method);
     return call().catch(async (error) => {
       if (!isSignedOut(error) || error.code === 'AUTH_INVALID_CREDENTIALS')
         throw error;
       if (token() === used) await this.refresh();
+      if (!isSame(context, this.#context)) throw changed();
       return call();
     });
   }
 
   async #post<T = Session>(what: string, data: object = {}, token?: string,
     method = 'POST'): Promise<T> {
-    /* An empty body needs no preflight, and may outlive the page. */
+    /* An empty body needs no preflight.  A refresh may outlive the page. */
     const empty = Object.keys(data).length === 0;
     const answer = await this.#fetch(new URL(`/api/auth/${what}`, this.#base), {
       method,
@@ -357,7 +432,8 @@ export class PlatformClient {
         ...(empty ? {} : { 'Content-Type': 'application/json' }),
         ...(token ? { Authorization: `Bearer ${token}` } : {}),
       },
-      ...(empty ? { keepalive: true } : { body: JSON.stringify(data) }),
+      ...(empty ? {} : { body: JSON.stringify(data) }),
+      ...(empty || what === 'refresh' ? { keepalive: true } : {}),
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
     if (answer.ok) return await answer.json() as T;
@@ -374,6 +450,26 @@ function issued(text: string, { expiresIn }: Answer): Token {
 
 function usable(token: Token | undefined): boolean {
   return token !== undefined && Date.now() < token.expires - EARLY_MS;
+}
+
+function contextOf(
+  { accountId, sessionId, workspaceId, activeBranchId }: Answer): Context {
+  return { accountId, sessionId, workspaceId, activeBranchId };
+}
+
+function isSame(a: Context | undefined, b: Context | undefined): boolean {
+  return a?.accountId === b?.accountId && a?.sessionId === b?.sessionId
+    && a?.activeBranchId === b?.activeBranchId;
+}
+
+/* This client's own refusals, beside the service's AUTH_SESSION_CHANGED. */
+function changed(code = CHANGED): PlatformError {
+  return new PlatformError(409, { code, detail:
+    'the tokens are of another account, session or branch by now' }, 0);
+}
+
+function hasCode(error: unknown, code: string): boolean {
+  return error instanceof PlatformError && error.code === code;
 }
 
 function isSignedOut(error: unknown): error is PlatformError {

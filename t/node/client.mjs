@@ -45,7 +45,8 @@ class Net {
     this.most = Math.max(this.most, this.running);
     try {
       await this.before(call);
-      const answer = await fetch(url, { ...init, headers: call.headers });
+      const answer = await fetch(url, { ...init, headers: call.headers,
+        body: call.body });
       if (path !== context)
         exchanges.push({ path, method: init.method ?? 'GET', requestBody: init.body,
           status: answer.status, headers: [...answer.headers],
@@ -61,6 +62,11 @@ class Net {
 
   refreshes() {
     return this.calls.filter((c) => c.path === refresh).length;
+  }
+
+  // Calls of the service, refused or not.
+  reached() {
+    return this.calls.filter((c) => c.path === context).length;
   }
 
   // The next `n` calls of the path lose something: the request, the answer, or
@@ -105,6 +111,15 @@ async function signedIn(account, options) {
   const client = opened(net, options);
   await client.login(`${account}@demo.test`, credential);
   return { net, client };
+}
+
+// In a branch of several; `told` gets what the page is told.
+async function inBranch(n) {
+  const told = [];
+  const { net, client } = await signedIn('several',
+    { onChange: (now) => told.push(now) });
+  await client.selectBranch(client.branches[n].branchId);
+  return { net, client, told };
 }
 
 async function fails(promise, code) {
@@ -249,6 +264,104 @@ const checks = {
     net.lose(refresh, 'request');
     await Promise.all([client.refresh(), tab.refresh()]);
     same([net.most, net.refreshes()], [1, 5]);
+  },
+
+  // Tabs share the cookie, so that a refresh brings what the other tab made of it.
+  async 'another account in another tab: no call goes on as that one'() {
+    for (const how of ['refused', 'at its end']) {
+      const { net, client, told } = await inBranch(0);
+      const tab = opened(net);
+      if (how === 'refused') {
+        await tab.restore();
+        await tab.logout();
+        net.spoil(1);
+      }
+      await tab.login('one@demo.test', credential);
+      if (how !== 'refused') later(895);
+      const sent = net.reached();
+      for (let i = 0; i < 2; i++)
+        await fails(client.fetch(context, { method: 'POST', body: 'x' }),
+          'AUTH_SESSION_CHANGED');
+      same([net.reached() - sent, told, client.ready],
+        [how === 'refused' ? 1 : 0, [undefined, undefined], false]);
+      await fails(client.logoutAll(), 'AUTH_SESSION_CHANGED');
+      await fails(client.selectBranch(client.branches[0]?.branchId ?? 'x'),
+        'AUTH_SESSION_CHANGED');
+      assert.match((await reach(tab))['X-Account-Id'], /0001$/);
+      // The page agrees to what it was told.
+      same(await client.restore(), true);
+      assert.match((await reach(client))['X-Account-Id'], /0001$/);
+      Date.now = now;
+    }
+  },
+
+  async 'a service that does not look at sessionId'() {
+    const { net, client, told } = await inBranch(0);
+    await opened(net).login('one@demo.test', credential);
+    net.before = async (call) => {
+      if (call.path === refresh) call.body = undefined;
+    };
+    later(895);
+    await fails(client.fetch(context), 'AUTH_SESSION_CHANGED');
+    await fails(client.selectBranch('x'), 'AUTH_SESSION_CHANGED');
+    same(told, [undefined, undefined]);
+  },
+
+  async 'a session that ended is not followed by another one'() {
+    const { net, client, told } = await inBranch(0);
+    const tab = opened(net);
+    await tab.restore();
+    await tab.logout();
+    net.spoil(1);
+    await fails(client.fetch(context), 'AUTH_REFRESH_TOKEN_MISSING');
+    await tab.login('one@demo.test', credential);
+    const sent = net.reached();
+    await fails(client.fetch(context, { method: 'POST' }), 'AUTH_SESSION_CHANGED');
+    same([net.reached() - sent, told], [0, [undefined]]);
+  },
+
+  async 'another branch in another tab: no call goes on there'() {
+    const { net, client, told } = await inBranch(0);
+    const tab = opened(net);
+    await tab.restore();
+    const [here, there] = client.branches.map((b) => b.branchId);
+    await tab.selectBranch(there);
+    net.spoil(3);
+    const sent = net.reached();
+    for (const error of await Promise.all([1, 2, 3].map(() =>
+      client.fetch(context, { method: 'POST', body: 'x' }).catch((e) => e))))
+      same(error.code, 'CONTEXT_CHANGED');
+    same([net.reached() - sent, net.refreshes(), client.ready], [3, 3, false]);
+    same(told.map((c) => c.activeBranchId), [there]);
+    await client.selectBranch(here);
+    same((await reach(client))['X-Active-Branch-Id'], here);
+    same((await reach(tab))['X-Active-Branch-Id'], there);
+    // Or it goes there.
+    await tab.selectBranch(there);
+    await fails(client.refresh(), 'CONTEXT_CHANGED');
+    await client.restore();
+    same((await reach(client))['X-Active-Branch-Id'], there);
+  },
+
+  async 'another login in this page: a waiting call is not repeated'() {
+    for (const change of [
+      (c) => c.login('one@demo.test', credential),
+      (c) => c.selectBranch(c.branches[1].branchId)]) {
+      const { net, client, told } = await inBranch(0);
+      net.spoil(1);
+      let waits = true;
+      net.after = async (answer, call) => {
+        if (call.path === context && waits) {
+          waits = false;
+          await change(client);
+        }
+        return answer;
+      };
+      const sent = net.reached();
+      await fails(client.fetch(context, { method: 'POST' }), 'CONTEXT_CHANGED');
+      same([net.reached() - sent, told], [1, []]);
+      await reach(client);
+    }
   },
 
   async 'a lost request, a lost body: asked again'() {

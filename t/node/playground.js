@@ -849,9 +849,67 @@ async function clients(browser) {
     is(calls.map((c) => c.status), [200], 'client: each tab goes on');
     p.silent('client: two tabs');
   }
-  await run(two, '', () => window.client.logout());
+  await otherAccount(one, two);
+
+  // A refresh outlives its page, and the other tab goes on with what it brought.
+  const before = (await one.refreshCookie()).value;
+  await two.page.evaluate(() => {
+    window.client.refresh();
+    window.location = 'about:blank';
+  });
+  for (const end = Date.now() + 10000; Date.now() < end
+    && (await one.refreshCookie()).value === before;) {
+    await one.page.waitForTimeout(20);
+  }
+  ok((await one.refreshCookie()).value !== before, 'client: a refresh outlives its page');
+  is(await one.page.evaluate(() => window.client.restore()), true,
+    'client: and the session goes on');
+  await run(one, '', () => window.client.logout());
   is(await one.refreshCookie(), undefined, 'client: logout');
   await one.context.close();
+}
+
+// The first tab works as several, in a branch.  The second one logs out, and logs in
+// as somebody else; the first one's call must not be made as that account.
+async function otherAccount(one, two) {
+  const branch = await one.page.evaluate(async () => {
+    window.told = [];
+    window.client = new window.client.constructor({
+      base: document.getElementById('gateway-origin').textContent,
+      onChange: (now) => window.told.push(now || null) });
+    await window.client.login('several@demo.test', 'Demo-passw0rd!');
+    await window.client.selectBranch(window.client.branches[0].branchId);
+    return window.client.branches[0].branchId;
+  });
+  await two.page.evaluate(async () => {
+    await window.client.restore();
+    await window.client.logout();
+    await window.client.login('one@demo.test', 'Demo-passw0rd!');
+  });
+  const post = () => one.page.evaluate(() =>
+    window.client.fetch('/api/workspaces/current-context', { method: 'POST', body: 'order' })
+      .then((answer) => answer.json().then((json) => json.headers
+        || { status: answer.status }), (e) => e.code));
+  const ran = [];
+  for (const end = Date.now() + 30000; Date.now() < end;) {
+    ran.push(await post());
+    const { 'X-Account-Id': who, 'X-Active-Branch-Id': where } = ran.at(-1);
+    if (who !== SEVERAL || where !== branch) {
+      break;
+    }
+  }
+  is(ran.at(-1), 'AUTH_SESSION_CHANGED', 'client: a call is not made as the account'
+    + ' that another tab logged in');
+  is([await post(), await one.page.evaluate(() => window.told)],
+    ['AUTH_SESSION_CHANGED', [null, null]], 'client: nor is the next, and the page is told');
+  const account = (p) => p.page.evaluate(() =>
+    window.client.fetch('/api/workspaces/current-context')
+      .then((a) => a.json()).then((json) => json.headers['X-Account-Id']));
+  like(await account(two), /0001$/, 'client: the other tab goes on');
+  is(await one.page.evaluate(() => window.client.restore()), true,
+    'client: the page may go on with it too');
+  like(await account(one), /0001$/, 'client: as that account');
+  one.errors = []; // the refused calls
 }
 
 async function main() {
