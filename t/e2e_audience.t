@@ -35,7 +35,9 @@ $identity->start;
 my $res = $s->refresh($one->{refreshToken});
 is $res->status, 200, 'a session of before: refresh';
 is claims($res->json->{accessToken})->{aud}, $audience, 'the access token has it';
-ok !exists claims($res->json->{refreshToken})->{aud}, 'the refresh token has none';
+is claims($res->json->{refreshToken})->{aud}, $env{PLATFORM_JWT_ISSUER},
+    'the refresh token has one of its own';
+is claims($one->{refreshToken})->{aud}, $env{PLATFORM_JWT_ISSUER}, 'and had it before';
 is $s->current_context($res->json->{accessToken})->status, 200, 'and passes';
 
 sub select_branch ($port, $answer) {
@@ -84,8 +86,11 @@ refused(http($s->gateway, @$_, token => $refresh), 'token_typ', "refresh token t
     for [ GET => '/api/workspaces/x' ], [ POST => '/api/auth/select-branch', json => {} ];
 $res = $s->refresh($refresh);
 is $res->status, 200, 'at a refresh it is good';
-is $s->refresh(jwt_sign(key => $key, payload =>
-    claims($res->json->{refreshToken})))->status, 200,
-    'and so is one with the header of before';
+my %before = %{ claims($res->json->{refreshToken}) };
+is_problem($s->refresh(jwt_sign(key => $key, payload => { %before, aud => $audience })), 401,
+    'AUTH_REFRESH_TOKEN_INVALID', 'one for another audience');
+delete $before{aud};
+is $s->refresh(jwt_sign(key => $key, payload => \%before))->status, 200,
+    'and so is one with the header of before, and without an audience';
 
 $t->done;

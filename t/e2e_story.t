@@ -40,7 +40,7 @@ is_deeply [ @$claims{qw(account_id sub typ token_type token_scope)},
     'a branch token of the account, for fifteen minutes';
 my $refresh_claims = claims($one->{refreshToken});
 is_deeply [ sort keys %$refresh_claims ],
-    [ sort qw(iss iat exp jti sub account_id session_id token_type) ],
+    [ sort qw(iss iat exp jti sub aud account_id session_id token_type) ],
     'the claims of a refresh token';
 is $refresh_claims->{session_id}, $claims->{session_id}, 'of one session';
 

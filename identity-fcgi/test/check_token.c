@@ -152,8 +152,9 @@ START_TEST (test_refresh_token_has_no_access_claims) {
 }
 END_TEST
 
-/* Signs what issue() made again, under the other typ. */
-static void sign_again(pj_typ_t typ)
+/* Signs what issue() made again, under the other typ and with these members in
+ * place of the audience, if that is not NULL. */
+static void sign_with(pj_typ_t typ, const char *members)
 {
     static unsigned char json[16384];
     pj_str_t token = {(const unsigned char *) out.data, out.len}, payload;
@@ -163,9 +164,27 @@ static void sign_again(pj_typ_t typ)
     payload.data = json;
     ck_assert_int_eq(
         pj_b64url_decode(json, sizeof(json), &payload.len, jws.payload), PJ_OK);
+    if (members != NULL) {
+        static const char aud[] = ",\"aud\":\"http://issuer\"";
+        static char changed[sizeof(json)];
+        char *at;
+
+        json[payload.len] = '\0';
+        at = strstr((char *) json, aud);
+        ck_assert_ptr_nonnull(at);
+        payload.len = (size_t) snprintf(
+            changed, sizeof(changed), "%.*s%s%s", (int) (at - (char *) json),
+            (char *) json, members, at + strlen(aud));
+        payload.data = (unsigned char *) changed;
+    }
     ck_assert_int_eq(
         pj_jws_sign(keys->signing, typ, payload, out.data, out.cap, &out.len),
         PJ_OK);
+}
+
+static void sign_again(pj_typ_t typ)
+{
+    sign_with(typ, NULL);
 }
 
 START_TEST (test_refresh_typ_is_of_refresh_tokens) {
@@ -202,8 +221,9 @@ static bool audience_is(const char *want)
     return want == NULL ? aud == NULL : aud != NULL && is(aud->text, want);
 }
 
-/* And whoever has a token of before the setting keeps it. */
-START_TEST (test_audience_is_of_access_tokens) {
+/* A token of before the setting stays good.  No setting changes the audience of
+ * a refresh token. */
+START_TEST (test_audience) {
     const char *const settings[] = {NULL, "https://api.test", "other"};
 
     for (size_t i = 0; i < 3; i++) {
@@ -212,11 +232,35 @@ START_TEST (test_audience_is_of_access_tokens) {
             buf_init(&out, mem, sizeof(mem));
             ck_assert(issue(keys->signing, kind, 9));
             ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
-            ck_assert(
-                audience_is(kind == PJ_TOKEN_REFRESH ? NULL : settings[i]));
+            ck_assert(audience_is(kind == PJ_TOKEN_REFRESH ? cfg.jwt_issuer
+                                                           : settings[i]));
             cfg.jwt_audience = (char *) settings[(i + 1) % 3];
             ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
         }
+    }
+}
+END_TEST
+
+/* Those of release 0.2 and before have none. */
+START_TEST (test_refresh_audience) {
+    const struct {
+        const char *members;
+        pj_err_t want;
+    } cases[] = {
+        {"", PJ_OK},
+        {",\"aud\":\"http://issuer\"", PJ_OK},
+        {",\"aud\":[\"x\",\"http://issuer\"]", PJ_OK},
+        {",\"aud\":\"http://issuer/\"", PJ_ERR_TOKEN_AUDIENCE},
+        {",\"aud\":[]", PJ_ERR_TOKEN_AUDIENCE},
+        {",\"aud\":null", PJ_ERR_TOKEN_CLAIMS},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        buf_init(&out, mem, sizeof(mem));
+        ck_assert(issue(keys->signing, PJ_TOKEN_REFRESH, 9));
+        sign_with(PJ_TYP_REFRESH, cases[i].members);
+        ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), cases[i].want);
+        ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_NOT_TIMES), cases[i].want);
     }
 }
 END_TEST
@@ -394,7 +438,8 @@ static void fill(TCase *t)
     tcase_add_test(t, test_branch_token);
     tcase_add_test(t, test_refresh_token_has_no_access_claims);
     tcase_add_test(t, test_refresh_typ_is_of_refresh_tokens);
-    tcase_add_test(t, test_audience_is_of_access_tokens);
+    tcase_add_test(t, test_audience);
+    tcase_add_test(t, test_refresh_audience);
     tcase_add_test(t, test_at_jwt);
     tcase_add_test(t, test_system_token);
     tcase_add_test(t, test_access_expiry_has_leeway);

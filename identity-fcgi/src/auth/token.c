@@ -46,7 +46,10 @@ static void write_claims(struct buf *out, const struct config *cfg,
     jsonw_cstr(&w, "account_id", s->account_id);
     jsonw_cstr(&w, "session_id", s->session_id);
     jsonw_string(&w, "token_type", type.data, type.len);
-    if (t->kind != PJ_TOKEN_REFRESH) {
+    if (t->kind == PJ_TOKEN_REFRESH) {
+        /* For identity alone: libraries that check an audience refuse it. */
+        jsonw_cstr(&w, "aud", cfg->jwt_issuer);
+    } else {
         if (cfg->jwt_audience != NULL) {
             jsonw_cstr(&w, "aud", cfg->jwt_audience);
         }
@@ -98,6 +101,13 @@ static pj_err_t check_claims(const struct config *cfg,
                           .now_s = now_s,
                           .leeway_s = TOKEN_LEEWAY_S};
     pj_err_t err;
+
+    /* Refresh tokens of release 0.2 and before have no audience. */
+    if (claims->kind == PJ_TOKEN_REFRESH &&
+        pj_json_member(claims->root, "aud") != NULL) {
+        policy.audiences = &issuer;
+        policy.audience_count = 1;
+    }
 
     /* The leeway allows for the clock of the process that issued the token;
      * the expiry of a refresh token has none. */

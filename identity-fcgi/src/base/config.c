@@ -337,6 +337,10 @@ static const char *broken_rule(const struct config *cfg)
     } else if (cfg->jwt_typ == PJ_TYP_AT && cfg->jwt_audience == NULL) {
         wrong = "PLATFORM_JWT_TYP: at+jwt (RFC 9068) needs "
                 "PLATFORM_JWT_AUDIENCE; accepted: JWT";
+    } else if (cfg->jwt_audience != NULL &&
+               strcmp(cfg->jwt_audience, cfg->jwt_issuer) == 0) {
+        wrong = "PLATFORM_JWT_AUDIENCE: PLATFORM_JWT_ISSUER is the audience of "
+                "refresh tokens; accepted: any other";
     } else if (cfg->db_seed_on_start && !cfg->db_migrate_on_start) {
         wrong = "PLATFORM_DB_SEED_ON_START: true needs "
                 "PLATFORM_DB_MIGRATE_ON_START=true; accepted: false";
