@@ -187,6 +187,24 @@ ifeq ($(SANITIZE),)
 	@tools/check-module $(NGINX) $@
 endif
 
+# -- the version: an object is made again when the version changes ---------------
+
+ifndef PLATFORM_VERSION
+PLATFORM_VERSION := $(shell tools/version)
+endif
+VERSION_STAMP := $(BUILD)/version
+VERSION_OBJ := $(patsubst %.c,$(BUILD)/%.o,\
+  $(shell grep -l '<pj_version.h>' $(ID_SRC) $(MOD_SRC)))
+
+.PHONY: version
+$(VERSION_STAMP): version
+	@mkdir -p $(@D)
+	@echo '$(PLATFORM_VERSION)' | cmp -s - $@ || echo '$(PLATFORM_VERSION)' >$@
+
+$(VERSION_OBJ): $(VERSION_STAMP)
+$(VERSION_OBJ): ID_CFLAGS += -DPLATFORM_VERSION='"$(PLATFORM_VERSION)"'
+$(VERSION_OBJ): MOD_CFLAGS += -DPLATFORM_VERSION='"$(PLATFORM_VERSION)"'
+
 # -- unit tests ---------------------------------------------------------------------
 # A check_NAME.c is a program of its own; names are unique over both halves.
 

@@ -1,8 +1,11 @@
-/* What both halves call their version. */
+/* The version of the last release, or of the one that is being made.  make
+ * defines what tools/version prints instead. */
 
 #ifndef PJ_VERSION_H_INCLUDED
 #define PJ_VERSION_H_INCLUDED
 
+#ifndef PLATFORM_VERSION
 #define PLATFORM_VERSION "0.2.0"
+#endif
 
 #endif

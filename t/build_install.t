@@ -44,6 +44,86 @@ like unit('@.service'), qr{^Requires=platform-identity\@%i\.socket$}m, 'which it
 like unit('.service'), qr{\A(?!.*\@[A-Z]+\@).*^ExecStart=/usr/bin/identity-fcgi }ms,
     'the service names the program, and no placeholder is left';
 
+# The version: that of a release at its tag alone.  Each row is a commit on the one
+# before; what is sorted behind what is dpkg's to say, and apt upgrades to it.
+
+my $repo = $t->dir . '/repo';
+$t->write_file('repo/jose/pj_version.h', "#define PLATFORM_VERSION \"0.2.0\"\n");
+my ($released, $news) = ("## 0.2.0 - 2026-01-01\n\n- Old.\n", "## [Unreleased]\n\n");
+my $minute = 0;
+
+sub version ($name, $where, $want) {
+    my $said = qx{$where/tools/version 2>&1};
+    like $said, qr/\A$want\n\z/, "version: $name";
+    return $said =~ s/\n\z//r;
+}
+
+sub there ($script) {
+    my $at = sprintf '2026-02-01T00:%02d:00+0100', $minute;
+    my $said = qx{cd $repo && exec 2>&1
+export HOME=$repo GIT_CEILING_DIRECTORIES=@{[ $t->dir ]} GIT_COMMITTER_DATE=$at
+export GIT_AUTHOR_NAME=none GIT_AUTHOR_EMAIL=none GIT_COMMITTER_NAME=none GIT_COMMITTER_EMAIL=none
+commit() { git add . && git commit -qm "\$1" --allow-empty; }
+$script};
+    return is($?, 0, "version: $script") || diag $said;
+}
+
+there("git init -q; mkdir tools; cp @{[ $t->root ]}/tools/version tools;"
+    . " cp @{[ $t->root ]}/.gitattributes .");
+my @version;
+for my $case (
+    [ 'the commit before the tag', '0.2.0~git20260131230100', $released ],
+    [ 'at the tag', '0.2.0', $released, 'git tag v0.2.0' ],
+    [ 'after it', '0.3.0~git20260131230300', $released ],
+    [ 'with news', '0.3.0~git20260131230400', "$news- New.\n\n$released" ],
+    [ 'with news, in a checkout without the tag', '0.3.0~git20260131230500',
+        "$news- New.\n\n$released", 'git tag -d v0.2.0' ],
+    [ 'the next release, before its tag', '0.3.0~git20260131230600',
+        "$news## 0.3.0 - 2026-02-01\n\n- New.\n\n$released",
+        'sed -i s/0.2.0/0.3.0/ jose/pj_version.h; commit release' ],
+    [ 'the next release', '0.3.0', undef, 'git tag -a -m 0.3.0 v0.3.0' ],
+    [ 'and after it', '0.4.0~git20260131230800', undef ],
+) {
+    my ($name, $want, $changes, $then) = @$case;
+    $minute++;
+    $t->write_file('repo/CHANGELOG.md', $changes) if defined $changes;
+    there(($want =~ /~/ ? 'commit change; ' : '') . ($then // ':'));
+    my $id = $want =~ /~/ ? '\.[0-9a-f]{7}' : '';
+    my $own = version($name, $repo, "\Q$want\E$id");
+    there("rm -rf ../plain; mkdir ../plain; git archive HEAD | tar -xC ../plain");
+    is version("$name, its archive", $t->dir . '/plain', qr/\S+/), $own, '... is the same';
+    push @version, $own if $own !~ /\A0\.2\.0~/;
+}
+is_deeply [ grep { system('dpkg', '--compare-versions', $version[$_], 'lt', $version[ $_ + 1 ]) }
+    0 .. $#version - 1 ], [], "each is newer: @version";
+there('echo >>tools/version');
+version('changed sources', $repo, '0\.4\.0~git\d+\.\w{7}\.changed');
+there("git checkout -q .; rm -rf ../plain; cp -r . ../plain; rm -r ../plain/.git");
+version('a copy without git', $t->dir . '/plain', '0\.3\.0');
+$t->write_file('plain/CHANGELOG.md', "$news- New.\n\n$released");
+version('... with news', $t->dir . '/plain', '0\.4\.0~dev');
+for my $time ([ '0.3.0~git20260131230600.abcdef0', 1769900760 ], [ '0.3.0', 1769904000 ]) {
+    is qx{$repo/tools/version --time $time->[0]}, "$time->[1]\n", "version: the time of $time->[0]";
+}
+
+SKIP: {
+    skip 'no apt here', 1 if system('command -v apt-get >/dev/null') != 0;
+    my %is = (Package => 'platform-identity', Architecture => 'all', Maintainer => 'none',
+        Description => 'none');
+    my $package = join '', map {"$_: $is{$_}\n"} sort keys %is;
+    $t->write_file('apt/status', "${package}Status: install ok installed\nVersion: 0.2.0\n");
+    $t->write_file('apt/repo/Packages', "${package}Version: $version[2]\nSize: 1\n"
+        . "Filename: ./x.deb\nMD5sum: " . '0' x 32 . "\n");
+    my $apt = 'apt-get -qq -o Dir::Etc::sourceparts=/dev/null -o APT::Sandbox::User=""'
+        . " -o Dir::Etc::sourcelist=$repo/list -o Debug::NoLocking=1"
+        . join '', map {" -o Dir::$_"} "State=$repo/apt", "Cache=$repo/apt",
+        'State::status=' . $t->dir . '/apt/status';
+    $t->write_file('repo/list', 'deb [trusted=yes] file:' . $t->dir . "/apt/repo ./\n");
+    like qx{mkdir -p $repo/apt/lists/partial $repo/apt/archives/partial; $apt update 2>&1;
+        $apt -s upgrade 2>&1}, qr/^Inst platform-identity \[0\.2\.0\] \(\Q$version[2]\E /m,
+        'apt upgrades the release to a commit after it';
+}
+
 # Every command and setting is in the manual.
 
 sub manual { return content("usr/share/man/$_[0]") =~ s/\\f[BIP]|\\(?=-)//gr }

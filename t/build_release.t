@@ -57,7 +57,9 @@ works('a checkout and a key', <<"SH");
 set -e
 git init -q
 mkdir jose debian $repo.home
-cp $root/tools/release $root/tools/sbom tools/
+cp $root/tools/release $root/tools/sbom $root/tools/version tools/
+cp $root/.gitattributes .
+echo '## 0.2.0 - 2026-01-01' >CHANGELOG.md
 $control >debian/control
 echo '#define PLATFORM_VERSION "0.2.0"' >jose/pj_version.h
 chmod 755 tools/*
@@ -79,7 +81,9 @@ for my $case (
     [ 'no key', 'unset RELEASE_KEY', qr/RELEASE_KEY names no secret key/ ],
     [ 'a key among the sources', 'RELEASE_KEY=in.key', qr/in\.key is among the sources/ ],
     [ 'a version of another commit',
-        'git tag v0.2.0; git commit -q --allow-empty -m second', qr/0\.2\.0 is the tag of another/ ],
+        'git tag v0.2.0; git commit -q --allow-empty -m second',
+        qr/is 0\.3\.0~git\S+: the tag of its release is not here$/ ],
+    [ 'a commit without a tag', ':', qr/is 0\.2\.0~git\S+: the tag of its release is not here$/ ],
 ) {
     my ($name, $before, $told) = @$case;
     my ($ok, $said) = there("$before; tools/release");

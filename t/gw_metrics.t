@@ -100,7 +100,7 @@ is +(grep { $sample->{$_} != 0 } grep {
 
 my ($info) = map { $_->[0] } @{ $family->{platform_gateway_build_info}{samples} };
 my $binary = Platform::Test::Env::nginx();
-is_deeply { %$info, version => $info->{version} =~ s/\A\d+\.\d+\.\d+\z/ours/r },
+is_deeply { %$info, version => $info->{version} =~ s/\A\d+\.\d+\.\d+(?:~\w+[.\w]*)?\z/ours/r },
     { version => 'ours', nginx_version => (`$binary -v 2>&1` =~ m{/([\d.]+)})[0] },
     'what is running, and on which nginx';
 
@@ -331,7 +331,7 @@ my %allowed = (
     decision => qr/\A(?:none|allow|deny|shadow)\z/,
     class    => qr/\A(?:none|[1-5]xx)\z/,
     le       => qr/\A(?:[\d.]+|\+Inf)\z/,
-    version  => qr/\A[\d.]+\z/, nginx_version => qr/\A[\d.]+\z/,
+    version  => qr/\A[\d.]+(?:~[.\w]+)?\z/, nginx_version => qr/\A[\d.]+\z/,
     event    => qr/\A(?:hit|miss|eviction)\z/,
     outcome  => qr/\A(?:new|unchanged|failed|superseded)\z/,
     reason   => qr/\A[a-z_]+\z/, result => qr/\A[a-z_]+\z/,
