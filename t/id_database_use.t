@@ -173,4 +173,50 @@ is select_branch($several, $several->{branches}[0]{branchId})->status, 200, 'sel
 $token = next_of(refresh($several));
 is_deeply [ logout($token)->status, refresh($token)->status ], [ 200, 401 ], 'logout: it is over';
 
+# -- a row that somebody holds: its account's clients wait shortly, others hardly
+
+restart($identity, DB_HOST => $pg->{home}, map({ ($_ => undef) } qw(DB_PREPARED DB_STATEMENT_TIMEOUT
+    DB_LOCK_TIMEOUT REQUEST_TIMEOUT QUEUE_TIMEOUT AUTH_REFRESH_RETRY_WINDOW)));
+for my $case (
+    ['auth_sessions', 20, sub ($sessions, $s) { $sessions->refresh($s) }],
+    ['auth_sessions', 40, sub ($sessions, $s) { $sessions->logout($s) }],
+    ['accounts', 40, sub ($sessions, $s) { $sessions->select_branch($s) }])
+{
+    my ($table, $clients, $request) = @$case;
+    my $sessions = Platform::Test::Sessions->new;
+    my $load = Platform::Test::Load->new(port => $port, clients => $clients + 1);
+    $sessions->log_in($load, several => 1);
+    my ($theirs) = $sessions->all;
+    my $mine = logged_in('one', credential => $credential)->{refreshToken};
+    my $held = $pg->begin("select 1 from $table where account_id
+        = (select account_id from auth_sessions where session_id = '$theirs->{id}') for update",
+        user => 'postgres');
+    my ($until, %theirs, %others, @took) = (Time::HiRes::time() + 5);
+    $load->run(sub ($client) {
+        return undef if Time::HiRes::time() > $until;
+        return $request->($sessions, $theirs) if $client->{number};
+        return { path => '/api/auth/refresh', json => { refreshToken => $mine }, other => 1 };
+    }, sub ($request, $answer) {
+        my $what = "$answer->{status} $answer->{code}";
+        return $theirs{$what}++ if !$request->{other};
+        $others{$what}++;
+        push @took, $answer->{took};
+        ($mine) = $answer->{body} =~ /"refreshToken":"([^"]+)"/ if $answer->{status} == 200;
+    });
+    my $name = "$clients clients, and a row of $table";
+    my @order = sort { $a <=> $b } @took;
+    is_deeply [ keys %others ], ['200 AUTH_REFRESH_SUCCESS'], "$name: others are served"
+        or diag explain \%others;
+    cmp_ok $order[ @order / 2 ], '<', 0.1 * $t->scale, "$name: at once";
+    is_deeply [ keys %theirs ], ['503 AUTH_BUSY'], "$name: AUTH_BUSY" or diag explain \%theirs;
+    diag sprintf '%d others, median %.1f ms, most %.1f ms', scalar @took,
+        1000 * $order[ @order / 2 ], 1000 * $order[-1];
+    ok $pg->end($held, 'rollback');
+    $theirs{ok} = 0;
+    $request = { %{ $request->($sessions, $theirs) } };
+    ok eventually(sub {
+        http_post($port, $request->{path}, %$request{qw(json token)})->status == 200;
+    }), "$name: let go, and all is well";
+}
+
 $t->done;

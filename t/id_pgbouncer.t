@@ -92,8 +92,8 @@ cmp_ok $clients, '>', $backends + 2, "$clients sockets of the service";
 my $psql = Platform::Test::Env::postgres('psql')
     . " -XAtq -h 127.0.0.1 -p $port -U platform -d platform";
 my $set = join '', map { scalar `PGPASSWORD=test $psql -c 'show $_'` }
-    qw(default_transaction_isolation statement_timeout);
-is $set, "serializable\n0\n", 'and sets nothing on them';
+    qw(default_transaction_isolation statement_timeout lock_timeout);
+is $set, "serializable\n0\n0\n", 'and sets nothing on them';
 unlike $t->read_file("$pg->{name}.log"), qr/WARNING/, 'the server has nothing to warn of';
 
 my $s = logged_in('several');
@@ -124,6 +124,16 @@ ok eventually(sub { !$pg->sql("select count(*) from pg_stat_activity
     where query like 'UPDATE%' and state = 'active'") }),
     'the lock is gone, and who waited for it';
 is answer(), 200, 'the token was not used up meanwhile';
+
+restart($identity, DB_LOCK_TIMEOUT => '0.1s', REQUEST_TIMEOUT => '12s',
+    DB_STATEMENT_TIMEOUT => '5s');
+$holder = $pg->begin("select 1 from auth_sessions
+    where session_id = '@{[ session_of($s) ]}' for update", user => 'postgres');
+is_problem(refresh($s), 503, 'AUTH_BUSY', 'a wait for a row ends earlier');
+ok eventually(sub { $t->read_file("$pg->{name}.log")
+    =~ /canceling statement due to lock timeout/ }), 'by the server itself, too';
+$pg->end($holder, 'rollback');
+ok eventually(sub { answer() eq '200' }), 'and the token was not used up';
 
 # -- the pooler, and the server behind it, come and go
 

@@ -110,6 +110,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     } else {
         (void) auth_busy(w); /* serve those who still have time */
     }
+    auth_leave(w);
     keys_release(w->keys);
     http_response_head(res, &req, &sw->res_head);
     duration_us = metrics_now_us() - call->arrived_us;

@@ -175,6 +175,8 @@ static const struct {
     {"PLATFORM_DB_CONNECT_TIMEOUT", "1h", false},
     {"PLATFORM_DB_MIGRATE_ON_START", "1", true},
     {"PLATFORM_DB_MIGRATE_ON_START", "maybe", false},
+    {"PLATFORM_DB_LOCK_TIMEOUT", "0.2s", true},
+    {"PLATFORM_DB_LOCK_TIMEOUT", "0", false},
     {"PLATFORM_DB_POOL_SIZE", "4", true},
     {"PLATFORM_DB_POOL_SIZE", "many", false},
     {"PLATFORM_DB_PREPARED", "off", true},

@@ -2,6 +2,7 @@
 
 #include "auth/auth.h"
 
+#include "auth/held.h"
 #include "auth/session.h"
 #include "auth/token.h"
 #include "base/log.h"
@@ -75,6 +76,20 @@ bool auth_invalid(struct worker *w, const char *format, ...)
     return auth_refuse(w, 400, "REQUEST_INVALID", detail);
 }
 
+/* An account counts as held until whoever waits for it now has given up, too,
+ * and a second longer. */
+#define HELD_MS 1000
+
+bool auth_database_unavailable(struct worker *w)
+{
+    if (w->store.locked) {
+        held_note(pj_str(w->account), w->cfg->db_lock_timeout_ms + HELD_MS);
+        return auth_busy(w);
+    }
+    return auth_refuse(w, 503, "DATABASE_UNAVAILABLE",
+                       "The database does not answer; try again.");
+}
+
 bool auth_answered(struct worker *w, enum store_result result)
 {
     return result == STORE_OK || result == STORE_NONE ||
@@ -101,6 +116,28 @@ static bool refuse_token(struct worker *w, const char *code, const char *detail)
     return false;
 }
 
+/* Half of the workers, so that the others serve everybody else. */
+bool auth_enter(struct worker *w, pj_str_t account_id)
+{
+    int most = w->cfg->worker_threads > 1 ? w->cfg->worker_threads / 2 : 1;
+
+    if (w->account[0] != '\0' || account_id.len >= sizeof(w->account)) {
+        return true;
+    }
+    memcpy(w->account, account_id.data, account_id.len);
+    w->account[account_id.len] = '\0';
+    return held_enter(account_id, most, &w->inside) || auth_busy(w);
+}
+
+void auth_leave(struct worker *w)
+{
+    if (w->inside) {
+        held_leave();
+    }
+    w->inside = false;
+    w->account[0] = '\0';
+}
+
 bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims)
 {
     pj_str_t token = http_bearer(w->req->authorization);
@@ -110,7 +147,7 @@ bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims)
                      TOKEN_CHECK_ALL, claims) == PJ_OK &&
         (claims->kind == PJ_TOKEN_ACCOUNT ||
          (who == AUTH_CALLER_ANY && claims->kind == PJ_TOKEN_BRANCH))) {
-        return true;
+        return auth_enter(w, claims->account_id);
     }
     return who == AUTH_CALLER_ANY
                ? refuse_token(w, "AUTH_ACCESS_TOKEN_REQUIRED",

@@ -24,8 +24,10 @@ struct worker {
     struct http_response *res;
     pj_str_t path_id; /* what stands for the {id} of its route */
     struct keys *keys;
-    const pj_key_t *signer; /* of keys, this thread's alone */
-    bool late, left;        /* as struct fcgi_call has it */
+    const pj_key_t *signer;   /* of keys, this thread's alone */
+    bool late, left;          /* as struct fcgi_call has it */
+    char account[STORE_UUID]; /* for which it works; "": not known yet */
+    bool inside;              /* that account is held, and this is counted */
     int64_t now_s;
 };
 
@@ -35,6 +37,11 @@ typedef void handler_fn(struct worker *w);
 /* -- who asks: without an access token of a live session false, refused -- */
 
 enum auth_caller { AUTH_CALLER_ACCOUNT, AUTH_CALLER_ANY };
+
+/* From here on the request is one for this account, whose rows it may lock;
+ * false if too many wait for such rows already.  auth_leave() ends it. */
+bool auth_enter(struct worker *w, pj_str_t account_id);
+void auth_leave(struct worker *w);
 
 /* The access token in Authorization; ANY: that of a branch too. */
 bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims);
@@ -73,9 +80,8 @@ bool auth_refuse(struct worker *w, int status, const char *code,
 void auth_served(void); /* to be called for each */
 bool auth_invalid(struct worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-#define auth_database_unavailable(w)                                           \
-    auth_refuse(w, 503, "DATABASE_UNAVAILABLE",                                \
-                "The database does not answer; try again.")
+/* After a statement that failed. */
+bool auth_database_unavailable(struct worker *w);
 /* True where the database answered: STORE_OK or STORE_NONE. */
 bool auth_answered(struct worker *w, enum store_result result);
 #define auth_busy(w)                                                           \

@@ -195,13 +195,20 @@ static bool is_overtaken(struct worker *w, struct login *login)
     return false;
 }
 
+/* Only whoever has the credential learns that the account's rows are held. */
+static bool check(struct worker *w, struct login *login)
+{
+    return check_credential(w, login) &&
+           auth_enter(w, pj_str(login->account.account_id));
+}
+
 /* An operator may set a credential and end the account's sessions while a login
  * with the old one is under way: such a login starts over, and so does one that
  * another login's rehash has overtaken. */
 static void log_in(struct worker *w, struct login *login)
 {
     for (int i = 0; i < TRIES; i++) {
-        if (!check_credential(w, login)) {
+        if (!check(w, login)) {
             return;
         }
         rehash(w, login);

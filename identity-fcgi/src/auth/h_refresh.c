@@ -490,7 +490,7 @@ static bool verify(struct refresh *r)
                                 w->now_s, TOKEN_CHECK_ALL, &r->claims);
 
     if (!err && r->claims.kind == PJ_TOKEN_REFRESH) {
-        return true;
+        return auth_enter(w, r->claims.account_id);
     }
     if (err == PJ_ERR_TOKEN_NOT_YET) {
         /* The clocks disagree: the token may be good elsewhere, and here

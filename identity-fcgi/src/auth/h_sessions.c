@@ -145,7 +145,8 @@ void h_sessions_logout_all(struct worker *w)
 struct named {
     pj_str_t ids[STORE_MAX_REVOKE];
     size_t count;
-    bool asked; /* a token came, good or not */
+    pj_str_t account_id; /* of the last one */
+    bool asked;          /* a token came, good or not */
 };
 
 /* Notes the session of a token with a valid signature and issuer, even if it is
@@ -169,6 +170,7 @@ static void name_session(struct worker *w, pj_str_t token, bool refresh,
         }
     }
     named->ids[named->count++] = claims.session_id;
+    named->account_id = claims.account_id;
 }
 
 static bool revoke(struct worker *w, const struct named *named)
@@ -176,8 +178,9 @@ static bool revoke(struct worker *w, const struct named *named)
     struct session_refs done = {.count = 0};
 
     if (named->count > 0 &&
-        !auth_answered(w, store_session_revoke(&w->store, named->ids,
-                                               named->count, &done))) {
+        (!auth_enter(w, named->account_id) ||
+         !auth_answered(w, store_session_revoke(&w->store, named->ids,
+                                                named->count, &done)))) {
         return false;
     }
     auth_revoked(w, &done, METRICS_SESSIONS_REVOKED_LOGOUT, "auth.logout");

@@ -113,6 +113,7 @@ static const struct setting settings[] = {
     MS("PLATFORM_DB_CONNECT_TIMEOUT", db_connect_timeout_ms, "2s",
        "0.1s to 60s"),
     TEXT("PLATFORM_DB_HOST", db_host, NULL, "libpq's host"),
+    MS("PLATFORM_DB_LOCK_TIMEOUT", db_lock_timeout_ms, "0.5s", "0.01s to 60s"),
     BOOL("PLATFORM_DB_MIGRATE_ON_START", db_migrate_on_start, "false",
          .local = "true"),
     TEXT("PLATFORM_DB_NAME", db_name, NULL, "libpq's dbname"),

@@ -37,7 +37,7 @@ struct config {
     char *db_host, *db_port, *db_name, *db_user, *db_password, *db_sslmode;
     int db_pool_size; /* at most worker_threads */
     bool db_migrate_on_start, db_seed_on_start, db_prepared;
-    int64_t db_statement_timeout_ms, db_connect_timeout_ms;
+    int64_t db_statement_timeout_ms, db_connect_timeout_ms, db_lock_timeout_ms;
 
     char *jwt_issuer;
     char *jwt_audience;           /* of access tokens; NULL: none */

@@ -33,6 +33,7 @@ enum metrics_counter {
     METRICS_DB_ERROR_LOGIN,     /* role, password or database is refused */
     METRICS_DB_ERROR_POOL,      /* no connection free in time */
     METRICS_DB_ERROR_REFUSED,   /* the server said no */
+    METRICS_DB_ERROR_LOCKED,    /* others held a row for too long */
     METRICS_DB_ERROR_TRANSIENT, /* it said no, and was asked again */
     METRICS_DB_ERROR_LOST,      /* it did not answer */
     METRICS_CONN_ACCEPTED,

@@ -66,6 +66,9 @@ static enum db_outcome judge(const PGresult *res)
     };
     const char *state = field(res, PG_DIAG_SQLSTATE);
 
+    if (strcmp(state, "55P03") == 0) { /* lock_not_available */
+        return DB_LOCKED;
+    }
     for (size_t i = 0; i < sizeof(transient) / sizeof(transient[0]); i++) {
         if (strncmp(state, transient[i], strlen(transient[i])) == 0) {
             return DB_RETRY;
@@ -200,11 +203,12 @@ static PGconn *start(const struct config *cfg, size_t n)
  * row by row.  Of a small database the planner knows only that it is small
  * today: it would read and hash whole tables, at twice the cost, and keep that
  * plan while they grow.  Nor is any of them worth compiling. */
-#define SETTINGS(timeout, local)                                               \
+#define SETTINGS(timeout, lock, local)                                         \
     "set_config('enable_hashjoin', 'off', " local "),"                         \
     "set_config('enable_mergejoin', 'off', " local "),"                        \
     "set_config('enable_seqscan', 'off', " local "),"                          \
     "set_config('jit', 'off', " local "),"                                     \
+    "set_config('lock_timeout', " lock ", " local "),"                         \
     "set_config('statement_timeout', " timeout ", " local ")"
 
 /* Sets up the session if it is ours alone, which it is when the server process
@@ -216,16 +220,18 @@ static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
     static const char sql[] =
         "SELECT set_config('default_transaction_isolation', 'read committed',"
         "                  false)," SETTINGS(
-            "$2", "false") " WHERE pg_backend_pid() = $1";
+            "$2", "$3", "false") " WHERE pg_backend_pid() = $1";
     char announced[24];
-    const char *values[] = {announced, c->timeout_ms};
+    const char *values[] = {announced, c->timeout_ms, c->lock_ms};
     PGresult *res = NULL;
     bool ok;
 
     (void) snprintf(announced, sizeof(announced), "%d", PQbackendPID(pg));
     (void) snprintf(c->timeout_ms, sizeof(c->timeout_ms), "%lld",
                     (long long) cfg->db_statement_timeout_ms);
-    ok = PQsendQueryParams(pg, sql, 2, NULL, values, NULL, NULL, 0) &&
+    (void) snprintf(c->lock_ms, sizeof(c->lock_ms), "%lld",
+                    (long long) cfg->db_lock_timeout_ms);
+    ok = PQsendQueryParams(pg, sql, 3, NULL, values, NULL, NULL, 0) &&
          db_conn_collect(pg, deadline_ms, &res) == DB_DONE;
     c->shared = ok && PQntuples(res) == 0;
     PQclear(res);
@@ -354,17 +360,17 @@ static enum db_outcome set_fence(struct db_conn *c,
 }
 
 /* Begins a pipeline, all of which is one transaction: its isolation, then the
- * statement's timeout.  (The server would log a warning of SET LOCAL.) */
+ * statement's timeouts.  (The server would log a warning of SET LOCAL.) */
 static bool send_settings(struct db_conn *c)
 {
-    const char *timeout[] = {c->timeout_ms};
+    const char *timeouts[] = {c->timeout_ms, c->lock_ms};
 
     return PQenterPipelineMode(c->pg) &&
            PQsendQueryParams(c->pg,
                              "SET transaction_isolation = 'read committed'", 0,
                              NULL, NULL, NULL, NULL, 0) &&
-           PQsendQueryParams(c->pg, "SELECT " SETTINGS("$1", "true"), 1, NULL,
-                             timeout, NULL, NULL, 0);
+           PQsendQueryParams(c->pg, "SELECT " SETTINGS("$1", "$2", "true"), 2,
+                             NULL, timeouts, NULL, NULL, 0);
 }
 
 /* Sends a statement, by its name where it is prepared; on a session that is
@@ -449,7 +455,7 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
     PQclear(res);
     /* A connection that did not answer, or answered wrongly, is not used
      * again; after an ordinary error it is. */
-    if (outcome != DB_REFUSED) {
+    if (outcome >= DB_RETRY) {
         db_conn_close(c);
     }
     return outcome;

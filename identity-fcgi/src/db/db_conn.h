@@ -24,6 +24,7 @@ struct db_conn {
      * session is left alone, and each statement carries its own settings. */
     bool shared;
     char timeout_ms[24]; /* of a statement, for the server */
+    char lock_ms[24];    /* likewise, of a wait for a locked row */
     int64_t answered_ms; /* of the last answer; 0: none yet */
     /* The server's clock minus db_now_ms(), and when that was found out. */
     int64_t clock_ahead_us, clock_read_ms; /* 0: not yet */
@@ -34,6 +35,7 @@ struct db_conn {
 enum db_outcome {
     DB_DONE,
     DB_REFUSED, /* the server said no: nothing was changed */
+    DB_LOCKED,  /* likewise, since others held a row for too long */
     DB_RETRY,   /* likewise, and a second try may go better */
     DB_LOST,    /* no answer to what came before the statement */
     DB_DOUBT    /* no answer to the statement */
@@ -47,7 +49,8 @@ bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
                   bool autocommit, int64_t deadline_ms, struct error *e);
 void db_conn_close(struct db_conn *c);
 
-/* Runs st once.  Unless DB_DONE or DB_REFUSED, the connection is closed. */
+/* Runs st once.  If the outcome is DB_RETRY or a later one, the connection is
+ * closed. */
 enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
                             const struct db_statement *st,
                             const struct db_params *params, int64_t deadline_ms,

@@ -219,6 +219,7 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
 {
     static const enum metrics_counter errors[] = {
         [DB_REFUSED] = METRICS_DB_ERROR_REFUSED,
+        [DB_LOCKED] = METRICS_DB_ERROR_LOCKED,
         [DB_RETRY] = METRICS_DB_ERROR_TRANSIENT,
         [DB_LOST] = METRICS_DB_ERROR_LOST,
         [DB_DOUBT] = METRICS_DB_ERROR_LOST,
@@ -226,7 +227,7 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
     enum db_outcome outcome = DB_RETRY;
 
     *rows = NULL;
-    for (int i = 0; i < 2 && outcome != DB_DONE && outcome != DB_REFUSED; i++) {
+    for (int i = 0; i < 2 && outcome >= DB_RETRY; i++) {
         /* If one was lost, others probably were too. */
         struct db_conn *c = lend(pool, i > 0, st->writes, deadline_ms);
         int64_t started_us = metrics_now_us();
@@ -245,5 +246,7 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
             return DB_UNKNOWN;
         }
     }
-    return outcome == DB_DONE ? DB_OK : DB_UNAVAILABLE;
+    return outcome == DB_DONE     ? DB_OK
+           : outcome == DB_LOCKED ? DB_BUSY
+                                  : DB_UNAVAILABLE;
 }

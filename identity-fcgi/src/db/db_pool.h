@@ -9,6 +9,7 @@
 enum db_result {
     DB_OK,
     DB_UNAVAILABLE, /* nothing was changed */
+    DB_BUSY,        /* likewise, since others held a row for too long */
     DB_UNKNOWN      /* the answer to a write was lost */
 };
 

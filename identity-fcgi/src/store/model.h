@@ -120,6 +120,7 @@ struct db_pool;
 struct store {
     struct db_pool *pool; /* of all threads; its connections open when used */
     int64_t deadline_ms;  /* of CLOCK_MONOTONIC, for what is asked next */
+    bool locked; /* the last statement ended since others held a row too long */
     /* For the session that it opens or refreshes; "": not to be kept. */
     char client_address[64];
     char client_agent[256];

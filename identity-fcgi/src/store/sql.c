@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool sql_run(struct sql_query *q, const struct store *st,
+bool sql_run(struct sql_query *q, struct store *st,
              const struct db_statement *sql, struct meanwhile *meanwhile)
 {
     enum db_result result;
@@ -16,6 +16,7 @@ bool sql_run(struct sql_query *q, const struct store *st,
     if (!q->p.bad_uuid) {
         result = db_pool_run(st->pool, sql, &q->p, st->deadline_ms, meanwhile,
                              &q->rows);
+        st->locked = result == DB_BUSY;
         q->result = result == DB_OK        ? STORE_OK
                     : result == DB_UNKNOWN ? STORE_UNKNOWN
                                            : STORE_UNAVAILABLE;
@@ -23,7 +24,7 @@ bool sql_run(struct sql_query *q, const struct store *st,
     return q->result == STORE_OK;
 }
 
-bool sql_run_one(struct sql_query *q, const struct store *st,
+bool sql_run_one(struct sql_query *q, struct store *st,
                  const struct db_statement *sql)
 {
     if (sql_run(q, st, sql, NULL) && db_affected(q->rows) == 0) {
@@ -32,7 +33,7 @@ bool sql_run_one(struct sql_query *q, const struct store *st,
     return q->result == STORE_OK;
 }
 
-bool sql_run_safe(struct sql_query *q, const struct store *st,
+bool sql_run_safe(struct sql_query *q, struct store *st,
                   const struct db_statement *sql)
 {
     return sql_run(q, st, sql, NULL) ||
@@ -46,8 +47,7 @@ enum store_result sql_end(struct sql_query *q)
     return q->result;
 }
 
-enum store_result sql_end_one(const struct store *st,
-                              const struct db_statement *sql,
+enum store_result sql_end_one(struct store *st, const struct db_statement *sql,
                               const struct db_value *values, size_t count)
 {
     struct sql_query q = {0};

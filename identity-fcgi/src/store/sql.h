@@ -92,21 +92,20 @@ struct sql_query {
 
 /* Runs it, and meanwhile (or NULL) while the database works; true where result
  * is STORE_OK. */
-bool sql_run(struct sql_query *q, const struct store *st,
+bool sql_run(struct sql_query *q, struct store *st,
              const struct db_statement *sql, struct meanwhile *meanwhile);
 
 /* Runs one that should touch or find a row: STORE_NONE when it did not. */
-bool sql_run_one(struct sql_query *q, const struct store *st,
+bool sql_run_one(struct sql_query *q, struct store *st,
                  const struct db_statement *sql);
 
 /* That with these parameters, to its end. */
-enum store_result sql_end_one(const struct store *st,
-                              const struct db_statement *sql,
+enum store_result sql_end_one(struct store *st, const struct db_statement *sql,
                               const struct db_value *values, size_t count);
 #define sql_do(st, sql, ...) sql_end_one(st, sql, DB_VALUES(__VA_ARGS__))
 
 /* Runs a write that may be repeated, once more where its answer is lost. */
-bool sql_run_safe(struct sql_query *q, const struct store *st,
+bool sql_run_safe(struct sql_query *q, struct store *st,
                   const struct db_statement *sql);
 
 /* Frees the rows. */

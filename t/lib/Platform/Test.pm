@@ -203,6 +203,8 @@ sub identity_env ($self, %change) {
         PLATFORM_QUEUE_TIMEOUT        => '40s',
         PLATFORM_DB_STATEMENT_TIMEOUT => '10s',
         PLATFORM_DB_CONNECT_TIMEOUT   => '6s',
+        # A test may hold a row while it looks at those who wait.
+        PLATFORM_DB_LOCK_TIMEOUT      => '30s',
         $self->{postgres}{postgres} ? $self->{postgres}{postgres}->env : (),
         %change,
     );

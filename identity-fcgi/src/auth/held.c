@@ -1,0 +1,70 @@
+/* Accounts of which somebody holds a row for longer than requests wait: a
+ * bounded number of workers waits for them, the others serve everybody else. */
+
+#include "auth/held.h"
+
+#include "base/metrics.h"
+#include "base/uuid.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define PLACES 64
+
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        unsigned char account[UUID_BYTES];
+        int64_t until_us;
+    } all[PLACES];
+    int inside;
+} held = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The place of an account is chosen by its id: a later one may take it. */
+static size_t place_of(const unsigned char account[UUID_BYTES])
+{
+    return account[UUID_BYTES - 1] % PLACES;
+}
+
+void held_note(pj_str_t account_id, int64_t kept_ms)
+{
+    unsigned char account[UUID_BYTES];
+    size_t i;
+
+    if (!uuid_parse(account, account_id)) {
+        return;
+    }
+    i = place_of(account);
+    pthread_mutex_lock(&held.lock);
+    memcpy(held.all[i].account, account, sizeof(account));
+    held.all[i].until_us = metrics_now_us() + kept_ms * 1000;
+    pthread_mutex_unlock(&held.lock);
+}
+
+bool held_enter(pj_str_t account_id, int most, bool *inside)
+{
+    unsigned char account[UUID_BYTES];
+    bool is_held, may_enter;
+    size_t i;
+
+    *inside = false;
+    if (!uuid_parse(account, account_id)) {
+        return true;
+    }
+    i = place_of(account);
+    pthread_mutex_lock(&held.lock);
+    is_held = held.all[i].until_us > metrics_now_us() &&
+              memcmp(held.all[i].account, account, sizeof(account)) == 0;
+    may_enter = !is_held || held.inside < most;
+    *inside = is_held && may_enter;
+    held.inside += *inside;
+    pthread_mutex_unlock(&held.lock);
+    return may_enter;
+}
+
+void held_leave(void)
+{
+    pthread_mutex_lock(&held.lock);
+    held.inside--;
+    pthread_mutex_unlock(&held.lock);
+}
