@@ -18,6 +18,30 @@
 #define NGX_HTTP_PGW_RECORD_HEAD  (56 * 1024)
 
 
+const char *
+ngx_http_pgw_check_stated(const ngx_http_pgw_loc_conf_t *conf)
+{
+    return conf->enable != NGX_CONF_UNSET ? NULL
+           : conf->access ? "access"
+           : conf->required != NGX_CONF_UNSET_PTR ? "require"
+           : conf->trusted != NGX_CONF_UNSET_PTR ? "trusted"
+           : conf->claim_headers != NGX_CONF_UNSET_PTR ? "claim_header" : NULL;
+}
+
+
+char *
+ngx_http_pgw_check_off(ngx_conf_t *cf, const char *stated)
+{
+    return stated == NULL ? NGX_CONF_OK
+           : ngx_http_pgw_conf_fail(cf, NULL,
+                 "has \"platform_gateway_%s\", but the gateway is not on "
+                 "there: everybody gets in, with any header: say "
+                 "\"platform_gateway on\", or \"platform_gateway off\" if "
+                 "that is intended,",
+                 stated);
+}
+
+
 /* Whether the location, and its guard, can mean what is said of them. */
 
 static char *

@@ -87,7 +87,8 @@ ngx_http_pgw_conf_fail(ngx_conf_t *cf, const ngx_http_pgw_place_t *place,
 
     if (place == NULL) {
         clcf = ngx_http_pgw_conf_core(cf);
-        conf = clcf->loc_conf[ngx_http_platform_gateway_module.ctx_index];
+        conf = ngx_http_conf_get_module_loc_conf(cf,
+                                             ngx_http_platform_gateway_module);
         place = &conf->place;
 
         last = ngx_snprintf(text, sizeof(text), clcf->name.len

@@ -174,6 +174,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_pgw_loc_conf_t  *conf = child;
     ngx_http_pgw_srv_conf_t  *sscf;
 
+    const char                *stated = ngx_http_pgw_check_stated(conf);
     ngx_http_core_loc_conf_t  **clcf;
 
     clcf = ngx_array_push(&ngx_http_pgw_conf_main(cf)->locations);
@@ -208,7 +209,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     if (!conf->enable) {
-        return NGX_CONF_OK;
+        return ngx_http_pgw_check_off(cf, stated);
     }
 
     sscf->any_enabled = 1;

@@ -49,6 +49,8 @@ rule(@$_) for map({ [ "a level of $_", undef, $_ => $OPEN, location => $PASS ] }
     [ 'an unknown level', qr/invalid value "admin"/, "$ON $ACCESS admin;" ],
     [ 'one of two', qr/invalid value "admin"/, "$ON $ACCESS branch admin;" ],
     [ 'public and another', qr/must stand alone/, "$ON $ACCESS public branch;" ],
+    [ 'public and another, of a server', qr/: the server is .* must stand alone/,
+        server => "$ON $ACCESS public branch;", location => $PASS ],
     [ 'three levels', undef, "$ON $ACCESS account branch system;" ],
     [ 'a level inside if', $NOT_HERE, "$ON $IF { $PUBLIC }" ],
     [ 'a level inside if of a server', $NOT_HERE, server => "$ON $IF { $PUBLIC }" ],
@@ -72,6 +74,40 @@ rule(@$_) for map({ [ "a level of $_", undef, $_ => $OPEN, location => $PASS ] }
     [ 'a small zone, a hundred routes', undef, counted(100) ],
     [ 'a small zone, a thousand', qr/"keys_counters" is too small .* make "platform_gateway_zone"/,
         counted(1000) ];
+
+# What nobody is asked for, since the gateway is not on where it is said.
+
+my $OFF = 'platform_gateway off; ';
+for my $says ("$ACCESS branch", "$ACCESS public", 'platform_gateway_require a b',
+    'platform_gateway_trusted platform', 'platform_gateway_claim_header a X-A')
+{
+    my ($name) = $says =~ /(\w+)/;
+    my $DOOR = sub ($where) { return qr/: $where has "$name", .* not on there: .* say "platform_gateway on"/ };
+    my ($HERE, $SERVER) = ($DOOR->('location "/here"'), $DOOR->('the server'));
+    my $in = "location /here/in { $says; $PASS }";
+    rule("$says: $_->[0]", @$_[ 1 .. $#$_ ]) for
+        [ 'not on', $HERE, "$says; $PASS" ], [ 'not on, and no handler', $HERE, "$says;" ],
+        [ 'not on, of a server', $SERVER, server => "$says;", location => $PASS ],
+        [ 'not on, of a server of one that is', $SERVER, server => "$says;", location => $SERVED ],
+        [ 'off around', $HERE, server => $OFF, location => "$says; $PASS" ],
+        [ 'on around, off between', $DOOR->('location "/here/in"'), server => $ON,
+            location => $OFF . $in ],
+        [ 'on beside', $HERE, server => "location /on { $SERVED }", location => "$says; $PASS" ],
+        [ 'an "if" in it', $HERE, "$says; $IF { $PASS }" ],
+        [ 'limit_except in it', $HERE, "$says; limit_except GET { deny all; }" ],
+        [ 'off', undef, "$OFF $says; $PASS" ],
+        [ 'off around, and here', undef, server => $OFF, location => "$OFF $says; $PASS" ],
+        [ 'off, of a server of one that is on', undef, server => "$OFF $says;",
+            location => $SERVED ],
+        [ 'of http{}', undef, http => "$says;", location => "$PASS $IF { $PASS }" ],
+        [ 'of http{}, and off', undef, http => "$says;", location => "$OFF $PASS" ],
+        [ 'on by http{}', undef, http => $ON, server => $BRANCH x ($name ne $ACCESS),
+            location => "$says; $PASS" ],
+        [ 'on by the server', undef, server => $ON . $BRANCH x ($name ne $ACCESS),
+            location => $in ],
+        [ 'on after it', undef, "$says; $ON" . $BRANCH x ($name ne $ACCESS) ];
+}
+rule("$_: not on", undef, "platform_gateway_$_; $PASS") for 'issuer a', 'methods GET', 'leeway 5s';
 
 # The key set's location: [name, what is said, the server's lines].
 
@@ -290,10 +326,10 @@ rule($_->[1] =~ s/[^ -~]/?/gr, $_->[2], $_->[0] eq 'location' ? () : $_->[0], $_
     map({ [ location => "$CLAIM sub $_;", qr/is the gateway's own/ ] }
         qw(X-Request-Id x-correlation-id)),
     [ location => "$CLAIM . X-A;", qr/claim "\." has an empty name/ ],
-    map({ [ location => "$CLAIM $_ X-A;" ] } 'realm_access', 'https://ns.example/roles',
+    map({ [ location => "$ON$CLAIM $_ X-A;" ] } 'realm_access', 'https://ns.example/roles',
         'ns.example/roles', 'urn:ns.example:roles', 'resource_access.app.roles'),
     [ location => "$CLAIM sub X-A; $CLAIM iss x-a;", qr/has a header that another claim has/ ],
-    [ location => "$CLAIM sub X-A; $CLAIM sub X-C;" ],
+    [ location => "$ON$CLAIM sub X-A; $CLAIM sub X-C;" ],
     [ http => "$STRIP X-A X1;" ], [ server => "$STRIP X-B;" ],
     [ location => "$STRIP X-A;", qr/is not allowed here/ ],
 
