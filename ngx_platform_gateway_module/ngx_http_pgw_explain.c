@@ -10,6 +10,7 @@
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_peek.h"
@@ -41,8 +42,8 @@ static const struct {
     { "crit", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_CRIT, NULL },
     { "kid", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_KID, "kid" },
     { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_OK, NULL },
-    { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_KIND, NULL },
-    { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_CLAIMS, NULL },
+    { "kind", NGX_HTTP_PGW_STAGE_CLAIMS, PJ_ERR_TOKEN_KIND, NULL },
+    { "claims", NGX_HTTP_PGW_STAGE_CLAIMS, PJ_ERR_TOKEN_CLAIMS, NULL },
     { "issuer", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_ISSUER, "iss" },
     { "audience", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_AUDIENCE, NULL },
     { "bound", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_BOUND, NULL },
@@ -200,7 +201,8 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 
 
 /* The checks that a stage makes come one after the other, and one that failed
-   is its last; those of the policy all are made. */
+   is its last.  Those of the policy all are made, unless no issuer has the name
+   in the token. */
 
 static void
 ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
@@ -229,6 +231,12 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
 
         err = ngx_http_pgw_explain_checks[i].err;
         found = steps->found[stage] & (err ? PJ_FAULT(err) : ~named[stage]);
+
+        if (stage == NGX_HTTP_PGW_STAGE_POLICY && found == 0
+            && !(steps->found[stage] & PJ_FAULT(PJ_OK)))
+        {
+            continue;
+        }
 
         for (err = PJ_OK; found && !(found & PJ_FAULT(err)); err++) {
             /* void */
@@ -323,7 +331,7 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     e->header = steps.header;
     ngx_http_pgw_explain_steps(e, &steps);
 
-    if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
+    if (steps.found[NGX_HTTP_PGW_STAGE_POLICY] & PJ_FAULT(PJ_OK)) {
         ngx_http_pgw_explain_admit(e);
     }
 
@@ -430,6 +438,24 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
 }
 
 
+/* The configured name that an unknown one is most like. */
+
+static void
+ngx_http_pgw_explain_nearest(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    const pj_str_t         *iss = &e->claims.iss, *nearest;
+    ngx_http_pgw_issuer_t  *first = ngx_http_pgw_main(e->request)->issuers;
+
+    nearest = ngx_http_pgw_issuer_of(first, iss)
+              ? NULL : ngx_http_pgw_issuer_nearest(first, iss);
+
+    if (nearest) {
+        ngx_http_pgw_text_json(text, ",\"nearest\":", nearest);
+    }
+}
+
+
 static void
 ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
@@ -477,6 +503,10 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
         if (s.len) {
             ngx_http_pgw_text_json(text, found ? ",\"found\":" : ",\"claim\":",
                                    &s);
+        }
+
+        if (reason == NGX_HTTP_PGW_REASON_TOKEN_ISSUER) {
+            ngx_http_pgw_explain_nearest(text, e);
         }
 
         ngx_http_pgw_text_format(text, "}");

@@ -38,7 +38,48 @@ ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first, const pj_str_t *iss)
         }
     }
 
-    return first;
+    return NULL;
+}
+
+
+const pj_str_t *
+ngx_http_pgw_issuer_nearest(const ngx_http_pgw_issuer_t *issuer,
+    const pj_str_t *iss)
+{
+    size_t                      most, same, end, differ, least = 0;
+    ngx_uint_t                  i;
+    const pj_str_t             *one, *nearest = NULL;
+    const ngx_http_pgw_name_t  *name;
+
+    for ( /* void */ ; issuer; issuer = issuer->next) {
+        name = issuer->names.elts;
+
+        for (i = 0; i < issuer->names.nelts; i++) {
+            one = &name[i].iss;
+            most = ngx_min(one->len, iss->len);
+
+            for (same = 0;
+                 same < most && one->data[same] == iss->data[same];
+                 same++)
+            { /* void */ }
+
+            for (end = 0;
+                 same + end < most
+                 && one->data[one->len - 1 - end]
+                    == iss->data[iss->len - 1 - end];
+                 end++)
+            { /* void */ }
+
+            differ = ngx_max(one->len, iss->len) - same - end;
+
+            if (nearest == NULL || differ < least) {
+                nearest = one;
+                least = differ;
+            }
+        }
+    }
+
+    return nearest;
 }
 
 

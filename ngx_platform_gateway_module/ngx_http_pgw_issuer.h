@@ -81,9 +81,14 @@ struct ngx_http_pgw_issuer_s {
 /* What the issuer without a block is called. */
 extern ngx_str_t  ngx_http_pgw_issuer_own;
 
-/* Of that list the one that has the name, or else the first. */
+/* Returns the issuer of that list that has the name, or NULL. */
 ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
     const pj_str_t *iss);
+
+/* Returns the name in that list that differs from iss in the shortest part
+   between a common beginning and a common end; NULL if the list has no names. */
+const pj_str_t *ngx_http_pgw_issuer_nearest(
+    const ngx_http_pgw_issuer_t *issuer, const pj_str_t *iss);
 
 /* Whether a location with conf takes tokens of the issuer, and the levels that
    tokens of at least one of that list can open there. */

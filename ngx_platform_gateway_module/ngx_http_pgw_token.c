@@ -55,21 +55,36 @@ ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
 }
 
 
-/* The issuer that the token names judges it, and reads its claims. */
+/* The issuer that the token names judges it, and reads its claims.  A name that
+   no issuer has is the first fault.  An explanation finds further faults if the
+   claims are those of the issuer without a block. */
 
 static pj_err_t
-ngx_http_pgw_token_claims(ngx_http_pgw_judge_t *by, pj_claims_t *claims)
+ngx_http_pgw_token_claims(ngx_http_pgw_judge_t *by, pj_claims_t *claims,
+    ngx_http_pgw_steps_t *steps)
 {
     ngx_http_pgw_issuer_t  *issuer;
 
     issuer = ngx_http_pgw_issuer_of(by->issuer, &claims->iss);
 
-    if (issuer != by->issuer) {
+    if (issuer == NULL && claims->iss.len
+        && (steps == NULL || by->issuer->names.nelts == 0
+            || pj_claims_read(claims) != PJ_OK))
+    {
+        return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_POLICY,
+                                       PJ_ERR_TOKEN_ISSUER);
+    }
+
+    if (issuer && issuer != by->issuer) {
         ngx_http_pgw_keys_judge(issuer, by);
     }
 
-    return issuer->issuers ? pj_claims_read_foreign(claims, &issuer->claims)
-                           : pj_claims_read(claims);
+    issuer = by->issuer;
+
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_CLAIMS,
+                issuer->issuers || issuer->names.nelts == 0
+                ? pj_claims_read_foreign(claims, &issuer->claims)
+                : pj_claims_read(claims));
 }
 
 
@@ -101,7 +116,7 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
 
     if (steps) {
         steps->found[NGX_HTTP_PGW_STAGE_POLICY] =
-                                           pj_claims_faults(claims, &policy);
+                        pj_claims_faults(claims, &policy) | PJ_FAULT(PJ_OK);
     }
 
     return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_POLICY,
@@ -130,7 +145,8 @@ ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
                                    all && i == all->nelts ? PJ_ERR_TOKEN_ALG
                                    : issuer->at_jwt && !header->at_jwt
                                    ? PJ_ERR_TOKEN_TYP
-                                   : header->kid.len == 0 && !issuer->file.len
+                                   : header->kid.len == 0
+                                     && issuer->from.location.len
                                    ? PJ_ERR_TOKEN_KID : PJ_OK);
 }
 
@@ -199,9 +215,7 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
                                     pj_claims_decode(&arena, &jws, claims));
 
     if (fault == PJ_OK) {
-        fault = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_PAYLOAD,
-                                        ngx_http_pgw_token_claims(by, claims));
-
+        fault = ngx_http_pgw_token_claims(by, claims, steps);
         err = err ? err : ngx_http_pgw_token_header(by->issuer, &jws, &header,
                                                     steps);
     }
@@ -210,9 +224,9 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
         fault = ngx_http_pgw_token_policy(conf, by->issuer, claims, steps);
     }
 
-    /* a bad header names no key to look for */
+    /* a bad header names no key to look for, and nobody has no keys */
 
-    if (err || (fault && steps == NULL)) {
+    if (err || (fault && (steps == NULL || by->issuer->names.nelts == 0))) {
         return err ? err : fault;
     }
 

@@ -16,6 +16,7 @@ typedef enum {
     NGX_HTTP_PGW_STAGE_SPLIT = 0,
     NGX_HTTP_PGW_STAGE_HEADER,
     NGX_HTTP_PGW_STAGE_PAYLOAD,
+    NGX_HTTP_PGW_STAGE_CLAIMS,
     NGX_HTTP_PGW_STAGE_POLICY,
     NGX_HTTP_PGW_STAGE_KEY,
     NGX_HTTP_PGW_STAGE_SIGNATURE,
@@ -29,7 +30,9 @@ typedef struct {
     int64_t                      at;           /* seconds: the time to take */
     uint64_t                     found[NGX_HTTP_PGW_STAGES];
                                                /* PJ_FAULT()s, that of PJ_OK
-                                                  too; 0: not come to */
+                                                  too; 0: not come to.  POLICY
+                                                  has PJ_OK if all of it was
+                                                  checked */
     const pj_json_t             *header;       /* NULL: not read */
 } ngx_http_pgw_steps_t;
 

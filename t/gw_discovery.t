@@ -53,6 +53,8 @@ location = /_fixed {
 }
 location = /side { internal; platform_gateway off; proxy_pass http://127.0.0.1:%%PORT_side%%; }
 pass /: platform_gateway_access token;
+location = /explain { platform_gateway_access public; platform_gateway_explain;
+    allow 127.0.0.1; deny all; }
 location /leak { platform_gateway_access public; return 200 "[$platform_fetch_url]"; }
 SERVER
 
@@ -62,8 +64,7 @@ sub status { return http_get($t->port('gateway'), '/', token => token())->status
 
 sub log_has ($pattern) { return eventually(sub { $t->nginx->error_log =~ $pattern }) }
 
-$t->issuer(body => jwks(jwt_key('b')));
-my $nginx = $t->gateway_conf($fetch, http => $http =~ s/<iss>/$iss/r);
+my $nginx = $t->gateway_conf($fetch, alone => 1, http => $http =~ s/<iss>/$iss/r);
 $t->start_nginx;
 
 # -- what is not believed: [what it says, what the log says]
@@ -128,6 +129,38 @@ for my $case ([ '/new', undef, 'keys that are gone from there' ],
     ok eventually(sub { grep { $_->{uri} eq $uri } $idp->requests }), "$name: asked again";
 }
 is status(), 200, 'and served';
+
+# -- a name that nobody here has: [what, iss, the nearest configured one]
+
+for my $case (
+    [ 'a slash too much', "$iss/", $iss ],
+    [ 'another scheme', $iss =~ s/http/https/r, $iss ],
+    [ 'another host', "http://idp.test:$port/realms/shop", $iss ],
+    [ 'another letter case', 'https://ID.test', 'https://id.test' ],
+    [ 'a slash too much, of another', 'https://fixed.test/', 'https://fixed.test' ],
+    [ 'nothing alike', 'x', 'https://id.test' ],
+    [ 'no text', ['x'], undef ],
+    [ 'a long one', 'https://id.test' . '/' x 300, 'https://id.test' ],
+) {
+    my ($name, $named, $nearest) = @$case;
+    my $token = jwt_sign(key => $key, payload => { iss => $named, exp => time - 600 });
+    my $reason = $nearest ? 'token_issuer' : 'token_claims';
+    is $t->logged(http_get($t->port('gateway'), '/', token => $token))->{reason}, $reason,
+        "$name: $reason,";
+    my $said = http_post($t->port('gateway'), '/explain',
+        json => { path => '/', token => $token })->json;
+    is_deeply [ $said->{reason}, @$said{qw(trust keySet)},
+        map { [ @$_{qw(check claim found nearest)} ] }
+        grep { $_->{result} eq 'failed' } @{ $said->{checks} } ],
+        [ $reason, undef, undef, $nearest
+        ? [ 'issuer', undef, substr($named, 0, 255), $nearest ]
+        : [ 'claims', 'iss', undef, undef ] ],
+        'and an explanation has it, the one it might be, and no other failure';
+}
+my $untrusted = http_post($t->port('gateway'), '/explain', json => { path => '/', token =>
+    jwt_sign(key => $key, payload => { iss => $iss, sub => 'u', exp => time - 600 }) })->json;
+is_deeply [ $untrusted->{reason}, grep { exists $_->{nearest} } @{ $untrusted->{checks} } ],
+    ['token_expired'], 'control: a name that is configured has no nearest';
 
 # -- nginx -t
 

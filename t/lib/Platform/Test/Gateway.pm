@@ -26,14 +26,7 @@ http {
     server {
         listen 127.0.0.1:%%PORT_gateway%%;
         platform_gateway on;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-            proxy_pass_request_headers off;
-            subrequest_output_buffer_size 64k;
-        }
+        <keys>
         location = /ready {
             platform_gateway_access public;
             platform_gateway_ready;
@@ -41,6 +34,17 @@ http {
         <server>
     }
 }
+CONF
+
+my $KEYS = <<'CONF';
+platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+            proxy_pass_request_headers off;
+            subrequest_output_buffer_size 64k;
+        }
 CONF
 
 # Most tests of a gateway begin with these: (test, key, its issuer, echo upstream).
@@ -51,7 +55,8 @@ sub gateway ($class) {
 }
 
 # Writes that configuration around the lines of its server; http => those of
-# http{} (with an issuer of their own, or the stub's), main => those above.  A
+# http{} (with an issuer of their own, or the stub's; alone => they have blocks of
+# issuers, and no issuer is beside these), main => those above.  A
 # line "pass LOCATION: DIRECTIVES" is a location with them, and those of the lines
 # below it that are indented more, that passes to the echo upstream, "pass LOCATION
 # to NAME: ..." to that server of the test.  Returns the nginx object.
@@ -61,7 +66,8 @@ sub gateway_conf ($self, $server, %o) {
         main   => $o{main} // '',
         http   => $http,
         server => $server,
-        issuer => $http =~ /^\s*platform_gateway_issuer\s/m ? ''
+        keys   => $o{alone} ? '' : $KEYS,
+        issuer => $o{alone} || $http =~ /^\s*platform_gateway_issuer\s/m ? ''
             : "platform_gateway_issuer $Platform::Test::Jwt::ISSUER;",
     );
     for my $text (@part{qw(http server)}) {
