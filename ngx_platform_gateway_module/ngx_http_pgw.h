@@ -246,7 +246,8 @@ typedef struct {
     size_t                   size;     /* of a copy of strings */
     ngx_http_pgw_mark_t      mark;
     int64_t                  exp;      /* seconds */
-    const ngx_http_pgw_rule_t  *missing;   /* does not hold; NULL: all do */
+    uint64_t                 missing;  /* a bit for each rule of required that
+                                          does not hold */
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */

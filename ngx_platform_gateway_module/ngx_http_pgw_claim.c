@@ -5,6 +5,11 @@
 
 
 #include "ngx_http_pgw_claim.h"
+#include "ngx_http_pgw_names.h"
+
+
+/* The rules of a location: a bit each. */
+#define NGX_HTTP_PGW_CLAIM_RULES  64
 
 
 char *
@@ -170,6 +175,10 @@ ngx_http_pgw_claim_require(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                                          sizeof(ngx_http_pgw_rule_t));
     }
 
+    if (lcf->required && lcf->required->nelts == NGX_HTTP_PGW_CLAIM_RULES) {
+        return "stands more than 64 times";
+    }
+
     rule = lcf->required ? ngx_array_push(lcf->required) : NULL;
 
     return rule ? ngx_http_pgw_claim_rule(cf, 1, rule) : NGX_CONF_ERROR;
@@ -255,17 +264,80 @@ ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule, const pj_json_t *root)
 }
 
 
-const ngx_http_pgw_rule_t *
+uint64_t
 ngx_http_pgw_claim_missing(const ngx_array_t *rules, const pj_json_t *root)
 {
+    uint64_t                    lines = 0;
     ngx_uint_t                  i;
     const ngx_http_pgw_rule_t  *rule = rules ? rules->elts : NULL;
 
     for (i = 0; rules && i < rules->nelts; i++) {
         if (!ngx_http_pgw_claim_holds(&rule[i], root)) {
-            return &rule[i];
+            lines |= (uint64_t) 1 << i;
         }
     }
 
-    return NULL;
+    return lines;
+}
+
+
+/* Whether a word stands in a text of words. */
+
+static ngx_uint_t
+ngx_http_pgw_claim_said(ngx_str_t words, const ngx_str_t *one)
+{
+    ngx_str_t  word;
+
+    while (ngx_http_pgw_names_split(&words, ' ', &word)) {
+        if (word.len == one->len
+            && ngx_memcmp(word.data, one->data, word.len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+ngx_int_t
+ngx_http_pgw_claim_scopes(ngx_pool_t *pool, const ngx_array_t *rules,
+    uint64_t lines, ngx_str_t *scope)
+{
+    size_t                      len = 0;
+    ngx_str_t                   words, one;
+    ngx_uint_t                  i;
+    const ngx_http_pgw_rule_t  *rule = rules->elts;
+
+    for (i = 0; i < rules->nelts; i++) {
+        len += rule[i].scope.len + 1;
+    }
+
+    scope->len = 0;
+    scope->data = ngx_pnalloc(pool, len);
+
+    if (scope->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < rules->nelts; i++) {
+        words = rule[i].scope;
+
+        while ((lines >> i & 1)
+               && ngx_http_pgw_names_split(&words, ' ', &one))
+        {
+            if (ngx_http_pgw_claim_said(*scope, &one)) {
+                continue;
+            }
+
+            if (scope->len) {
+                scope->data[scope->len++] = ' ';
+            }
+
+            ngx_memcpy(scope->data + scope->len, one.data, one.len);
+            scope->len += one.len;
+        }
+    }
+
+    return NGX_OK;
 }

@@ -42,9 +42,14 @@ ngx_http_pgw_set_t  ngx_http_pgw_claim_require;
 ngx_uint_t ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule,
     const pj_json_t *root);
 
-/* The first rule that does not hold, or NULL; so without rules, too. */
-const ngx_http_pgw_rule_t *ngx_http_pgw_claim_missing(
-    const ngx_array_t *rules, const pj_json_t *root);
+/* Returns a bit for each rule that does not hold; 0 without rules. */
+uint64_t ngx_http_pgw_claim_missing(const ngx_array_t *rules,
+    const pj_json_t *root);
+
+/* Writes the scopes of those rules, each once, in the order of the lines; len 0
+   if the rules are about other claims. */
+ngx_int_t ngx_http_pgw_claim_scopes(ngx_pool_t *pool, const ngx_array_t *rules,
+    uint64_t lines, ngx_str_t *scope);
 
 
 #endif /* _NGX_HTTP_PGW_CLAIM_H_INCLUDED_ */

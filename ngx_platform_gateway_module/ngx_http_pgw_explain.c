@@ -72,7 +72,7 @@ typedef struct {
     ngx_uint_t                      redirect;  /* to the path and "/" */
     const pj_json_t                *header;    /* as the token says, ... */
     pj_claims_t                     claims;    /* ... true or not */
-    const ngx_http_pgw_rule_t      *missing;   /* does not hold; or NULL */
+    uint64_t                        missing;   /* rules that do not hold */
     ngx_uint_t                      admits;    /* the reason if none fails */
     ngx_uint_t                      refuses;   /* of the first that failed */
 
@@ -438,6 +438,20 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
 }
 
 
+/* The claim of the first rule that does not hold. */
+
+static pj_str_t
+ngx_http_pgw_explain_missing(const ngx_http_pgw_explain_t *e)
+{
+    const ngx_str_t  *text;
+
+    text = &((ngx_http_pgw_rule_t *) e->conf->required->elts)
+            [__builtin_ctzll(e->missing)].claim.text;
+
+    return (pj_str_t) { text->data, text->len };
+}
+
+
 /* The configured name that an unknown one is most like. */
 
 static void
@@ -482,8 +496,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
                            ngx_min(m->text.len, PJ_KID_MAX_BYTES) }
             : reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS ? e->claims.fault
             : reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
-            ? (pj_str_t) { e->missing->claim.text.data,
-                           e->missing->claim.text.len }
+            ? ngx_http_pgw_explain_missing(e)
             : (pj_str_t) { NULL, 0 };
 
         ngx_http_pgw_text_format(text,

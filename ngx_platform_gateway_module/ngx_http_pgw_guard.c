@@ -6,6 +6,7 @@
 
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_cache.h"
+#include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_issuer.h"
@@ -253,8 +254,6 @@ ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
     }
 
     if (ctx->grant.missing) {
-        gr->scope = ctx->grant.missing->scope.len ? &ctx->grant.missing->scope
-                                                  : NULL;
         return NGX_HTTP_PGW_REASON_CLAIM_REQUIRED;
     }
 
@@ -323,6 +322,41 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     return reason == NGX_HTTP_PGW_REASON_VERIFIED
            ? ngx_http_pgw_guard_admit(gr, conf, ctx) : reason;
+}
+
+
+/* The scopes that a refusal asks for: all that the location requires, or those
+   that a good token lacks. */
+
+static ngx_int_t
+ngx_http_pgw_guard_scope(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_reason_e reason,
+    const ngx_http_pgw_ctx_t *ctx)
+{
+    uint64_t    lines;
+    ngx_str_t  *scope;
+
+    lines = (reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED)
+            ? ctx->grant.missing
+            : ngx_http_pgw_reasons[reason].status == NGX_HTTP_UNAUTHORIZED
+            ? (uint64_t) -1 : 0;
+
+    if (lines == 0 || conf->required == NULL) {
+        return NGX_OK;
+    }
+
+    scope = ngx_palloc(r->pool, sizeof(ngx_str_t));
+
+    if (scope == NULL
+        || ngx_http_pgw_claim_scopes(r->pool, conf->required, lines, scope)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    gr->scope = scope->len ? scope : NULL;
+
+    return NGX_OK;
 }
 
 
@@ -447,10 +481,9 @@ ngx_int_t
 ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_int_t                  rc;
-    ngx_http_pgw_ctx_t        *ctx;
-    ngx_http_pgw_reason_e      reason;
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_int_t               rc;
+    ngx_http_pgw_ctx_t     *ctx;
+    ngx_http_pgw_reason_e   reason;
 
     gr->required = &conf->levels;
     gr->scope = NULL;
@@ -470,11 +503,9 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         reason = ngx_http_pgw_guard_judge(r, gr, conf);
 
     } else {
-        clcf = ngx_http_pgw_core(r);
-
         ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
                       "no \"platform_gateway_access\" for location \"%V\"",
-                      &clcf->name);
+                      &ngx_http_pgw_core(r)->name);
 
         reason = NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND;
     }
@@ -490,7 +521,8 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                       "token verification failed: %s", pj_strerror(ctx->err));
 
     } else if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
-        rc = ngx_http_pgw_guard_refuse(r, gr, conf, reason, NULL);
+        rc = ngx_http_pgw_guard_scope(r, gr, conf, reason, ctx) == NGX_OK
+             ? ngx_http_pgw_guard_refuse(r, gr, conf, reason, NULL) : rc;
 
     } else if (ngx_http_pgw_guard_inject(r, conf, &ctx->grant)
                == NGX_DECLINED

@@ -171,12 +171,14 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http platform gateway: deny %s: %s", reason->name, detail);
 
-    /* WWW-Authenticate (RFC 6750, section 3; RFC 9728, section 5.1) */
+    /* WWW-Authenticate (RFC 6750, section 3; RFC 9728, section 5.1): of 401 the
+       scope that is required, of 403 the scope that is missing */
 
     ngx_str_null(&gr->challenge);
 
     if (reason->error
-        || (reason->status == NGX_HTTP_UNAUTHORIZED && conf->metadata.len))
+        || (reason->status == NGX_HTTP_UNAUTHORIZED
+            && (conf->metadata.len || scope)))
     {
         text = (ngx_http_pgw_text_t) { .request = r };
         ngx_http_pgw_text_format(&text, conf->metadata.len
@@ -184,10 +186,18 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                                  &conf->challenge, &conf->metadata);
 
         if (reason->error) {
-            ngx_http_pgw_text_format(&text, scope
-                        ? ", error=\"%s\", scope=\"%V\""
-                        : ", error=\"%s\", error_description=\"%s\"",
-                        reason->error, scope ? (const void *) scope : detail);
+            ngx_http_pgw_text_format(&text, ", error=\"%s\"", reason->error);
+        }
+
+        if (reason->error
+            && !(scope && reason->status == NGX_HTTP_FORBIDDEN))
+        {
+            ngx_http_pgw_text_format(&text, ", error_description=\"%s\"",
+                                     detail);
+        }
+
+        if (scope) {
+            ngx_http_pgw_text_format(&text, ", scope=\"%V\"", scope);
         }
 
         gr->challenge = ngx_http_pgw_text_value(&text);

@@ -33,10 +33,24 @@ location /api { platform_gateway_access branch; platform_gateway_resource_metada
     location /api/orders { platform_gateway_resource_metadata $URL/orders; empty_gif; }
     location /api/realm { platform_gateway_realm orders; empty_gif; }
     location /api/scope { platform_gateway_require scope x; platform_gateway_access token; empty_gif; }
+    location /api/scopes { platform_gateway_require scope a b; platform_gateway_require roles r;
+        platform_gateway_require scp c; platform_gateway_require scope b d;
+        platform_gateway_cors_origins https://app.test; platform_gateway_access account token;
+        empty_gif;
+        location /api/scopes/page { error_page 401 /page; error_page 403 /page403;
+            empty_gif; }
+        location /api/scopes/shadow { platform_gateway_shadow on; empty_gif; }
+        location /api/scopes/any { satisfy any; deny all; empty_gif; }
+        location /api/scopes/satisfied { satisfy any; allow all; empty_gif; }
+        location /api/scopes/branch { platform_gateway_access branch; empty_gif; } }
+    location /api/asks { platform_gateway_access public; auth_request /api/scopes; empty_gif; }
     location /api/role { platform_gateway_require role x; empty_gif; }
     location /api/post { platform_gateway_methods POST; empty_gif; }
     location /api/page { error_page 401 /page; empty_gif; }
 }
+location = /judge { platform_gateway_access public; platform_gateway_forward_auth forwarded;
+    allow 127.0.0.1; deny all; }
+location = /page403 { platform_gateway_access public; platform_gateway_allow_return on; return 403; }
 location = /page { platform_gateway_access public; platform_gateway_allow_return on; return 401; }
 SERVER
 platform_gateway_issuer https://id.test https://id.test/old;
@@ -104,6 +118,48 @@ for my $case (
     my @challenges = $got->header_all('WWW-Authenticate');
     like "@challenges", $want, "$name: where the metadata are";
 }
+# -- the scopes that a location requires: [name, path, claims or no token, status, challenge]
+
+my $ALL = qr/^\Q$META\E, scope="a b c d"$/;
+my $MISSING = sub ($scope) { qr/^\Q$META\E, error="insufficient_scope", scope="$scope"$/ };
+my %GOOD = (scope => 'a d', scp => 'c', roles => ['r']);
+for my $case (
+    [ 'no token', '', undef, 401, $ALL ],
+    [ 'an expired one', '', { exp => 1 }, 401,
+        qr/^\Q$META\E, error="invalid_token", error_description="[^"]+", scope="a b c d"$/ ],
+    [ 'no scope', '', { roles => ['r'] }, 403, $MISSING->('a b c d') ],
+    [ 'nothing at all', '', {}, 403, $MISSING->('a b c d') ],
+    [ 'one of several lines', '', { roles => ['r'], scope => 'a' }, 403, $MISSING->('c b d') ],
+    [ 'one that does for two lines', '', { scope => 'x b' }, 403, $MISSING->('c') ],
+    [ 'a claim alone', '', { scope => 'b', scp => 'c' }, 403,
+        qr/^\Q$META\E, error="insufficient_scope", error_description="[^"]+"$/ ],
+    [ 'all', '', \%GOOD, 200, qr/^$/ ],
+    [ 'all, and another level', '/branch', \%GOOD, 403, $MISSING->('BRANCH') ],
+    [ 'under a page of the operator', '/page', undef, 401, $ALL ],
+    [ 'under such a page', '/page', { scp => 'c' }, 403, $MISSING->('a b d') ],
+    [ 'in shadow mode', '/shadow', undef, 200, qr/^$/ ],
+    [ 'in shadow mode', '/shadow', {}, 200, qr/^$/ ],
+    [ 'where nothing else lets it in', '/any', undef, 401, $ALL ],
+    [ 'where something else does', '/satisfied', {}, 200, qr/^$/ ],
+) {
+    my ($name, $path, $claims, $status, $want) = @$case;
+    my $token = $claims && jwt_token(account => $key, iss => 'https://id.test', aud => 'api', %$claims);
+    my @ways = ([ $path, "/api/scopes$path" ], $path =~ /any|satisfied|page/ ? () : [ 'judged',
+        '/judge', 'X-Forwarded-Method' => 'GET', 'X-Forwarded-Uri' => "/api/scopes$path" ],
+        $path eq '' && $status != 403 ? [ 'for auth_request', '/api/asks' ] : ());
+    for my $way (@ways) {
+        my ($how, $at, @headers) = @$way;
+        my $got = http_get($port, $at, token => $token, headers => [ @headers, $how eq 'judged'
+            ? () : (Origin => 'https://app.test') ]);
+        is_deeply [ $got->status == 204 ? 200 : $got->status,
+            scalar(my @one = $got->header_all('WWW-Authenticate')) ], [ $status, 0 + ($status >= 400) ],
+            "scopes, $name: $status $how";
+        like $got->header('WWW-Authenticate') // '', $want, 'and it says which';
+        like $got->header('Access-Control-Expose-Headers'), qr/\bWWW-Authenticate\b/, 'to a page'
+            if $path eq '' && $how eq '';
+    }
+}
+
 for my $case ([ '/api', $branch, 200 ], [ '/api/post', $branch, 405 ]) {
     my $got = http_get($port, $case->[0], token => $case->[1]);
     is_deeply [ $got->status, $got->header_all('WWW-Authenticate') ], [ $case->[2] ],

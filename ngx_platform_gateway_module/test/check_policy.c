@@ -74,10 +74,10 @@ ngx_uint_t ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule,
     return 0;
 }
 
-const ngx_http_pgw_rule_t *ngx_http_pgw_claim_missing(const ngx_array_t *rules,
-                                                      const pj_json_t *root)
+uint64_t ngx_http_pgw_claim_missing(const ngx_array_t *rules,
+                                    const pj_json_t *root)
 {
-    return NULL;
+    return 0;
 }
 
 void ngx_http_pgw_keys_judge(ngx_http_pgw_issuer_t *issuer,
