@@ -20,6 +20,7 @@ my $pg = $t->postgres;
 #   done    it is done, then identity is killed
 #   late    it is held for some seconds, and done then
 #   stuck   likewise, and so is every further one until that time
+#   refused it goes nowhere, and neither does a further one: the server reads only
 sub proxy ($client, $state) {
     my $server = IO::Socket::UNIX->new(
         Peer => "$pg->{home}/.s.PGSQL.5432") or return;
@@ -35,6 +36,11 @@ sub proxy ($client, $state) {
                 $state->set(%$now, statement => '', %{ $now->{then} });
                 return if $now->{how} eq 'before';
                 return kill 'KILL', $now->{pid} if $now->{how} eq 'killed';
+                if ($now->{how} eq 'refused') {
+                    my $error = "SERROR\0C25006\0Mread-only\0\0";
+                    syswrite $client, pack 'aNa*aNa', 'E', 4 + length $error, $error, 'Z', 5, 'I';
+                    next;
+                }
                 end_after($server, $bytes) if $now->{how} =~ /^(?:after|done)$/;
                 kill 'KILL', $now->{pid} if $now->{how} eq 'done';
                 return if $now->{how} =~ /^(?:after|done)$/;
@@ -65,10 +71,10 @@ my $identity = $t->identity_face(
 );
 client_of($t);
 
-sub break ($statement, $how, $hold = undef) {
+sub break ($statement, $how, $hold = undef, %then) {
     my $again = { statement => $statement };
     $proxy->set(statement => $statement, how => $how, until => time + ($hold // 0),
-        then  => $how eq 'stuck' ? $again : {});
+        then  => $how eq 'stuck' ? $again : \%then);
 }
 
 sub wait_until ($when) {
@@ -137,10 +143,22 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
     scope('ACTIVE') if $lost;
 }
 
+# A primary that was replaced shows a write that no standby has: to read it is not to
+# know that it stays.
+restart($identity, AUTH_REFRESH_RETRY_WINDOW => '30s');
+break(session_refresh => 'after', undef, statement => 'session_repeat', how => 'refused');
+my $res = refresh($token);
+is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'refresh, read on a standby');
+like $res->json->{detail}, qr/may or may not/, 'refresh, read on a standby: says so';
+break('', '');
+eventually(sub { ($res = refresh($token))->status < 500 });
+goes_on($res, 'refresh, read on a standby: asked again');
+restart($identity, AUTH_REFRESH_RETRY_WINDOW => undef);
+
 # Every try is stuck: nobody knows, and nothing happens when all come through.
 break('session_refresh|session_rotate' => 'stuck', 2.6 * $unit);
 $start = time;
-my $res = refresh($token);
+$res = refresh($token);
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'refresh, stuck');
 like $res->json->{detail}, qr/may or may not/, 'refresh, stuck: says so';
 cmp_ok time - $start, '<', 3 * $unit, 'refresh, stuck: in time';

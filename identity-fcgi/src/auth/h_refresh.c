@@ -21,6 +21,7 @@
 enum result {
     READ,      /* nothing is written yet */
     ROTATED,   /* the session has the new token */
+    FOUND,     /* it is read to have it: the write's answer was lost */
     RETRIED,   /* an earlier request rotated: what it got is given again */
     REFUSED,   /* with an answer */
     AGAIN,     /* the row changed in between, or an answer was lost */
@@ -40,7 +41,7 @@ struct refresh {
     int64_t exp;          /* likewise */
     pj_str_t new_token;   /* empty until it is signed */
     bool uncertain;       /* the answer to a write was lost */
-    enum result result;   /* READ, ROTATED or RETRIED; where it is RETRIED: */
+    enum result result;   /* what find() sets; where it is RETRIED: */
     struct retry retry;
     enum session_retry by; /* whom */
 };
@@ -290,7 +291,9 @@ static struct rotation rotation_of(const struct refresh *r)
                              .remember = cfg->refresh_reuse == REUSE_REVOKE};
 }
 
-/* Writes what the attempt's first statement did not. */
+/* Writes what the attempt's first statement did not.  What was FOUND is written
+ * once more, because a read does not tell whether a standby has it too: a
+ * primary that has just been replaced shows what nobody else will ever have. */
 static enum store_result write_rest(struct refresh *r, bool lost)
 {
     struct store *st = &r->w->store;
@@ -299,6 +302,9 @@ static enum store_result write_rest(struct refresh *r, bool lost)
     if (r->result == RETRIED) {
         return store_session_repeat(st, &r->view.session, r->retry.jti,
                                     r->by == SESSION_RETRY_ELSEWHERE, lost);
+    }
+    if (r->result == FOUND) {
+        return store_session_repeat(st, &r->view.session, r->jti, false, lost);
     }
     to.remember = to.remember && r->result == READ;
     return store_session_rotate(st, &r->view.session, &to, lost);
@@ -310,7 +316,7 @@ static enum result complete(struct refresh *r, enum session_verdict verdict)
     bool lost = verdict == SESSION_NOT_SELECTABLE;
 
     if (!prepare_answer(r, verdict == SESSION_SCOPED)) {
-        if (r->result == ROTATED) {
+        if (r->result == ROTATED || r->result == FOUND) {
             rotate_back(r);
         }
         return REFUSED;
@@ -327,6 +333,9 @@ static enum result complete(struct refresh *r, enum session_verdict verdict)
         r->uncertain = true;
         return AGAIN;
     default:
+        if (r->result == FOUND) {
+            return UNREADABLE;
+        }
         (void) auth_database_unavailable(r->w);
         return REFUSED;
     }
@@ -345,19 +354,20 @@ static enum store_result rotate_or_read(struct refresh *r, bool first)
     struct rotation to = rotation_of(r);
     enum store_result result;
 
+    r->result = READ;
     if (first && r->exp == w->now_s + w->cfg->refresh_ttl_s) {
         to.opened_at_s = lifetime_s > 0 ? r->exp - lifetime_s : 0;
         result = store_session_refresh(&w->store, &w->arena, &to, list,
                                        &r->meanwhile, &r->view, &rotated);
+        r->result = rotated ? ROTATED : READ;
     } else {
         result = store_session_read(&w->store, &w->arena, r->claims.session_id,
                                     NULL, list, &r->meanwhile, &r->view);
     }
     if (result == STORE_OK && r->uncertain &&
         strcmp(r->view.session.jti, r->jti) == 0) {
-        rotated = true; /* only the answer was lost */
+        r->result = FOUND;
     }
-    r->result = rotated ? ROTATED : READ;
     return result;
 }
 
@@ -401,7 +411,7 @@ static enum store_result find_retry(struct refresh *r)
     return STORE_OK;
 }
 
-/* Finds out what the request is about: READ, ROTATED or RETRIED. */
+/* Finds out what the request is about: READ, ROTATED, FOUND or RETRIED. */
 static enum store_result find(struct refresh *r, bool first,
                               enum session_verdict *verdict)
 {
