@@ -307,7 +307,7 @@ $(MOD_SRC:%=$(BUILD)/analyzed/%): ANALYZE_CFLAGS = $(MOD_CFLAGS)
 $(JOSE_SRC:%=$(BUILD)/analyzed/%) $(ID_SRC:%=$(BUILD)/analyzed/%): \
   GCC_ANALYZER = -fanalyzer
 
-$(ANALYZED): $(BUILD)/analyzed/%: % $(NGX_STAMP) .clang-tidy .cppcheck Makefile | analyzers
+$(ANALYZED): $(BUILD)/analyzed/%: % $(NGX_STAMP) .clang-tidy .cppcheck Makefile | needs-lint
 	@mkdir -p $(@D)
 	$(call SAY,READ,$<)
 	$(Q)$(CPPCHECK) -Ijose -Iidentity-fcgi/src -D'TAILQ_HEAD(a,b)=struct b *' \
@@ -318,13 +318,8 @@ $(ANALYZED): $(BUILD)/analyzed/%: % $(NGX_STAMP) .clang-tidy .cppcheck Makefile 
 	  -c -o /dev/null $<
 	@touch $@
 
-.PHONY: analyze analyzers
-analyzers:
-	@for tool in cppcheck clang-tidy gcc; do command -v $$tool >/dev/null || \
-	  { echo "make lint needs $$tool: ./configure.sh --install-test-deps" >&2; \
-	  exit 1; }; done
-
-analyze: $(ANALYZED)
+.PHONY: analyze
+analyze: needs-lint $(ANALYZED)
 
 # -- benchmarks ------------------------------------------------------------------------
 
@@ -381,10 +376,14 @@ unit: $(UNIT_TESTS) ## run the unit tests
 t: all t-modules ## run the end-to-end tests against real servers
 	@PLATFORM_BUILD=$(BUILD) prove $(PROVE_FLAGS) $(T)
 
-soak: all ## run the long tests: chaos, races by the thousand, a million rows
+# Whoever names a target wants it run: nothing is skipped for want of a program.
+needs-%:
+	@tools/needs $*
+
+soak: $(if $(filter t/soak t/soak/fleet.t,$(SOAK)),needs-soak) all ## run the long tests: chaos, races by the thousand, a million rows
 	@PLATFORM_BUILD=$(BUILD) PLATFORM_TEST_SESSIONS=1000000 prove $(SOAK)
 
-fleet: all ## a fleet in network namespaces, and each loss of a part (FLEET_ONLY=row); root
+fleet: needs-fleet all ## a fleet in network namespaces, and each loss of a part (FLEET_ONLY=row); root
 	@PLATFORM_BUILD=$(BUILD) perl -It/lib -Ibench/lib t/soak/fleet.t
 
 asan: ## unit and end-to-end tests under ASan and UBSan
@@ -414,7 +413,7 @@ coverage: ## which lines the tests run: build-coverage/lines.txt
 	done >build-coverage/lines.txt; \
 	grep -E '/|^(lines|TOTAL)' build-coverage/lines.txt; exit $$status
 
-matrix: ## build and test the module with each nginx (NGINX_MIRROR=)
+matrix: needs-matrix ## build and test the module with each nginx (NGINX_MIRROR=)
 	@tools/matrix
 
 valgrind: all $(UNIT_TESTS) t-modules ## unit and end-to-end tests under valgrind
@@ -450,27 +449,27 @@ module: ## build the module for another nginx (NGINX=, NGINX_SRC=, NGINX_VERSION
 deb: ## build the Debian packages in build/deb (NGINX_SRC= if nginx is not Debian's)
 	@tools/deb
 
-arm64: ## the same for arm64 in build/arm64, and run there by qemu (root, debootstrap)
+arm64: needs-arm64 ## the same for arm64 in build/arm64, and run there by qemu (root, debootstrap)
 	@tools/arm64
 
-image: deb ## build an image of each half in build/image
+image: needs-image deb ## build an image of each half in build/image
 	@tools/image
 
-check-image: ## run those images as containers, by examples/compose
+check-image: needs-check-image ## run those images as containers, by examples/compose
 	@t/image/check
 
-check-deb: ## README's commands and the packages, in fresh Debian 12 and 13
+check-deb: needs-check-deb ## README's commands and the packages, in fresh Debian 12 and 13
 	@t/deb/first_minute
 	@t/deb/check
 	@t/deb/other_nginx
 
-check-upgrades: ## from each release to these sources, and back, under load: 0 failed requests
+check-upgrades: needs-check-upgrades ## from each release to these sources, and back, under load: 0 failed requests
 	@t/deb/upgrades
 
-release: ## sources, packages, SBOM and signed checksums in build/release (RELEASE_KEY=FILE)
+release: needs-release ## sources, packages, SBOM and signed checksums in build/release (RELEASE_KEY=FILE)
 	@tools/release
 
-check-release: ## make deb twice, as unlike as reprotest can: the same bytes?
+check-release: needs-check-release ## make deb twice, as unlike as reprotest can: the same bytes?
 	@t/deb/reproduce
 
 install: all ## install under PREFIX, SYSCONFDIR and DESTDIR

@@ -386,8 +386,11 @@ probe_all() {
     probe_optional "podman-compose" podman-compose podman-compose \
         "no make check-image" "podman-compose --version 2>/dev/null"
     for tool in reprotest disorderfs faketime; do
-        probe_optional "$tool" $tool $tool "no make release" "$tool --version"
+        probe_optional "$tool" $tool $tool "no make check-release" \
+            "$tool --version"
     done
+    probe_optional "debootstrap" debootstrap debootstrap \
+        "no make check-deb, check-upgrades, arm64" "debootstrap --version"
     stage=fleet
     probe_optional "etcd" etcd etcd-server "no make fleet" "etcd --version"
     probe_optional "Patroni" patroni patroni "no make fleet" "patroni --version"

@@ -71,6 +71,35 @@ for my $target (qw(check unit t asan)) {
 configure_without('');
 unlike said('make -n unit'), qr/install-test-deps/, 'which it does not where it is';
 
+# What somebody names is not skipped.  Only root is told of a program that root runs.
+system("cp @{[ $t->root ]}/tools/* $copy/tools") == 0 or die "cannot copy\n";
+mkdir "$copy/few" or die "$copy/few: $!\n";
+for my $name (qw(cat dirname env id make sed sh)) {
+    my ($real) = grep { -x } map {"$_/$name"} split /:/, $ENV{PATH};
+    symlink $real, "$copy/few/$name" or die "$name: $!\n";
+}
+for my $case (
+    [ fleet => 'fleet', 1, 'etcd patroni pgbouncer haproxy ip' ],
+    [ soak => 'fleet', 1, 'etcd patroni pgbouncer haproxy ip' ],
+    [ lint => 'test', 0, 'cppcheck clang-tidy gcc' ],
+    [ matrix => 'test', 0, 'cc curl git openssl prove' ],
+    [ image => 'release', 0, 'umoci' ],
+    [ 'check-image' => 'release', 1, 'umoci podman podman-compose wrk' ],
+    [ release => 'release', 0, 'git minisign' ],
+    [ 'check-release' => 'release', 0, 'reprotest disorderfs faketime' ],
+    map { [ $_ => 'release', 1, 'debootstrap' ] } qw(arm64 check-deb check-upgrades),
+) {
+    my ($target, $stage, $root, $programs) = @$case;
+    my $needs = $root && $> != 0 ? "root: run sudo make $target"
+        : "$programs: run ./configure.sh --install-$stage-deps";
+    my $said = said("sh -c 'PATH=$copy/few; make $target; echo status \$?'");
+    like $said, qr/^make \Q$target needs $needs\E\n(?:.*\n)*status 2$/m,
+        "make $target: what to install";
+}
+symlink '/bin/true', "$copy/few/umoci" or die "umoci: $!\n";
+is said("sh -c 'PATH=$copy/few; tools/needs image; echo status \$?'"), "status 0\n",
+    'which it does not where it is';
+
 # PostgreSQL is for make run, where no other database is given.
 my $here = qr/^run: .*identity-fcgi is missing: run/;
 like said('tools/run'), $here, 'make run takes the PostgreSQL found';

@@ -24,11 +24,7 @@ my $ONLY = $ENV{FLEET_ONLY} // '.';
 my $SECONDS = $ENV{FLEET_SECONDS} // 12;
 my $CLIENTS = $ENV{FLEET_CLIENTS} // 15;
 
-plan skip_all => 'needs root' if $> != 0;
-for my $program (qw(etcd patroni pgbouncer haproxy)) {
-    plan skip_all => "no $program: ./configure.sh --install-fleet-deps"
-        if !Platform::Test::Env::find($program);
-}
+system(Platform::Test::Env::root() . '/tools/needs', 'fleet') == 0 or exit 1;
 
 my $start = Platform::Test::Calls::now();
 my $dir = tempdir('fleet-XXXXXX', DIR => $ENV{TMPDIR} // '/var/tmp', CLEANUP => !$ENV{FLEET_KEEP});

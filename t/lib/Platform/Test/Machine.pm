@@ -27,10 +27,7 @@ my @mirror = $ENV{DEBIAN_MIRROR} // ();    # else debootstrap's own
 
 # All that is mounted and started from here on is so for this run alone.
 sub apart {
-    plan(skip_all => 'needs root') if $> != 0;
-    for my $tool (qw(debootstrap nsenter setpriv unshare)) {
-        die "check-deb: $tool is missing\n" if system("command -v $tool >/dev/null") != 0;
-    }
+    system("$root/tools/needs", 'check-deb') == 0 or exit 1;
     exec "$root/t/deb/apart", $^X, $0, @ARGV if !$ENV{CHECK_DEB_APART}++;
     make_path($work);
 }
