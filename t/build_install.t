@@ -4,6 +4,8 @@
 use Platform::Test;
 use Platform::Test::Page qw(commands);
 
+use File::Path qw(make_path);
+
 Platform::Test::Env::plain('installing has no sanitizer mode');
 
 my $t = Platform::Test->new;
@@ -212,10 +214,63 @@ http {
     include $etc/nginx/identity.conf;
 }
 CONF
-my $said = qx{sed -i 's|/etc/platform-gateway|$etc|;
-    s|/var/log/nginx|$dest|' $etc/nginx/*.conf; }
-    . qx{@{[ Platform::Test::Env::nginx() ]} -e stderr -t -c @{[ $t->dir ]}/nginx.conf 2>&1};
-like $said, qr/test is successful/, 'nginx accepts it';
+my $nginx = Platform::Test::Nginx->new(dir => $t->dir, name => 'installed', prefix => $dest,
+    conf => $t->dir . '/nginx.conf', pidfile => "$dest/nginx.pid", args => [ '-g', 'daemon off;' ]);
+sub placed { system("sed -i 's| /etc/platform-gateway| $etc|; s| /var/| $dest/var/|' $etc/nginx/*.conf") }
+
+placed();
+make_path("$dest/var/log/nginx");
+my ($accepted, $said) = $nginx->test;
+ok $accepted, 'nginx accepts it' or diag $said;
+
+# The key set is kept where the workers may write, and a restart without identity has it.
+
+my $tmpfiles = content('usr/lib/tmpfiles.d/platform-gateway.conf') =~ s{/var/}{$dest/var/}r;
+if ($> == 0) {
+    system('systemd-tmpfiles', '--create', $t->write_file('platform-gateway.conf', $tmpfiles)) == 0
+        or die "systemd-tmpfiles failed\n";
+    chmod 0755, $t->dir, $dest;
+    $t->write_file('nginx.conf', "user www-data;\n" . $t->read_file('nginx.conf'));
+} else {
+    make_path((split ' ', $tmpfiles)[1]);
+}
+my $issuer = $t->issuer(name => 'keys', body => jwks(jwt_key('a')));
+my $port = $t->port('gateway');
+sub installed (%set) {
+    my %is = (HTTP_PORT => $port, METRICS_LISTEN => '127.0.0.1:' . $t->port('metrics'),
+        IDENTITY_URL => 'http://127.0.0.1:' . $issuer->port, PLATFORM_REVOCATIONS_ENABLED => 'false',
+        PLATFORM_JWT_ISSUER => 'http://issuer.test', %set);
+    $t->write_file('dest/etc/platform-gateway/gateway.env', join '', map {"$_=$is{$_}\n"} sort keys %is);
+    $t->write_file('dest/etc/platform-gateway/identity.env', 'HTTP_PORT=' . $t->port('face') . "\n");
+    is system("$dest/usr/share/platform-gateway/tools/render", '--installed',
+        '--sysconfdir', $etc), 0, 'rendered: ' . join ' ', %set;
+    placed();
+    $t->track($nginx)->start;
+}
+sub answers ($status, $name) {
+    ok eventually(sub { http_get($port, '/api/workspaces/x', headers => [ Authorization =>
+        'Bearer ' . jwt_token(branch => jwt_key('a'), iss => 'http://issuer.test') ])->status
+            == $status }), $name;
+}
+my $kept = "$dest/var/cache/platform-gateway/platform-gateway.keys";
+installed();
+answers(502, 'a token is good, and the service is not there');
+ok eventually(sub { -s $kept }), 'the key set is kept';
+is +(stat $kept)[2] & 0777, 0600, 'for its owner alone';
+is +(stat $kept =~ s{/[^/]+\z}{}r)[2] & 0777, 0750, 'in a directory of the workers' if $> == 0;
+$issuer->down;
+installed();
+answers(502, 'after a restart without identity the token is good');
+unlink $kept;
+installed();
+answers(503, 'control: without the file it is not known');
+$issuer->up;
+answers(502, 'until identity is back');
+installed(GATEWAY_KEY_CACHE => 'off');
+unlike content('etc/platform-gateway/nginx/platform-http.conf'), qr/key_cache_file/,
+    'it can be switched off';
+$t->stop($nginx);
+$t->allow(qr/connect\(\) failed/, qr/key set not fetched/);
 
 # docs/install.md: readiness is waited for, as it comes a moment after the start.
 

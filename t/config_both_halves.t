@@ -73,6 +73,8 @@ my @cases = (
         [ '0.0.0.0:80, [::]:80', 'a.example:80', 'unix:/run/g.sock' ] ],
     [ GATEWAY_REDIRECT_LISTEN => 'REDIRECT_LISTEN', 0, [ ',', '80' ], [ '' ] ],
     [ METRICS_SCRAPE_LISTEN => 'SCRAPE_LISTEN', 0, [ ',', '9113' ], [ '' ] ],
+    [ GATEWAY_KEY_CACHE => 'KEY_CACHE', 0, [ 'on', 'cache/keys', '/a b', '/a;' ],
+        [ 'off', 'OFF', '/var/cache/keys' ] ],
     [ METRICS_SCRAPE_ALLOW => 'SCRAPE_ALLOW', 0, [ ',', 'a', '0.0.0.0/0' ],
         [ '10.0.0.9', '10.0.0.0/8, ::1' ] ],
     [ PLATFORM_ENTITLEMENT_SERVERS => 'ENTITLEMENT_SERVERS', 0, [ ',', 'a' ],

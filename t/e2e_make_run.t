@@ -102,6 +102,7 @@ for ([ 'itself', 1, Origin => $page ],
     is http_post(@there, '/relay', %o)->status, $ok ? 401 : 403, "playground: calls for $who";
 }
 
+ok eventually(sub { -s "$run/cache/keys" }), 'the key set is kept for a start without identity';
 ok -s "$run/platform.env", 'platform.env holds the environment';
 is_deeply [ grep { ((stat "$run/$_")[2] // 077) & 077 } qw(platform.env keys.env logs
     logs/identity.log logs/postgres.log) ], [], 'for its owner alone, as are keys and logs';

@@ -67,6 +67,8 @@
 #define A_TIME "a number with ms, s, m or h"
 
 #define FORM_PATH "/" PATH_CHARS ",]*"
+#define FORM_PATH_OR_OFF "[Oo][Ff][Ff]|" FORM_PATH
+#define A_PATH_OR_OFF "off, or " A_PATH
 #define A_PATH "an absolute path of letters, digits and _ . / + @ % = , ~ -"
 
 #define FORM_USER "[a-z_][a-z0-9_-]*"
