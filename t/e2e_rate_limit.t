@@ -68,6 +68,20 @@ is from(map {"::ffff:192.0.2.$_"} 11 .. 16), join(' ', (200) x 6), 'in the form 
 is from('192.0.2.11', '::ffff:192.0.2.11', '192.0.2.11'), '200 200 429',
     'which is the same client';
 
+# A chain of proxies that are trusted leads to the client before them.
+is from(map {"192.0.2.$_, 127.0.0.1"} 21 .. 26), join(' ', (200) x 6),
+    'behind a trusted proxy each client is one';
+
+# Changes of a credential count as logins, and both faces have each limit.
+for my $case ([ 31, gateway => 'change-credential', 3 ], [ 32, face => 'change-credential', 3 ],
+    [ 33, face => 'login', 3 ], [ 34, face => 'refresh', 4 ])
+{
+    my ($host, $face, $path, $burst) = @$case;
+    is_deeply [ map { http_post($s->$face, "/api/auth/$path", json => {},
+        headers => [ 'X-Forwarded-For' => "192.0.2.$host" ])->status == 429 ? 1 : 0 }
+        1 .. $burst + 1 ], [ (0) x $burst, 1 ], "$face: $path is limited";
+}
+
 # What names no client is nobody's way around: the proxy itself counts, and a wrong
 # credential stays wrong.
 my @malformed = ('unknown', '192.0.2', '192.0.2.1.2', '999.0.0.1', '[::1', ',,', '%00', 'a' x 500);

@@ -53,6 +53,18 @@ for my $case (
 like curl("http://$scrape/internal/metrics"),
     qr/^platform_gateway_key_set_keys 1$/m, 'metrics for a scraper';
 
+like $t->read_file('rendered/gateway.conf'), qr/^\s+ssl_protocols TLSv1\.2 TLSv1\.3;$/m,
+    'no older TLS, whatever OpenSSL would take';
+
+# At the identity face a scraper is known by its address, unless it asks for somebody.
+for my $case ([ '' => 200 ], map { [ "-H '$_'" => 403 ] } 'X-Forwarded-For: 10.1.2.3',
+    'Forwarded: for=10.1.2.3')
+{
+    my ($args, $status) = @$case;
+    is curl("-o /dev/null -w '%{http_code}'", $args, "http://$at{identity}/actuator/prometheus"), $status,
+        "identity face: a scraper $args";
+}
+
 like curl(q(-w ' %{http_code} %{content_type}'), "http://$tls/readyz"),
     qr{request was sent to HTTPS port".*"GATEWAY_BAD_REQUEST".* 400 application/problem\+json},
     'plain HTTP on the TLS port is told what it did';

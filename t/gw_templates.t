@@ -46,6 +46,16 @@ for my $case (
     unlike $text, $_, "$name: lacks" for @$lacks;
 }
 
+# What keeps somebody out, in each file that has it.
+for my $case (
+    (map { [ "gateway-$_.conf", qr/proxy_ssl_verify on;/ ] } qw(key-set entitlement)),
+    [ 'gateway-key-set.conf', qr/proxy_pass_request_headers off;/ ],
+    [ 'platform-http.conf', qr/platform_gateway_key_hard_age 24h;/ ],
+) {
+    my ($file, $line) = @$case;
+    is scalar(() = $t->read_file("rendered/$file") =~ /^\s*$line$/mg), 1, "$file: $line";
+}
+
 # What belongs to http{} has a directory beside that of the routes.
 
 is_deeply [ map { $text =~ m{^\s*include (\S+)/$_\.d/\*\.conf;$}m } 'http', 'routes' ],

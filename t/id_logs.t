@@ -119,6 +119,15 @@ for my $params (
 }
 $t->fcgi($address)->send("GET /$leak HTTP/1.1\r\n\r\n");
 
+# A gateway asks for the feed twice a second: only what fails is on the record.
+
+my $feed = '/internal/revocations';
+is_deeply [ map { http_get($stack->face, $feed . $_, headers => [ 'X-Request-Id' => "feed-"
+    . length ])->status } '', '?no' ], [ 200, 400 ], 'the feed, and a bad question';
+ok eventually(sub { ($t->read_file('logs/access.log') // '') =~ /$feed.*"status":400/ }),
+    'the bad one is in the log of the face';
+unlike $t->read_file('logs/access.log'), qr/$feed.*"status":200/, 'and the other is not';
+
 # The database leaves.
 
 $pg->stop('QUIT');
@@ -185,6 +194,9 @@ is_deeply [ map { $_->{message} =~ /^PLATFORM_\w+: .*; the old keys stay$/ }
 is_deeply [ @{ line(database => 'http.request') }{qw(status code method path)} ],
     [ 503, 'DATABASE_UNAVAILABLE', 'POST', '/api/auth/refresh' ],
     'the access line';
+is_deeply [ map {"$_->{requestId} $_->{status}"} grep { ($_->{path} // '') eq $feed
+    && ($_->{status} == 200 || $_->{requestId} =~ /^feed/) } @lines ], ['feed-3 400'],
+    'the feed has access lines of errors alone';
 is_deeply [ grep { ref $_->{status} || $_->{status} !~ /^\d{3}$/
     || $_->{durationMs} !~ /^\d+$/ || $_->{bytes} !~ /^\d+$/ }
     grep { $_->{event} eq 'http.request' } @lines ], [],

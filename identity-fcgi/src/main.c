@@ -115,7 +115,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     http_response_head(res, &req, &sw->res_head);
     duration_us = metrics_now_us() - call->arrived_us;
     metrics_request(route, res->status, res->code, duration_us);
-    if (w->cfg->access_log) {
+    if (w->cfg->access_log && route_logged(route, res->status)) {
         log_request(&req, res, duration_us / 1000);
     }
     log_unbind();

@@ -221,6 +221,12 @@ void route_handle(size_t route, struct worker *w)
     }
 }
 
+bool route_logged(size_t route, int status)
+{
+    return status != 200 || route >= ROUTE_COUNT ||
+           routes[route].handler != h_revocations;
+}
+
 const char *route_label(size_t route)
 {
     return route < ROUTE_COUNT ? routes[route].path : "other";

@@ -11,5 +11,9 @@ size_t route_find(pj_str_t path);
  * or as the route's handler does. */
 void route_handle(size_t route, struct worker *w);
 
+/* Whether an answer of that status has an access line.  A gateway reads the
+ * feed twice a second, so only its errors have. */
+bool route_logged(size_t route, int status);
+
 /* The path of a route, or "other": a label that no client can choose. */
 const char *route_label(size_t route);
