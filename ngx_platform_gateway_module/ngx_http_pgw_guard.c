@@ -376,6 +376,55 @@ ngx_http_pgw_guard_leave(void *data)
 }
 
 
+/*
+ * Ends a response that has begun, in such a way that its client does not take it
+ * for a whole one.  nginx terminates r, with all its subrequests and upstreams,
+ * as it does on "return 444".
+ */
+
+static void
+ngx_http_pgw_guard_end(ngx_http_request_t *r)
+{
+    struct linger      at_once = { 1, 0 };
+    ngx_connection_t  *c = r->connection;
+#if (NGX_HTTP_V2)
+    ngx_connection_t  *h2 = r->stream ? r->stream->connection->connection
+                                      : NULL;
+#endif
+
+    /* where the connection's end is that of the body, it has to be a reset */
+
+    if (r->http_version < NGX_HTTP_VERSION_20
+        && r->headers_out.status != NGX_HTTP_SWITCHING_PROTOCOLS
+        && r->headers_out.content_length_n == -1
+        && !r->chunked)
+    {
+        (void) setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once,
+                          sizeof(struct linger));
+    }
+
+    /*
+     * Each upstream that nginx closes takes off one.  Without ours, r would be
+     * freed while nginx terminates it, or its connection would be kept alive.
+     */
+
+    r->main->count++;
+
+    ngx_http_finalize_request(r, NGX_HTTP_CLOSE);
+    ngx_http_run_posted_requests(c);
+
+#if (NGX_HTTP_V2)
+
+    /* nginx has queued RST_STREAM, and sends it with the next frame */
+
+    if (h2) {
+        ngx_post_event(h2->write, &ngx_posted_events);
+    }
+
+#endif
+}
+
+
 /* A response that has not begun is left alone: it may be a short one, and its
    client was let in.  So is one that is done, while its connection lingers. */
 
@@ -408,10 +457,7 @@ ngx_http_pgw_guard_expire(ngx_event_t *ev)
 
     gr->reason = reason;
 
-    /* to nginx it is as if its client had gone */
-
-    ngx_http_finalize_request(r, NGX_ERROR);
-    ngx_http_run_posted_requests(c);
+    ngx_http_pgw_guard_end(r);
 }
 
 

@@ -1,6 +1,6 @@
-# WebSockets by the client of npm's ws, and long responses: let in by each source of a
+# WebSockets by the client of npm's ws: let in by each source of a
 # token, refused; and platform_gateway_close_at_expiry, which ends them when the token
-# expires or its session is revoked, and nothing else.
+# expires or its session is revoked, and nothing else.  (Responses: t/gw_expiry.t.)
 
 use IO::Select;
 use IPC::Open2 qw(open2);
@@ -15,24 +15,12 @@ use Time::Local qw(timegm);
 my $node = Platform::Test::Env::node();
 my ($t, $key) = Platform::Test->gateway;
 my $feed = revocations_feed($t);
-my ($port, $h2) = map { $t->port($_) } qw(gateway h2);
+my $port = $t->port('gateway');
 my $program = $t->root . '/t/node/websocket.mjs';
 
 my $server = $t->process(sockets => cmd => [ $node, $program, serve => $t->port('sockets') ],
     log => $t->dir . '/sockets.txt', ok_status => ['any']);
 ok eventually(sub { ($t->read_file('sockets.txt') // '') =~ /listens/ }), 'the server of sockets';
-
-# Events until the test says stop; the request is held for seconds before.
-my $events = $t->http_server(events => sub ($request, $self, @) {
-    my @say = ("HTTP/1.1 200 OK\r\n" . ($request->{uri} =~ /late/ ? "Content-Length: 4\r\n" : '')
-        . "\r\n", 'data');
-    sleep $1 if $request->{uri} =~ /late=([\d.]+)/;
-    return sub {
-        return shift @say if @say;
-        sleep 0.1;
-        return $request->{uri} =~ /late/ || $self->get->{stop} ? undef : '.';
-    };
-});
 
 my ($doc) = $t->read_file($t->root . '/docs/directives.md')
     =~ /^### platform_gateway_close_at_expiry\n.*?^```nginx\n(.*?)^```\n/ms;
@@ -41,7 +29,6 @@ my $CLOSE = 'platform_gateway_close_at_expiry on;';
 my $PASS = 'proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;'
     . 'proxy_set_header Connection upgrade; proxy_read_timeout 10m; %%TO_sockets%%';
 my @conf = (server => <<"SERVER", http => <<'HTTP');
-    listen 127.0.0.1:%%PORT_h2%% http2;
     %%DOC%%
     location / {
         platform_gateway_access branch;
@@ -54,8 +41,6 @@ my @conf = (server => <<"SERVER", http => <<'HTTP');
         location /leeway/ { $CLOSE platform_gateway_leeway 2s; $PASS }
         location /other/ { $CLOSE platform_gateway_access token; $PASS }
         location /shadow/ { $CLOSE platform_gateway_shadow on; $PASS }
-        location /events { $CLOSE proxy_buffering off; %%TO_events%% }
-        location /goes/events { proxy_buffering off; %%TO_events%% }
     }
 SERVER
 platform_gateway_trust other { issuer https://other.test; key_file keys.json; }
@@ -215,28 +200,6 @@ $t->reload;
 is answers($_->[0], 'still'), 'message still', 'after a reload' for $late, $other;
 is said($late->[0]), 'close 1006', 'the worker of before ends it';
 left($other->[0]);
-
-# Long responses, in either protocol; one that begins after its token's end is whole.
-
-sub events_of ($path, $seconds) {
-    my $c = Platform::Test::Http->new(port => $port);
-    $c->send(http_request_bytes(GET => $path, token => token($seconds)));
-    return $c;
-}
-
-my $cut = events_of('/events', 3);
-my $whole = events_of('/goes/events', 3);
-my $h2_token = token(3);
-open my $curl, '-|', "curl -s -m 60 --http2-prior-knowledge -H 'Authorization: Bearer $h2_token'"
-    . " http://127.0.0.1:$h2/events; echo exit \$?" or die "curl: $!\n";
-my $res = $cut->read_response;
-is_deeply [ $res->status, $res->body =~ /^data\.+$/ ? 1 : 0 ], [ 200, 1 ], 'a response ends';
-is $t->logged($res)->{reason}, 'closed_expired', 'logged';
-like join('', <$curl>), qr/^data\.+exit [1-9]/, 'HTTP/2: it ends, and not as if it were whole';
-like http_get($port, '/events?late=3.5', token => token(2))->body, qr/^data\z/,
-    'one that begins late is whole';
-$events->set(stop => 1);
-is $t->logged($whole->read_response)->{reason}, 'verified', 'nobody asked: to its end';
 
 # A worker that exits asks the feed itself, if nobody else does for its zone.
 
