@@ -49,6 +49,7 @@ BEGIN
   GRANT SELECT ON schema_migrations, tenants, workspaces, branches, accounts,
                   members, branch_grants, member_roles, selectable_branches
     TO platform_identity, platform_operator;
+  GRANT SELECT ON stand_in_secret TO platform_identity;
   GRANT UPDATE (credential_hash, updated_at) ON accounts
     TO platform_identity;
   GRANT SELECT, INSERT, UPDATE, DELETE

@@ -16,10 +16,9 @@ static unsigned char arena[WORKER_ARENA_BYTES];
 
 /* In the place of the one over PostgreSQL. */
 enum store_result store_account_find(struct store *st, pj_str_t name,
-                                     const char *stand_in, struct account *out)
+                                     struct account *out)
 {
     (void) st;
-    (void) stand_in;
     (void) out;
     FUZZ_ASSERT(name.len >= 1 && name.len <= NAME_BYTES);
     snprintf(asked, sizeof(asked), "%.*s", (int) name.len,

@@ -163,7 +163,8 @@ cases(
         my ($why, %set) = @$_;
         my $what = join ', ', map {"$_ = $set{$_}"} sort keys %set;
         [ "with $what", $why, insert(%set) ], [ "to $what", $why, $scoped . update($what) ]
-    } [ 'auth_sessions_status_known', status => "'EXPIRED'" ],
+    } (map { [ 'auth_sessions_status_known', status => "'$_'" ] }
+            qw(EXPIRED ENDED DISABLED DELETED INACTIVE)),
         [ $no_time, status => "'REVOKED'" ], [ $no_time, revoked_at => 'now()' ],
         [ 'auth_sessions_revoked_later', status => "'REVOKED'",
             revoked_at => "now() - interval '1 s'" ],
@@ -275,7 +276,7 @@ sub ready ($status, $name) {
         "readyz: $name";
 }
 ready(503, 'may not call functions');
-for my $right ('select on session_revocations', 'delete on rotated_tokens',
+for my $right ('select on session_revocations', 'select on stand_in_secret', 'delete on rotated_tokens',
     'execute on function session_revocation_mark')
 {
     roles();
@@ -284,6 +285,24 @@ for my $right ('select on session_revocations', 'delete on rotated_tokens',
     ready(503, "without: $right");
 }
 roles();
+
+# What each role may do, whatever it could before: [role, what, on what, granted].
+root('grant create on schema public to platform_identity, platform_operator');
+roles();
+my $import = 'import_account(text, text, text)';
+for my $case ([ identity => schema => public => 'usage', 1 ],
+    (map { [ $_ => schema => public => 'create', 0 ] } qw(identity operator)),
+    (map { [ operator => table => $_ => 'update', 1 ], [ operator => table => $_ => 'delete', 0 ] }
+        qw(tenants workspaces branches accounts members)),
+    [ operator => table => branch_grants => 'delete', 1 ],
+    [ operator => table => stand_in_secret => 'select', 0 ],
+    [ operator => function => $import => 'execute', 1 ],
+    [ identity => function => $import => 'execute', 0 ])
+{
+    my ($role, $kind, $what, $right, $has) = @$case;
+    is root("select has_${kind}_privilege('platform_$role', '$what', '$right')::int"), $has,
+        "platform_$role: " . ($has ? 'may ' : 'may not ') . "$right $what";
+}
 
 $t->start_face($served->nginx_address);
 client_of($t);

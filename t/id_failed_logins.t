@@ -131,6 +131,23 @@ my %named = map { $_->{event} eq 'auth.login.failed' ? ($_->{accountId} // 'nobo
     $identity->log_lines;
 is scalar keys %named, 4, 'three accounts and nobody are named in the log';
 
+# Nor does a rotation of the signing key tell who is not there: whoever stands in for a
+# name does so for ever.  Here each stored hash has a cost of its own.
+$pg->sql("insert into accounts (account_name, credential_hash)
+    select 'of-cost-' || n || '\@demo.test', replace(credential_hash, 'm=19456',
+        'm=' || 1000 + n) from accounts, generate_series(1, 30) as n
+    where account_name = 'disabled\@demo.test'");
+my @nobody = map {"nobody-$_"} 1 .. 12;
+my ($old_key, $new_key) = map {
+    my $key = jwt_key($_);
+    restart($identity, JWT_KEY_ID => $key->kid, JWT_PRIVATE_KEY_BASE64 => $key->private_base64,
+        JWT_PUBLIC_KEY_BASE64 => $key->public_base64);
+    join ' ', map { work($_, 'wrong')->{cost} } @nobody;
+} qw(next identity);
+is $new_key, $old_key, 'another signing key: unknown names cost what they did';
+cmp_ok scalar keys %{ { map { $_ => 1 } split / /, $old_key } }, '>', 4, 'and differ';
+$pg->sql("delete from accounts where account_name like 'of-cost-%'");
+
 # -- they are counted
 
 restart($identity, AUTH_MAX_FAILURES => 3, AUTH_FAILURE_WINDOW => '10m',

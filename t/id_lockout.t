@@ -216,6 +216,17 @@ is_over($one, 'very many');
 is $pg->sql("select count(*) from auth_sessions where $is_it and status = 'ACTIVE'"), 0,
     'and none is left';
 
+# -- disabled by hand: enabling it again gives nothing back
+
+command(qw(account enable));
+for my $case ([ DISABLED => 401 ], [ ACTIVE => 200 ]) {
+    my ($status, $then) = @$case;
+    my $own = logged_in($account);
+    $pg->sql("update accounts set status = '$status' where $is_it");
+    command(qw(account enable));
+    is refresh($own)->status, $then, "$status by hand, then enabled: a refresh is $then";
+}
+
 # -- the most that an account may have: the oldest end
 
 restart($identity, AUTH_MAX_SESSIONS => 3);

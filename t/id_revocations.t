@@ -141,7 +141,9 @@ for my $case (
     [ 'one session, by a command' => sub { $c->done(qw(account revoke-sessions
         several@demo.test --session), session_of($_[0])) } ],
     [ 'a refresh in a disabled account' => sub {
-        $pg->sql("update accounts set status = 'DISABLED' $of_several");
+        # Without the trigger, as it was before there was one.
+        $pg->sql("set session_replication_role = replica;
+            update accounts set status = 'DISABLED' $of_several", user => 'postgres');
         news();
         refresh($_[0]);
         $pg->sql("update accounts set status = 'ACTIVE' $of_several") } ],
@@ -269,6 +271,31 @@ $pg->sql($lock_out->(0.3));
 is_told([ $of_twice[1], "subject $twice" ], 'another one within its second');
 $pg->sql($opened->($of_twice[2], 0.4) . $lock_out->(1.1));
 is_told(["subject $twice"], 'and one after that');
+
+# The same where both are of now.
+next_second();
+$pg->sql(s/to_timestamp\([^)]*\)/clock_timestamp()/r) for $lock_out->(0),
+    "insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
+        values ('$of_twice[2]'::uuid, '$twice', gen_random_uuid(), clock_timestamp(),
+            now() + interval '1 day')" =~ s/'$of_twice[2]'::uuid/'${ \uuid() }'/r,
+    $lock_out->(0);
+is_deeply [ map { s/subject $twice//r ne '' ? 'session' : 'account' } @{ news() } ],
+    [ 'session', 'account', 'account' ], 'two lockouts of this second: its session is named';
+
+# Each TRUNCATE is told, however often one transaction does it.
+$pg->sql('truncate auth_sessions cascade');
+news();
+my @none = map { "subject ${ \account_id('none') }" } 1, 2;
+my $hand = $pg->begin('');
+for (1, 2) {
+    $pg->more($hand, "insert into auth_sessions (session_id, account_id, jti, created_at,
+        expires_at) select gen_random_uuid(), account_id, gen_random_uuid(), now(),
+        now() + interval '1 day' from accounts where account_name = 'none\@demo.test'");
+    $pg->more($hand, 'truncate auth_sessions cascade');
+    next_second();
+}
+$pg->end($hand, 'commit');
+is_told(\@none, 'TRUNCATE, and again a second later');
 
 # A login that a lockout overtakes begins again: its token is not of before.  (A
 # selection and a refresh: id_lockout.t.)

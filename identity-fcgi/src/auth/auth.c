@@ -6,7 +6,6 @@
 #include "auth/session.h"
 #include "auth/token.h"
 #include "base/log.h"
-#include "base/uuid.h"
 #include "store/store.h"
 
 #include <arpa/inet.h>
@@ -267,8 +266,6 @@ bool auth_attempt_identify(const struct keys *keys, pj_str_t account,
              account.len, out->account_hmac, NULL) == NULL) {
         return false;
     }
-    /* Spread as evenly as the ids of accounts. */
-    uuid_write(out->stand_in, out->account_hmac);
     return true;
 }
 

@@ -97,7 +97,7 @@ bool auth_failed(struct worker *w, const char *what);
 
 /* Fills *out for a login as account (normalised) from remote_addr: of IPv6 the
  * /64.  The account becomes an HMAC under a key that only holders of the
- * signing key have, and a UUID made of it; false without a signing key. */
+ * signing key have; false without a signing key. */
 PJ_MUST_CHECK bool auth_attempt_identify(const struct keys *keys,
                                          pj_str_t account, pj_str_t remote_addr,
                                          struct attempt *out);

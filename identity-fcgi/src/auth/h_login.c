@@ -59,8 +59,7 @@ static bool check_credential(struct worker *w, struct login *login)
     const struct account *a = &login->account;
     enum password_result verdict;
     enum store_result result =
-        store_account_find(&w->store, login->account_name,
-                           login->attempt.attempt.stand_in, &login->account);
+        store_account_find(&w->store, login->account_name, &login->account);
 
     if (!auth_answered(w, result)) {
         return false;

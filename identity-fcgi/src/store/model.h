@@ -79,8 +79,7 @@ struct account {
 /* Whose failed logins are counted. */
 struct attempt {
     unsigned char account_hmac[32];
-    char stand_in[STORE_UUID]; /* the HMAC's first half */
-    char address[64];          /* as PostgreSQL's inet reads it */
+    char address[64]; /* as PostgreSQL's inet reads it */
 };
 
 /* Sessions that were revoked by one call. */

@@ -29,25 +29,29 @@ void store_use(const struct store *st, int *size, int *used, bool *refused)
 /* -- accounts -- */
 
 /* Always one row.  s is the stand-in for an account that does not exist: the
- * next one after $2 in the order of ids, or the first. */
+ * next one in the order of ids after an id that is made of the name, or the
+ * first. */
 static const struct db_statement account_find_sql = {
     "account_find",
     "SELECT a.account_id, a.account_type, a.status = 'ACTIVE',"
     "       a.credential_hash, s.credential_hash, " SQL_CLOCK
     "  FROM (SELECT coalesce("
-    "           (SELECT credential_hash FROM accounts"
-    "             WHERE account_id >= $2 ORDER BY account_id LIMIT 1),"
+    "           (SELECT credential_hash FROM accounts WHERE account_id >= ("
+    "               SELECT encode(substr(sha256(secret"
+    "                   || convert_to($1, 'UTF8')), 1, 16), 'hex')::uuid"
+    "                 FROM stand_in_secret ORDER BY made_at, secret LIMIT 1)"
+    "             ORDER BY account_id LIMIT 1),"
     "           (SELECT credential_hash FROM accounts"
     "             ORDER BY account_id LIMIT 1)) AS credential_hash) AS s"
     "  LEFT JOIN accounts a ON a.account_name COLLATE \"C\" = $1",
     false};
 
 enum store_result store_account_find(struct store *st, pj_str_t name,
-                                     const char *stand_in, struct account *out)
+                                     struct account *out)
 {
     struct sql_query q = {0};
 
-    db_params(&q.p, DB_VALUE(OID_TEXT, .text = name), DB_ID(stand_in));
+    db_params(&q.p, DB_VALUE(OID_TEXT, .text = name));
     if (sql_run(&q, st, &account_find_sql, NULL)) {
         bool known = !db_is_null(q.rows, 0, 0);
 
@@ -126,6 +130,7 @@ static const struct db_statement ping_sql = {
     "                                'DELETE']) r)"
     "       AND has_table_privilege(to_regclass('session_revocations'),"
     "                               'SELECT')"
+    "       AND has_table_privilege(to_regclass('stand_in_secret'), 'SELECT')"
     "       AND has_function_privilege("
     "               to_regprocedure('session_revocation_mark()'), 'EXECUTE')",
     false};

@@ -17,10 +17,11 @@ void store_use(const struct store *st, int *size, int *used, bool *refused);
 /* Any may return STORE_UNAVAILABLE, those that write STORE_UNKNOWN too. */
 
 /* Finds an account by its normalised name.  If there is none: STORE_NONE, and
- * out->credential_hash is that of the account chosen by the UUID stand_in (""
- * without accounts), found by the same work: its cost reveals nothing. */
+ * out->credential_hash is that of another account, always the same for this
+ * name
+ * ("" without accounts), found by the same work: its cost reveals nothing. */
 enum store_result store_account_find(struct store *st, pj_str_t name,
-                                     const char *stand_in, struct account *out);
+                                     struct account *out);
 /* Replaces the credential hash where it is still old_hash. */
 enum store_result store_account_rehash(struct store *st, const char *account_id,
                                        const char *old_hash,
