@@ -117,4 +117,42 @@ for my $name (sort keys %identity) {
     ok eventually(sub { login($name)->{status} == 200 }, 20), "$name: logs in elsewhere";
 }
 
+# -- docs/scaling.md: before HAProxy has asked Patroni, nobody is led to a standby
+
+my $SERVER = <<'PERL';
+use IO::Socket::INET;
+my ($at, $says) = @ARGV;
+my $socket = IO::Socket::INET->new(LocalAddr => $at, Listen => 99, ReuseAddr => 1) or die;
+while (my $client = $socket->accept) {
+    sysread $client, my $asked, 999 if $says =~ /^HTTP/;
+    syswrite $client, "$says\r\n\r\n";
+}
+PERL
+
+SKIP: {
+    skip 'needs haproxy', 1 if !Platform::Test::Env::find('haproxy');
+    my %at = map { $_ => $t->port("fleet$_") } qw(5000 5432 8008);
+    my $text = $t->read_file($t->root . '/examples/fleet/haproxy-database.cfg')
+        =~ s/\b10\.0\.0\./127.10.0./gr =~ s/\b(5000|5432|8008)\b/$at{$1}/gr;
+    for my $n (1 .. 3) {
+        my %says = (5432 => "db$n", 8008 => 'HTTP/1.0 ' . ($n == 3 ? 200 : 503));
+        for my $port (sort keys %says) {
+            my $here = "127.10.0.1$n:$at{$port}";
+            $t->process("db$n-$port", ok_status => ['any'],
+                cmd => [ $^X, '-e', $SERVER, $here, $says{$port} ]);
+            eventually(sub { IO::Socket::INET->new($here) }) or die "nothing at $here\n";
+        }
+    }
+    $t->process('fleet haproxy', ok_status => ['any'],
+        cmd => [ 'haproxy', '-db', '-f', $t->write_file('database.cfg', $text) ]);
+    my %led;
+    eventually(sub {
+        my $to = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$at{5000}") or return 0;
+        $led{ (<$to> // '') =~ s/\s//gr }++;
+        return ($led{db3} // 0) >= 50;
+    });
+    delete $led{''};
+    is_deeply [ sort keys %led ], ['db3'], 'fleet: HAProxy leads to the primary alone';
+}
+
 $t->done;

@@ -337,10 +337,14 @@ sub sql ($self, $sql, %o) {
 }
 
 # Everything is there: a primary, two standbys that follow it, one of them in step.
+# Patroni promotes a standby that it has written down as such, which comes two seconds
+# after PostgreSQL waits for it.
 sub whole ($self) {
     my $members = $self->members;
     return 0 if keys %$members != 3 || !$self->primary;
     return 0 if grep { $_->{state} !~ /^(?:running|streaming)$/ } values %$members;
+    return 0 if $self->{synchronous}
+        && !grep { $_->{role} eq 'sync_standby' } values %$members;
     my @follow = eval { $self->sql('select sync_state from pg_stat_replication
         where state = \'streaming\'', db => 'postgres') };
     return @follow == 2 && (!$self->{synchronous} || grep { $_ eq 'sync' } @follow);
