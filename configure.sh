@@ -16,6 +16,7 @@ nginx_src=
 pg_bindir=${PG_BINDIR:-}
 cc=${CC:-}
 install=''
+verbose=''
 
 usage() {
     cat <<'USAGE'
@@ -30,6 +31,7 @@ each what it found, and writes build/config.mk for make.
   --install-bench-deps  the same, and what make bench needs
   --install-release-deps  the same, and what make image and make release need
   --install-fleet-deps  the same as for tests, and what make fleet needs
+  --verbose             say what each later stage lacks, package by package
   --with-nginx=FILE     the nginx binary to build for (default: from PATH)
   --with-nginx-src=DIR  sources of exactly that nginx version (default:
                         /usr/share/nginx/src of Debian's nginx-dev, or what
@@ -60,6 +62,7 @@ for arg; do
     --install-bench-deps) install="$install build run test bench" ;;
     --install-release-deps) install="$install build run test bench release" ;;
     --install-fleet-deps) install="$install build run test fleet" ;;
+    --verbose) verbose=all ;;
     --with-nginx=?*) nginx_bin=$value ;;
     --with-nginx-src=?*) nginx_src=$value ;;
     --with-pg-bindir=?*) pg_bindir=$value ;;
@@ -90,6 +93,34 @@ found() {
     say "$1" "$2"
 }
 
+# What a stage lacks has lines of its own where the stage is asked for.  A machine that
+# only builds and runs is healthy without it: one line has the number of packages.
+later=''             # stage:package ...
+
+is_asked_for() { # stage
+    case " build run $install $verbose " in
+    *" $1 "* | *" all "*) ;;
+    *) return 1 ;;
+    esac
+}
+
+not_found() { # name, what is said, Debian package
+    if is_asked_for $stage; then
+        say "$1" "$2"
+    else
+        later="$later $stage:$3"
+    fi
+}
+
+say_later() {
+    for pair in 'test:make check, lint' 'bench:make bench' 'release:make release' \
+        'fleet:make fleet'; do
+        # shellcheck disable=SC2086
+        count=$(printf '%s\n' $later | sort -u | grep -c "^${pair%%:*}:") || continue
+        say "${pair#*:}" "needs $count more packages: ./configure.sh --install-${pair%%:*}-deps"
+    done
+}
+
 lacks() { # Debian package
     case $stage in
     build) build_lacks="$build_lacks $1" ;;
@@ -110,7 +141,7 @@ wanted() { # Debian package
 missing() { # name, Debian package
     case $stage in
     build) say "$1" "MISSING: Debian package $2" ;;
-    *) say "$1" "not found (Debian package $2): needed to $stage it" ;;
+    *) not_found "$1" "not found (Debian package $2): needed to $stage it" "$2" ;;
     esac
     lacks "$2"
     wanted "$2"
@@ -126,7 +157,7 @@ wrong() { # name, what is wrong, Debian package
 }
 
 absent() { # name, Debian package, what goes without
-    say "$1" "not found (Debian package $2): $3"
+    not_found "$1" "not found (Debian package $2): $3" "$2"
     wanted "$2"
 }
 
@@ -298,7 +329,7 @@ probe_node_packages() {
         found "node packages" "t/node/node_modules"
     else
         node_packages=no
-        say "node packages" "not found (npm ci in t/node): as without npm"
+        not_found "node packages" "not found (npm ci in t/node): as without npm" npm
     fi
 }
 
@@ -500,10 +531,13 @@ fetch_nginx_dev() {
     version=$(nginx_package) || version='none installed'
     rm -rf "$nginx_dev" "$root/build/nginx"
     mkdir -p "$nginx_dev"
-    (cd "$nginx_dev" && apt-get -q -o APT::Sandbox::User=root \
-        download "nginx-dev=$version" && dpkg-deb -x ./*.deb . && rm ./*.deb) ||
+    # apt lists what it may not be able to fetch, where the network is down.
+    apt-cache show "nginx-dev=$version" >/dev/null 2>&1 ||
         die "no nginx-dev of the version of the package nginx ($version);" \
             "give nginx's sources by --with-nginx-src"
+    (cd "$nginx_dev" && apt-get -q -o APT::Sandbox::User=root \
+        download "nginx-dev=$version" && dpkg-deb -x ./*.deb . && rm ./*.deb) ||
+        die "nginx-dev $version could not be fetched: see above"
     echo "$version" >"$nginx_dev/version"
 }
 
@@ -531,12 +565,12 @@ install_missing() {
     esac
 }
 
-# The tests that need them say so, where there is no way to get them.
 install_node_packages() {
     command -v npm >/dev/null 2>&1 || return 0
     echo "Installing: the packages of t/node"
     (cd "$root/t/node" && npm ci --no-progress) ||
-        echo "configure.sh: npm ci failed in t/node; going on without" >&2
+        die "npm ci failed in t/node: see above; without these packages make check" \
+            "has no test of the client and the playground"
 }
 
 # -- main ----------------------------------------------------------------------
@@ -552,7 +586,9 @@ if [ -n "$install" ]; then
 fi
 
 echo "Looking for what is needed:"
+later=''
 probe_all
+say_later
 
 if [ -n "$build_lacks$wrong_names" ]; then
     {

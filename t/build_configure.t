@@ -50,7 +50,7 @@ exec $real "\$@"
 SH
     unlink "$copy/build/config.mk";
     my ($sources) = $t->read_file($config) =~ /^NGINX_SRC := (\S+)/m;
-    return said("./configure.sh --with-nginx=$nginx --with-nginx-src=$sources");
+    return said("./configure.sh --verbose --with-nginx=$nginx --with-nginx-src=$sources");
 }
 
 like configure_without('yajl'), qr/^Missing\ Debian\ packages:\ libyajl-dev
@@ -69,6 +69,9 @@ for my $target (qw(check unit t asan)) {
         "make $target says what to run";
 }
 configure_without('');
+my $plain = said("./configure.sh --with-nginx=$nginx --with-nginx-src="
+    . Platform::Test::Env::config('NGINX_SRC'));
+unlike $plain, qr/not found/, 'a machine that builds and runs lacks nothing';
 unlike said('make -n unit'), qr/install-test-deps/, 'which it does not where it is';
 
 # What somebody names is not skipped.  Only root is told of a program that root runs.
@@ -116,13 +119,14 @@ my %fake = (
     'sudo' => "case \$1 in env) exec \"\$@\" ;;
         systemctl) echo \"\$*\" >>$copy/systemctl.log ;; esac",
     'systemctl' => 'exit 1',    # no unit is there
-    'npm' => 'exit 0',
+    'npm' => "cat $copy/npm; exit \$(cat $copy/npm-status)",
     'pkg-config' => 'exit 0',
+    'apt-cache' => 'case $2 in *=1-3) exit 100 ;; esac',
     'dpkg-query' => "cat $copy/installed",
     'apt-get' => <<"SH",
 echo "\$*" >>$copy/apt.log
 for last; do :; done
-case \$* in *download*) [ "\$last" != nginx-dev=1-3 ] && echo >nginx-dev.deb ;; esac
+case \$* in *download*) [ "\$last" != nginx-dev=1-4 ] && echo >nginx-dev.deb ;; esac
 SH
     'dpkg-deb' => "mkdir -p \$3/usr/share/nginx; ln -s $sources \$3/usr/share/nginx/src",
 );
@@ -134,7 +138,9 @@ for (
     [ '1-1', '--install-deps', qr{\($copy/build/nginx-dev/}, 'once' ],
     [ '1-2', '', qr/MISSING: .* nginx-dev$/m, 'not for an nginx of another version' ],
     [ '1-2', '--install-deps', qr{\($copy/build/nginx-dev/}, 'which fetches its own', 1 ],
-    [ '1-3', '--install-deps', qr/^configure\.sh: no nginx-dev .* \(1-3\)/m, 'or says there is none', 1 ],
+    [ '1-3', '--install-deps', qr/^configure\.sh: no nginx-dev .* \(1-3\)/m, 'or says there is none' ],
+    [ '1-4', '--install-deps', qr/^configure\.sh: nginx-dev 1-4 could not be fetched/m,
+        'or that it cannot be had', 1 ],
 ) {
     my ($version, $option, $like, $name, $fetched) = @$_;
     $t->write_file('copy/installed', $version);
@@ -146,6 +152,18 @@ for (
         'by apt'
         : unlike $asked, qr/nginx-dev/, 'without apt';
 }
+
+# What npm is to install ends the stage where it fails.
+system("mkdir -p $copy/t/node") == 0 or die "mkdir: $!\n";
+$t->write_file('copy/installed', '1-1');
+for my $case ([ 0, qr/\nWrote build/ ], [ 7, qr/\nconfigure\.sh: npm ci failed in t.node[^\n]*\n\z/ ]) {
+    $t->write_file('copy/npm', "npm said\n");
+    $t->write_file('copy/npm-status', $case->[0]);
+    like said("./configure.sh --with-nginx=$nginx --install-test-deps"), $case->[1],
+        "npm ci ends with $case->[0]";
+    is $? != 0, $case->[0] != 0, '... and so does configure.sh';
+}
+$t->write_file('copy/npm-status', 0);
 
 # Services that it installs do not run; those of others do.
 ok !-e "$copy/systemctl.log", 'no service that it did not install is stopped';

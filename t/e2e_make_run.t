@@ -123,8 +123,10 @@ like said($p), qr/^Stopped\.$/m, 'Ctrl-C: says so';
 
 # Again, and SIGTERM to the script alone.
 
-$p = start(PLATFORM_CORS_ALLOWED_ORIGINS => 'http://127.0.0.1:1');
+$p = start(PLATFORM_CORS_ALLOWED_ORIGINS => 'http://127.0.0.1:1', GATEWAYPORT => 1);
 $res = is_ready($p, 'again');
+like said($p), qr/^run: warning: GATEWAYPORT is no setting; did you mean GATEWAY_PORT\?$/m,
+    'again: warns of a name in the environment that is nearly a setting';
 is http_get($t->port('gateway'), '/readyz', headers => [ Origin => $_ ])
     ->header('Access-Control-Allow-Origin'), $_,
     "again: an origin of one's own beside the playground's: $_"
@@ -222,9 +224,16 @@ sub refused ($name, $pattern, %set) {
 {
     my $port = $t->port('taken');
     my $taken = Platform::Test::Port::listener($port);
-    refused("$_ in use", qr/\b$port\b.*in use.*$_/, $_ => $port) for sort keys %ports;
+    # The playground has the name of the gateway.
+    refused("$_ in use", /PLAYGROUND/ ? qr/:$port: .*in use, choose another by $_=\.\.\.$/
+        : qr/:$port: .*in use, choose another by \w+_HOST=\.\.\. or $_=\.\.\.$/, $_ => $port)
+        for sort keys %ports;
     refused('METRICS_LISTEN in use', qr/\b$port\b.*in use.*METRICS_LISTEN=/,
         METRICS_LISTEN => "127.0.0.1:$port");
+    my $too = $t->port('taken too');
+    my $second = Platform::Test::Port::listener($too);
+    refused('two in use', qr/:$port: .*IDENTITY_PORT=.*; .*:$too: .*STUB_PORT=/,
+        IDENTITY_PORT => $port, STUB_PORT => $too);
 }
 refused(@$_) for [ 'a broken TTL', qr/PLATFORM_JWT_ACCESS_TOKEN_TTL/,
         PLATFORM_JWT_ACCESS_TOKEN_TTL => 'soon' ],
@@ -241,6 +250,7 @@ refused(@$_) for [ 'a broken TTL', qr/PLATFORM_JWT_ACCESS_TOKEN_TTL/,
 refused("make run $_->[0]", qr/$_->[1]$/, args => [$_->[0]]) for
     ['GATEWAY_PROT=1', 'GATEWAY_PROT is no setting; did you mean GATEWAY_PORT\?'],
     ['RUN_DRI=x', 'RUN_DRI is no setting; did you mean RUN_DIR\?'],
+    ['GATEWAYPORT=1', 'GATEWAYPORT is no setting; did you mean GATEWAY_PORT\?'],
     ['STUB_OF_ANOTHER=x', 'STUB_OF_ANOTHER is no setting; docs/configuration.md lists them'];
 refused('a service that no name server knows',
     qr/refuses its configuration: host not found in upstream "nohost\.invalid:99" in \S+:\d+$/,

@@ -55,6 +55,10 @@ refused(@$_) for (
     (map { [ 1, [], { IDENTITY_LISTEN => "$_$plain" }, qr/ \Q$plain\E/ ] } '', 'unix:'),
     [ 1, [], { IDENTITY_LISTEN => 'nowhere.invalid:1' }, qr/nowhere\.invalid:1/ ],
     [ 2, [ '--print-config', '--env-file', $t->dir . '/none' ], {}, qr/No such file/ ],
+    (map { [ 1, $_, { PLATFORM_DB_HOST => $t->dir, PLATFORM_DB_USER => undef },
+        qr/PLATFORM_DB_USER is not set: settings are read from --env-file FILE/ ],
+        [ 1, $_, { PLATFORM_DB_HOST => $t->dir, PLATFORM_DB_USER => 'x' }, qr/such file or directory$/m ] }
+        [ 'account', 'list' ], ['migrate']),
     [ 1, [], { PLATFORM_DB_HOST => $t->dir, IDENTITY_LISTEN => $never }, qr/database|connect/i ],
 );
 is_deeply [ -e $never, $t->read_file('plain') ], [ undef, 'keep me' ],

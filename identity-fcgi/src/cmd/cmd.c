@@ -259,6 +259,16 @@ static bool explain(struct cmd *c, bool committing)
 
 /* -- connection and transactions -- */
 
+bool cmd_no_database(struct cmd *c, const char *why)
+{
+    bool forgotten = c->env_file == NULL && c->cfg.db_user == NULL;
+
+    return cmd_fail(c, "%s%s", why,
+                    forgotten ? "; PLATFORM_DB_USER is not set: settings are "
+                                "read from --env-file FILE, which is not given"
+                              : "");
+}
+
 bool cmd_connect(struct cmd *c)
 {
     struct error why;
@@ -267,7 +277,7 @@ bool cmd_connect(struct cmd *c)
         return false;
     }
     c->db = db_script_open(&c->cfg, c->cfg.db_statement_timeout_ms, &why);
-    return c->db != NULL || cmd_fail(c, "%s", why.text);
+    return c->db != NULL || cmd_no_database(c, why.text);
 }
 
 void cmd_keep(struct cmd *c, size_t results)

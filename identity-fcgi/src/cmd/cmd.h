@@ -152,6 +152,9 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again);
 
 /* -- statements and values -- */
 
+/* Fails since the database cannot be reached: why, and where settings are from
+ * if none says as whom. */
+bool cmd_no_database(struct cmd *c, const char *why);
 bool cmd_connect(struct cmd *c);
 
 /* Runs work in a transaction, again when a deadlock ended it: what a try has

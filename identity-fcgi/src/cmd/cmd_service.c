@@ -250,7 +250,7 @@ bool cmd_service_migrate(struct cmd *c, bool seed)
         return cmd_misused(c, "%s", refused);
     }
     if (!migrate_run(&c->cfg, seed, &e)) {
-        return cmd_fail(c, "%s", e.text);
+        return cmd_no_database(c, e.text);
     }
     cmd_setn(c, "schemaVersion", migrate_count);
     return true;
