@@ -120,6 +120,22 @@ ngx_http_pgw_lease_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 }
 
 
+static void
+ngx_http_pgw_lease_warn(ngx_conf_t *cf, const ngx_http_pgw_source_t *from,
+    const ngx_http_conf_ctx_t *location)
+{
+    if (from->clcf->handler && ngx_http_pgw_peek_unverified(cf, location)) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "platform_gateway: location \"%V\" of \"%s\" fetches "
+                      "over https with \"proxy_ssl_verify off\": whoever "
+                      "answers in the issuer's place is believed: add "
+                      "\"proxy_ssl_verify on;\" and \"proxy_ssl_trusted_"
+                      "certificate\" to it, in %V:%ui", &from->clcf->name,
+                      from->directive, &from->place.file, from->place.line);
+    }
+}
+
+
 /*
  * What would otherwise only show when the first fetch fails, or never.
  *
@@ -177,6 +193,7 @@ ngx_http_pgw_lease_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
         }
     }
 
+    ngx_http_pgw_lease_warn(cf, from, &location);
     ngx_http_pgw_lease_log(cf, from);
 
     return ngx_http_pgw_lease_digest(from->source, text, 3) == NGX_OK

@@ -165,6 +165,26 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 }
 
 
+/* The proxy module keeps whether its address is https right before the field
+   of "proxy_ssl_protocols".  It is a number, which is compared and no more. */
+
+ngx_uint_t
+ngx_http_pgw_peek_unverified(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
+{
+    ngx_flag_t  *verify;
+    ngx_uint_t  *protocols;
+
+    verify = ngx_http_pgw_peek_field(cf, ctx, "ngx_http_proxy_module",
+                                     "proxy_ssl_verify",
+                                     ngx_conf_set_flag_slot);
+    protocols = ngx_http_pgw_peek_field(cf, ctx, "ngx_http_proxy_module",
+                                        "proxy_ssl_protocols",
+                                        ngx_conf_set_bitmask_slot);
+
+    return verify && protocols && *verify == 0 && protocols[-1] == 1;
+}
+
+
 /*
  * Each of the modules holds nginx's public ngx_http_upstream_conf_t; the field
  * that its directive sets tells where.  So no layout is guessed at.  An "if" or

@@ -38,6 +38,11 @@ ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
 /* Whether its "allow" and "deny" end with "deny all", after no "allow all". */
 ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
 
+/* Whether its "proxy_pass" leads to https, or to an address made of variables,
+   and nothing verifies whose certificate that server has. */
+ngx_uint_t ngx_http_pgw_peek_unverified(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx);
+
 /* A module that may pass requests, and with them the trusted headers, on. */
 
 typedef struct {

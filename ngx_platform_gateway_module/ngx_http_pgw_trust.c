@@ -30,6 +30,31 @@ static ngx_conf_bitmask_t  ngx_http_pgw_trust_typ[] = {
 };
 
 
+/* audience string ...|off;  NULL: any will do, which the block states. */
+
+static char *
+ngx_http_pgw_trust_audience(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t              *value = cf->args->elts;
+    ngx_uint_t              off = ngx_strcmp(value[1].data, "off") == 0;
+    ngx_http_pgw_issuer_t  *issuer = conf;
+
+    if (issuer->audiences == NULL
+        || (off && (issuer->audiences != NGX_CONF_UNSET_PTR
+                    || cf->args->nelts > 2)))
+    {
+        return "has values beside \"off\"";
+    }
+
+    if (off) {
+        issuer->audiences = NULL;
+        return NGX_CONF_OK;
+    }
+
+    return ngx_http_pgw_conf_strings(cf, cmd, conf);
+}
+
+
 static char *
 ngx_http_pgw_trust_algorithms(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
@@ -141,7 +166,7 @@ static ngx_command_t  ngx_http_pgw_trust_commands[] = {
     { ngx_string("issuer"),
       PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_conf_strings, issuers), NULL },
     { ngx_string("audience"),
-      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_conf_strings, audiences), NULL },
+      PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_trust_audience, audiences), NULL },
     { ngx_string("algorithms"),
       PGW_TRUST(NGX_CONF_1MORE, ngx_http_pgw_trust_algorithms, algorithms),
       NULL },
@@ -314,6 +339,13 @@ ngx_http_pgw_trust_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (issuer->audiences == NGX_CONF_UNSET_PTR) {
         issuer->audiences = NULL;
+
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"platform_gateway_trust %V\" has no "
+                           "\"audience\": tokens that the issuer made for "
+                           "other services are accepted: add it, or "
+                           "\"audience off;\" if its tokens have none,",
+                           &issuer->name);
     }
 
     if (issuer->claims.subject == NULL) {

@@ -169,6 +169,43 @@ rule($_->[0], $_->[1], $#$_ > 1 ? (keys => $_->[2]) : (), location => "$GUARDED 
     [ "<cache_file> $kept; <file> $file;",
         qr/leave it out, it has no use beside .* in \S+:\d+/, '' ];
 
+# What nginx -t accepts with a warning: [name, what is warned of; nothing: silence, the
+# block's lines, the location of its keys, http{}].
+
+my $AUDIENCE = qr/ "platform_gateway_trust a" has no "audience": .* \S+:\d+\n/;
+my $UNVERIFIED = qr/ "\/keys" of "\w*key_location" .* "proxy_ssl_verify off": .* in \S+:\d+\n/;
+my ($AUD, $TLS, $CA) = ('audience x;', $KEYS =~ s/http:/https:/r,
+    "proxy_ssl_trusted_certificate %%DIR%%/ca.pem;");
+my ($VERIFY, $VERIFIED) = ('proxy_ssl_verify off;', "proxy_ssl_verify on; $CA");
+system "openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=x -keyout $dir/ca.key "
+    . "-out $dir/ca.pem 2>/dev/null";
+for my $row ([ 'no audience', [$AUDIENCE], '', $KEYS ],
+    [ 'an audience', [], $AUD, $KEYS ], [ 'two', [], 'audience x y;', $KEYS ],
+    [ 'audience off', [], 'audience off;', $KEYS ],
+    [ 'https, not verified', [$UNVERIFIED], $AUD, $TLS ],
+    [ 'https, not verified, as it says', [$UNVERIFIED], $AUD, $TLS =~ s/internal;/$& $VERIFY/r ],
+    [ 'https, not verified, by variables', [$UNVERIFIED], $AUD,
+        $TLS =~ s{127.0.0.1:1}{127.0.0.1:\$server_port}r ],
+    [ 'https, not verified, by its server', [$UNVERIFIED], $AUD, "$VERIFY $TLS", $VERIFIED ],
+    [ 'https, verified', [], $AUD, $TLS =~ s/internal;/$& $VERIFIED/r ],
+    [ 'https, verified by http{}', [], $AUD, $TLS, $VERIFIED ],
+    [ 'http, beside https', [], $AUD, "$KEYS location /tls { proxy_pass https://127.0.0.1:1; }" ],
+    [ 'both', [ $AUDIENCE, $UNVERIFIED ], '', $TLS ])
+{
+    my ($name, $warned, $lines, $keys, $http) = @$row;
+    my ($ok, $said) = $t->location_test(server => $keys, location => "$ON$ACCESS token; $PASS",
+        http => ($http // '') . "platform_gateway_trust a { issuer http://a; key_location /keys; $lines }");
+    ok $ok && (() = $said =~ /\[warn\]/g) == @$warned && !grep({ $said !~ $_ } @$warned),
+        "warned: $name" or diag $said;
+}
+for my $lines ('audience off; audience x;', 'audience x; audience off;', 'audience off x;') {
+    rule($lines, qr/"audience" has values beside "off"/, http =>
+        "platform_gateway_trust a { issuer http://a; key_location /keys; $lines }", location => $SERVED);
+}
+my (undef, $own) = $t->location_test(server => $SOURCE . $TLS, location => $SERVED,
+    http => 'platform_gateway_issuer http://i;');
+like $own, qr/\[warn\] .*$UNVERIFIED/, 'warned: https, not verified, without a block';
+
 # A token has to fit into a header line, and that into one buffer; FastCGI and uwsgi
 # carry all headers in one record: [lines of http{}, what is said, location, server].
 
