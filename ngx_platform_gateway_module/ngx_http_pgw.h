@@ -220,6 +220,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_array_t                  *cors_origins;  /* origin_t; NULL: none */
     ngx_str_t                     cors_methods;  /* "GET, HEAD" */
     ngx_str_t                     cors_headers;
+    ngx_str_t                     cors_exposed;  /* of responses */
     time_t                        cors_max_age;
 };
 

@@ -164,9 +164,6 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
 {
     ngx_str_t  age;
 
-    static const ngx_str_t  exposed = ngx_string("X-Request-Id, "
-        "X-Correlation-Id, Retry-After, WWW-Authenticate, ETag");
-
     age.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
     if (age.data == NULL) {
         return NGX_ERROR;
@@ -186,7 +183,7 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
                ? ngx_http_pgw_cors_add("Allow-Methods", &conf->cors_methods)
                  && ngx_http_pgw_cors_add("Allow-Headers", &conf->cors_headers)
                  && ngx_http_pgw_cors_add("Max-Age", &age)
-               : ngx_http_pgw_cors_add("Expose-Headers", &exposed))
+               : ngx_http_pgw_cors_add("Expose-Headers", &conf->cors_exposed))
            ? NGX_OK : NGX_ERROR;
 }
 

@@ -286,13 +286,11 @@ ngx_http_pgw_token_access(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/*
- * Percent-encodes '%', what is not visible ASCII and, within an element of an
- * array, ','.
- */
+/* Percent-encodes '%', bytes that are not visible ASCII, and a separator (0: of
+   none). */
 
 static u_char *
-ngx_http_pgw_token_escape(u_char *dst, pj_str_t text, ngx_uint_t element)
+ngx_http_pgw_token_escape(u_char *dst, pj_str_t text, u_char separator)
 {
     u_char  c;
     size_t  i;
@@ -301,7 +299,7 @@ ngx_http_pgw_token_escape(u_char *dst, pj_str_t text, ngx_uint_t element)
 
         c = text.data[i];
 
-        if (c > 0x20 && c < 0x7f && c != '%' && !(element && c == ',')) {
+        if (c > 0x20 && c < 0x7f && c != '%' && c != separator) {
             *dst++ = c;
 
         } else {
@@ -366,7 +364,7 @@ ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
             *p++ = ',';
         }
 
-        p = ngx_http_pgw_token_escape(p, item->text, array);
+        p = ngx_http_pgw_token_escape(p, item->text, array ? ',' : 0);
     }
 
     /* ends in a NUL, as the header values do that nginx itself has read */
@@ -412,9 +410,9 @@ ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
 }
 
 
-/* Whom another issuer names is not who has that id with us: "shop/ID".  What
-   a variable holds may become a header or part of an address, so it is escaped
-   as the headers are. */
+/* An id of another issuer's block is not ours of the same text: "shop/ID".  A
+   '/' in an id is escaped, else our own "shop/ID" would be the same.  A variable
+   may become a header or part of an address, so all of it is escaped. */
 
 static ngx_int_t
 ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *by, pj_str_t id,
@@ -432,7 +430,7 @@ ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *by, pj_str_t id,
     }
 
     p = ngx_sprintf(s->data, "%V%s", by, by->len ? "/" : "");
-    p = ngx_http_pgw_token_escape(p, id, 0);
+    p = ngx_http_pgw_token_escape(p, id, '/');
     *p = '\0';
     s->len = (size_t) (p - s->data);
 

@@ -37,6 +37,9 @@
     "Authorization, Content-Type, X-Request-Id, X-Correlation-Id, "           \
     "traceparent, tracestate, Idempotency-Key, If-None-Match"
 
+#define NGX_HTTP_PGW_CORS_EXPOSED                                             \
+    "X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag"
+
 
 /* What a location inherits: the field, how nginx merges it, what it is unset,
    and what holds if it is said nowhere.  Bit masks and strings begin as zeroes;
@@ -68,7 +71,8 @@
     X(challenge, str_value, , "Bearer realm=\"platform\"")                    \
     X(metadata, str_value, , "")                                              \
     X(cors_methods, str_value, , NGX_HTTP_PGW_CORS_METHODS)                   \
-    X(cors_headers, str_value, , NGX_HTTP_PGW_CORS_NAMES)
+    X(cors_headers, str_value, , NGX_HTTP_PGW_CORS_NAMES)                     \
+    X(cors_exposed, str_value, , NGX_HTTP_PGW_CORS_EXPOSED)
 
 #define PGW_UNSET(field, merge, unset, none)  conf->field = unset;
 
@@ -403,6 +407,9 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_cors_headers"),
       PGW_ANY(1MORE, ngx_http_pgw_cors_list, cors_headers,
               NGX_HTTP_PGW_CORS_NAMES) },
+    { ngx_string("platform_gateway_cors_expose_headers"),
+      PGW_ANY(1MORE, ngx_http_pgw_cors_list, cors_exposed,
+              NGX_HTTP_PGW_CORS_EXPOSED) },
     { ngx_string("platform_gateway_cors_max_age"),
       PGW_ANY(TAKE1, ngx_conf_set_sec_slot, cors_max_age, NULL) },
 

@@ -82,6 +82,7 @@ my @cases = (
     [ $MAIN, '+variables' => "offset of $MAIN.variables_hash_bucket_size" ],
     [ $MAIN, 'end' => "size of $MAIN" ],
     [ $SRV, '+ctx' => "offset of $SRV.client_header_buffer_size" ],
+    [ $SRV, '~merge_slashes' => "offset of $SRV.merge_slashes" ],
     [ $LOC, '+name' => "offset of $LOC.default_type" ],
     [ $LOC, '+internal' => "offset of $LOC.sendfile" ],
     [ $LOC, '+error_log' => "offset of $LOC.types_hash_bucket_size" ],

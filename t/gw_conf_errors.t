@@ -354,7 +354,14 @@ rule($_->[1] =~ s/[^ -~]/?/gr, $_->[2], $_->[0] eq 'location' ? () : $_->[0], $_
         qr/invalid origin "\*" in .*each origin must be named/ ],
     [ location => 'platform_gateway_cors_origins https://*.example.com off.test://a;'
         . 'platform_gateway_cors_origins http://[::1]:3000;' ],
-    [ location => 'platform_gateway_cors_headers X-*;', qr/there are no patterns/ ],
+    map({ [ location => "platform_gateway_cors_${_}headers X-*;", qr/there are no patterns/ ] }
+        '', 'expose_'),
+    [ location => 'platform_gateway_cors_expose_headers *;', qr/there are no patterns/ ],
+    map({ [ location => "platform_gateway_cors_origins $_;", qr/has origins beside "off"/ ] }
+        'off https://a.example', 'https://a.example; platform_gateway_cors_origins off',
+        'off; platform_gateway_cors_origins https://a.example'),
+    [ location => 'platform_gateway_trusted platform; platform_gateway_trusted platform;',
+        qr/"platform_gateway_trusted" directive is duplicate/ ],
 
     map({ [ http => qq($STRIP "$_";), $NAME ] } '', 'X Y', 'X_Y', 'X.Y', 'X:Y', 'x' x 64),
     map({ [ server => "$STRIP $_;", $NGINX ], [ location => "$CLAIM sub $_;", $NGINX ] }

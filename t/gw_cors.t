@@ -31,6 +31,9 @@ pass /own: platform_gateway_access public;
 pass /more: platform_gateway_access public;
     platform_gateway_cors_methods default PURGE;
     platform_gateway_cors_headers X-Api-Key default;
+    platform_gateway_cors_expose_headers default Mcp-Session-Id grpc-status;
+pass /exposes to app: platform_gateway_access public;
+    platform_gateway_cors_expose_headers Mcp-Session-Id X-Two;
 pass /off to app: platform_gateway_access public; platform_gateway_cors_origins off;
 SERVER
 limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
@@ -142,6 +145,10 @@ for my $case (
             "$status of $asked[1] for $said->[0]";
     }
 }
+is cors(http_get($port, '/more', headers => [ Origin => $ORIGIN ]))->{'expose-headers'},
+    "$EXPOSED{'expose-headers'}, Mcp-Session-Id, grpc-status", 'the default list, and two more';
+is_deeply cors(http_get($port, '/public', headers => [ map { (Origin => $ORIGIN) } 1, 2 ])),
+    \%REFUSED, 'an allowed origin, sent twice';
 my $bad = http_raw($port, "GET / HTTP/1.1\r\nHost: a\r\nOrigin: $ORIGIN\r\nHost: b\r\n\r\n");
 like $bad, qr/^HTTP\/1\.1 400 .*^Access-Control-Allow-Origin: \Q$ORIGIN\E\r$/ms,
     'a bad request whose origin was read';
@@ -150,6 +157,8 @@ like $bad, qr/^HTTP\/1\.1 400 .*^Access-Control-Allow-Origin: \Q$ORIGIN\E\r$/ms,
 
 for my $case (
     [ '/app', $ORIGIN, %EXPOSED ], [ '/app', $EVIL, %REFUSED ], [ '/app', undef, %REFUSED ],
+    [ '/exposes', $ORIGIN, %EXPOSED, 'expose-headers' => 'Mcp-Session-Id, X-Two' ],
+    [ '/exposes', $EVIL, %REFUSED ],
     [ '/off', $ORIGIN, vary => [] ],
     [ '/app?vary=Accept;Cookie', $ORIGIN, %EXPOSED, vary => [qw(Accept Cookie Origin)] ],
     [ '/app?vary=origin', $ORIGIN, %EXPOSED, vary => [qw(origin Origin)] ],

@@ -46,7 +46,7 @@ pass /audience: platform_gateway_access token; platform_gateway_audience orders-
 pass /requires: platform_gateway_access token; platform_gateway_require aud shop-api;
 pass /two: platform_gateway_access token; platform_gateway_trusted platform blog;
 pass /roles: platform_gateway_access token;
-    platform_gateway_require realm_access.roles seller admin;
+    platform_gateway_require realm_access.roles seller admin 7;
     platform_gateway_require email_verified true;
     platform_gateway_claim_header realm_access.roles X-Realm-Roles;
     platform_gateway_claim_header '"dotted.name".x' X-Dotted;
@@ -194,6 +194,8 @@ for my $case (
     [ 'none of them', 403, { realm_access => { roles => [ 'user', 'Seller' ] } } ],
     [ 'an empty array', 403, { realm_access => { roles => [] } } ],
     [ 'no array', 403, { realm_access => { roles => { seller => 1 } } } ],
+    [ 'a number in an array', 403, { realm_access => { roles => [7] } } ],
+    [ 'a number', 200, { realm_access => { roles => 7 } } ],
     [ 'in a deeper array', 403, { realm_access => { roles => [ ['seller'] ] } } ],
     [ 'no object', 403, { realm_access => 'seller' } ],
     [ 'words of what is no scope', 403, { realm_access => { roles => 'user seller' } } ],
@@ -245,6 +247,14 @@ is_deeply sent($res), { 'x-user' => 'u-1', 'x-account-id' => 'of-shop' },
     'those that are named for all do';
 is $t->logged($res)->{accountId}, 'shop/u-1', 'the log names the subject, and of whom';
 is sent(ask('/any', token('own')))->{'x-account-id'}, uuid(1), 'ours do';
+for my $case ([ 'own', 'shop/u-1', 'shop%2Fu-1' ], [ 'own', 'shop%2Fu-1', 'shop%252Fu-1' ],
+    [ 'shop', 'a/../u-1', 'shop/a%2F..%2Fu-1' ])
+{
+    my ($of, $id, $want) = @$case;
+    my $token = token($of, map { $_ => $id } 'sub', $of eq 'own' ? 'account_id' : ());
+    is_deeply [ map { $t->logged(ask('/any', $token))->{accountId} } 1, 2 ], [ $want, $want ],
+        "$id of $of is nobody else's";
+}
 
 # -- what its feed ends is its own
 
