@@ -202,6 +202,26 @@ end \$\$;
 create trigger written after update on auth_sessions referencing new table as changed
     for each statement execute function written();
 SQL
+
+# Whoever reads slowly holds up nobody: no lock is held, nor a transaction open.
+use POSIX ();
+my $fifo = $t->dir . '/fifo';
+POSIX::mkfifo($fifo, 0600) or die "mkfifo: $!\n";
+for my $command (qw(show delete)) {
+    open my $reader, '+<', $fifo or die "$fifo: $!\n";
+    my $p = $c->start({ redirect => ">$fifo" }, 'account', $command, $kim, '--json');
+    ok eventually(sub { (Platform::Test::Env::slurp("/proc/$p->{pid}/wchan") // '')
+        =~ /pipe/ }), "account $command: its reader takes its time";
+    is $pg->sql("begin; select status from accounts where account_id = '$id'
+        for update nowait; rollback"), 'ACTIVE', "account $command: the row is free";
+    is $pg->sql("select count(*) from pg_stat_activity where xact_start is not null
+        and pid <> pg_backend_pid() and backend_type = 'client backend'", user => 'postgres'), 0,
+        "account $command: no transaction is open";
+    $p->stop('KILL');
+}
+my %listed = map { $_->{sessionId} => 1 } @{ $c->done(qw(account show), $kim)->{sessions} };
+is keys %listed, 2500, 'account show: each is there';
+
 my $left = "select count(*) from auth_sessions
     where account_id = '$id' and login_address is not null";
 ($status, undef, $err) = $c->run(qw(account delete), $kim);

@@ -26,6 +26,7 @@
 #define MOST_SHA_CRYPT 1000000
 #define MOST_PBKDF2 2000000
 #define CRYPT_CREDENTIAL_MAX 128
+#define BCRYPT_CREDENTIAL_MAX 72
 
 #define NUMBER "[1-9][0-9]{0,8}"
 /* 8 bytes of salt and 16 of hash at least, in one of two alphabets. */
@@ -310,6 +311,14 @@ static bool is_weaker(const struct stored *s)
            s->rounds < today.iterations;
 }
 
+/* bcrypt has looked at the beginning alone, so whoever mistyped the end would
+ * become the only one to know it. */
+static bool is_whole(const struct stored *s, pj_str_t credential)
+{
+    return s->form != STORED_CRYPT || s->text[1] != '2' ||
+           credential.len <= BCRYPT_CREDENTIAL_MAX;
+}
+
 enum password_result password_verify(const char *text, pj_str_t credential,
                                      int64_t deadline_ms,
                                      char fresh[PASSWORD_PHC_MAX])
@@ -320,7 +329,8 @@ enum password_result password_verify(const char *text, pj_str_t credential,
     enum password_result result = PASSWORD_BUSY;
 
     if (usable || password_parse(today.dummy, &stored) == NULL) {
-        c.fresh = is_weaker(&stored) ? fresh : NULL;
+        c.fresh =
+            is_weaker(&stored) && is_whole(&stored, credential) ? fresh : NULL;
         result = run(&c, deadline_ms);
     }
     if (result != PASSWORD_OK || c.fresh == NULL) {

@@ -273,6 +273,9 @@ bool cmd_connect(struct cmd *c)
 {
     struct error why;
 
+    if (c->db != NULL) {
+        return true;
+    }
     if (!cmd_load(c)) {
         return false;
     }
@@ -305,7 +308,7 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
         }
         (void) !db_script_run(c->db, "ROLLBACK", NULL, 0);
         /* Deadlock and serialisation failure: the other one has gone on. */
-        if (i == TRIES || c->line[0] != '\0' || c->printed ||
+        if (i == TRIES || c->line[0] != '\0' ||
             strncmp(db_script_error(c->db)->state, "40", 2) != 0) {
             return explain(c, committing);
         }

@@ -17,7 +17,7 @@
 #define CMD_MAX_GIVEN 300 /* options in one command line */
 #define CMD_MAX_BRANCHES 200
 #define CMD_MAX_RESULTS (2 * CMD_MAX_BRANCHES + 8)
-#define CMD_MAX_SET 16
+#define CMD_MAX_SET 20
 #define CMD_SECRET_MAX (20 * 1024)
 
 struct cmd;
@@ -53,6 +53,9 @@ struct cmd_spec {
 
     /* What is done, in this order; any may be missing. */
     bool (*check)(struct cmd *c); /* settings, secrets */
+    bool (*before)(
+        struct cmd *c); /* prints first, in transactions of its own:
+                           none is open while standard output waits */
     /* In one transaction: finds the account given and, with lock, the
      * workspace; where there is an event, it locks them too. */
     bool lock;
@@ -116,7 +119,6 @@ struct cmd {
     size_t set_count;
 
     bool begun, out_failed; /* cmd_out.c's */
-    bool printed;           /* some of the result has gone out */
     struct jsonw w;
     struct buf out;
     char out_mem[128 * 1024];

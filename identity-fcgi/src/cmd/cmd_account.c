@@ -198,7 +198,8 @@ static bool prepare(struct cmd *c)
     return cmd_keys(c) && read_credential(c);
 }
 
-/* Prints everything first: if that fails, nothing is deleted. */
+/* Prints everything first: if that fails, nothing is deleted.  A reader may
+ * take its time, so no row is locked yet. */
 static bool hand_over(struct cmd *c)
 {
     return cmd_lookup_person(c) &&
@@ -217,29 +218,47 @@ static bool erase(struct cmd *c)
            lock_out(c);
 }
 
-/* Of the sessions that have something left, some. */
+/* Of the sessions, all of which have ended, those that follow :erasedTime and
+ * :erasedId, some. */
 static bool erase_some(struct cmd *c)
 {
     return cmd_sql(
-        c, "UPDATE auth_sessions"
-           "   SET used_address = NULL, used_agent = NULL,"
-           "       login_address = NULL, login_agent = NULL"
-           " WHERE session_id = ANY (ARRAY("
-           "   SELECT session_id FROM auth_sessions"
-           "    WHERE account_id = :accountId"
+        c, "WITH page AS MATERIALIZED ("
+           "   SELECT session_id, created_at FROM auth_sessions"
+           "    WHERE account_id = :accountId AND status = 'REVOKED'"
+           "      AND (:erasedTime::timestamptz IS NULL"
+           "           OR (created_at >= :erasedTime"
+           "               AND (created_at > :erasedTime"
+           "                    OR session_id > :erasedId)))"
+           "    ORDER BY created_at, session_id LIMIT 1000),"
+           " erased AS ("
+           "   UPDATE auth_sessions"
+           "      SET used_address = NULL, used_agent = NULL,"
+           "          login_address = NULL, login_agent = NULL"
+           "    WHERE session_id = ANY (ARRAY(SELECT session_id FROM page))"
            "      AND num_nonnulls(used_address, used_agent, login_address,"
-           "                       login_agent) > 0"
-           "    LIMIT 1000))");
+           "                       login_agent) > 0)"
+           " SELECT created_at::text AS atTime, session_id AS atId FROM page"
+           "  ORDER BY created_at DESC, session_id DESC LIMIT 1");
 }
 
-/* A statement for each batch: what is done stays so, however many there are. */
+/* A statement for each page: what is done stays so, however many there are. */
 static bool erase_clients(struct cmd *c)
 {
-    do {
+    size_t kept = c->result_count;
+    bool more = true;
+
+    while (more) {
         if (!cmd_transact(c, erase_some)) {
             return false;
         }
-    } while (c->touched > 0);
+        more = c->found > 0;
+        if (more) {
+            cmd_setf(c, "erasedTime", "%s", cmd_get(c, "atTime"));
+            cmd_setf(c, "erasedId", "%s", cmd_get(c, "atId"));
+        }
+        cmd_keep(c, kept);
+    }
     return true;
 }
 
@@ -409,7 +428,7 @@ const struct cmd_spec cmd_accounts[] = {
      "First prints all that is held about it, as account show does; if that\n"
      "cannot be written, nothing is deleted.  Its id, the ids of memberships\n"
      "and sessions stay for the record; the name is free.\n",
-     .check = prepare, .keyless = true, .find = hand_over,
+     .check = prepare, .keyless = true, .before = hand_over,
      .status = "DELETED",
      .sql = "UPDATE accounts SET status = :status, deleted_at = now(),"
             "       updated_at = now(), account_name = account_id::text,"

@@ -100,6 +100,10 @@ static const char members_sql[] =
     PAGE("workspace_name", "account_name", "member_id");
 
 /* The newest of one status each, as the index has them. */
+#define BEFORE(s) \
+    " AND (:beforeTime::timestamptz IS NULL OR (" s "created_at <= :beforeTime" \
+    "      AND (" s "created_at < :beforeTime OR " s "session_id > :beforeId)))" \
+    " ORDER BY " s "created_at DESC, " s "session_id" MOST
 static const char sessions_sql[] =
     "SELECT session_id AS sessionId,"
     "  CASE WHEN over_at IS NOT NULL THEN 'REVOKED'"
@@ -113,7 +117,8 @@ static const char sessions_sql[] =
     "  CASE WHEN used_at IS NULL THEN login_address ELSE used_address END"
     " AS address,"
     "  CASE WHEN used_at IS NULL THEN login_agent ELSE used_agent END AS agent,"
-    "  login_address AS loginAddress, login_agent AS loginAgent"
+    "  login_address AS loginAddress, login_agent AS loginAgent,"
+    "  s.created_at::text AS fromTime"
     "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
     "                 WHEN s.created_at <= a.sessions_valid_after"
     "                 THEN a.sessions_valid_after END) AS over_at"
@@ -122,11 +127,10 @@ static const char sessions_sql[] =
     "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
     "                AND (:all OR (expires_at > now()"
     "                     AND created_at > a.sessions_valid_after))"
-    "              ORDER BY created_at DESC" MOST ") UNION ALL"
+    BEFORE("") ") UNION ALL"
     "            (SELECT * FROM auth_sessions"
     "              WHERE account_id = a.account_id AND status = 'REVOKED'"
-    " AND :all"
-    "              ORDER BY created_at DESC" MOST ")) AS s ON true"
+    " AND :all" BEFORE("") ")) AS s ON true"
     "         WHERE a.account_id = :accountId) AS s"
     "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
     "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
@@ -144,6 +148,7 @@ static const char sessions_sql[] =
 /* -- all that is held about one person -- */
 
 static const struct cmd_spec person = {
+    .operand = "ACCOUNT", .keyless = true,
     .sql = "SELECT " AT("created_at", "createdAt") ","
         AT("updated_at", "updatedAt") "," AT("deleted_at", "deletedAt") ","
         AT("nullif(sessions_valid_after, '-infinity')", "sessionsValidAfter")
@@ -195,17 +200,23 @@ bool cmd_lookup_attempts(struct cmd *c)
 bool cmd_lookup_person(struct cmd *c)
 {
     const struct cmd_spec *own = c->spec;
-    bool counted = c->keys->signing != NULL;
+    bool counted = c->keys->signing != NULL, ok;
 
-    if (!cmd_sql(c, person.sql) || (counted && !cmd_lookup_attempts(c))) {
+    c->spec = &person;
+    ok = cmd_connect(c) && cmd_transact(c, cmd_work) &&
+         (!counted || cmd_lookup_attempts(c));
+    if (ok) {
+        cmd_set(c, "all", "t");
+        (void) cmd_out_values(c);
+    }
+    c->spec = own;
+    if (!ok) {
         return false;
     }
-    cmd_set(c, "all", "t");
-    cmd_set(c, "limit", "1000000000"); /* rows: all */
-    c->spec = &person;
-    (void) cmd_out_values(c);
-    c->spec = own;
     for (size_t i = !counted; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        cmd_setf(c, "limit", "%d",
+                 strcmp(parts[i].words, "sessions") == 0 ? CMD_PAGE
+                                                         : 1000000000);
         if (!cmd_out_part(c, &parts[i])) {
             return false;
         }
@@ -242,7 +253,7 @@ const struct cmd_spec cmd_lookups[] = {
      "ACCOUNT is a name or an id.  Failed logins are shown only with the "
      "signing\nkey, since they are counted under an HMAC that is made with "
      "it.\n",
-     .check = cmd_keys, .keyless = true, .work = cmd_lookup_person},
+     .check = cmd_keys, .keyless = true, .before = cmd_lookup_person},
     {"account sessions", "ACCOUNT", "list sessions, newest first",
      "ACCOUNT is a name or an id.\n",
      .options = {{"all", NULL, .help = "include ended ones"}, LIMIT},

@@ -299,8 +299,9 @@ static bool run(struct cmd *c)
     }
     s = c->spec; /* check may have chosen another */
     cmd_out_open(c);
-    if ((s->work != NULL || s->sql != NULL) &&
-        !(cmd_connect(c) && cmd_transact(c, cmd_work))) {
+    if ((s->before != NULL && !s->before(c)) ||
+        ((s->work != NULL || s->sql != NULL) &&
+         !(cmd_connect(c) && cmd_transact(c, cmd_work)))) {
         return false;
     }
     if (cmd_get(c, "tenantAdded") != NULL) {

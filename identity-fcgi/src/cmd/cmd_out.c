@@ -149,7 +149,6 @@ static void flush(struct cmd *c)
         fwrite(c->out.data, 1, c->out.len, stdout) != c->out.len) {
         c->out_failed = true;
     }
-    c->printed = c->printed || c->out.len > 0;
     buf_reset(&c->out);
 }
 
@@ -324,29 +323,55 @@ void cmd_out_row(struct cmd *c)
     flush(c);
 }
 
+static bool read_page(struct cmd *c)
+{
+    return cmd_sql(c, c->spec->sql);
+}
+
+/* Prints the rows of a page; whether there may be another one. */
+static bool print_page(struct cmd *c)
+{
+    for (c->row = 0; c->row < c->found; c->row++) {
+        cmd_out_row(c);
+    }
+    c->row = c->found - 1;
+    if (c->found < CMD_PAGE || cmd_get(c, "fromTime") == NULL) {
+        return false;
+    }
+    cmd_setf(c, "beforeTime", "%s", cmd_get(c, "fromTime"));
+    cmd_setf(c, "beforeId", "%s", cmd_get(c, "sessionId"));
+    return true;
+}
+
 bool cmd_out_part(struct cmd *c, const struct cmd_spec *part)
 {
     const struct cmd_spec *whole = c->spec;
     size_t kept = c->result_count;
+    bool ok, more = true;
 
-    if (!cmd_sql(c, part->sql)) {
-        return false;
-    }
     c->spec = part;
+    ok = cmd_transact(c, read_page);
     c->begun = false;
     if (c->json) {
         jsonw_array(&c->w, part->words);
     } else {
         buf_addf(&c->out, "\n%s:%s", part->words, c->found > 0 ? "\n" : " ");
     }
-    (void) cmd_out_rows(c);
+    if (ok && c->found == 0) {
+        cmd_out_line(c, "none");
+        more = false;
+    }
+    while (ok && more) {
+        more = print_page(c);
+        cmd_keep(c, kept);
+        ok = !more || cmd_transact(c, read_page);
+    }
     if (c->json) {
         jsonw_array_end(&c->w);
     }
     c->begun = true; /* what follows is not the first */
-    cmd_keep(c, kept);
     c->spec = whole;
-    return true;
+    return ok;
 }
 
 bool cmd_out_rows(struct cmd *c)

@@ -15,7 +15,10 @@ void cmd_out_open(struct cmd *c);
 bool cmd_out_values(struct cmd *c);
 void cmd_out_row(struct cmd *c);
 bool cmd_out_rows(struct cmd *c); /* all of the last result */
-/* Runs a list's statement and prints its rows, as a member of one object. */
+/* Runs a list's statement, again while it gives a full page of CMD_PAGE rows
+ * and goes on from the last one: its values fromTime and sessionId are then
+ * beforeTime and beforeId.  Prints the rows as a member of one object. */
+#define CMD_PAGE 1000
 bool cmd_out_part(struct cmd *c, const struct cmd_spec *part);
 void cmd_out_claim(struct cmd *c, const char *label, const char *value,
                    bool time);
