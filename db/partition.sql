@@ -72,7 +72,7 @@ BEGIN
     RETURN;
   END IF;
 
-  CREATE SCHEMA partitioned;
+  EXECUTE format('CREATE SCHEMA partitioned AUTHORIZATION %s', class.relowner::regrole);
   CREATE TABLE partitioned.auth_sessions (LIKE public.auth_sessions
       INCLUDING DEFAULTS INCLUDING STORAGE INCLUDING COMPRESSION INCLUDING COMMENTS)
     PARTITION BY HASH (session_id);
@@ -83,7 +83,14 @@ BEGIN
                   to_char(n, 'FM000'), count, n,
                   'WITH (' || array_to_string(class.reloptions, ', ') || ')')
       FROM generate_series(0, count - 1) AS n
-    UNION ALL
+  LOOP
+    EXECUTE line;
+  END LOOP;
+  -- Before anything else: what its indexes compute is computed as their owner.
+  FOR line IN SELECT relid FROM pg_partition_tree('partitioned.auth_sessions') LOOP
+    EXECUTE format('ALTER TABLE %s OWNER TO %s', line, class.relowner::regrole);
+  END LOOP;
+  FOR line IN
     SELECT format('ALTER TABLE partitioned.auth_sessions ADD CONSTRAINT %I %s', conname,
                   replace(pg_get_constraintdef(oid), ' NOT VALID', ''))
       FROM pg_constraint WHERE conrelid = old AND contype IN ('p', 'u', 'f', 'c')
@@ -92,30 +99,17 @@ BEGIN
       FROM pg_index WHERE indrelid = old AND indexrelid NOT IN (
            SELECT conindid FROM pg_constraint WHERE conrelid = old)
     UNION ALL
-    SELECT replace(pg_get_triggerdef(oid), ' ON public.', ' ON partitioned.')
-      FROM pg_trigger WHERE tgrelid = old AND NOT tgisinternal
-    UNION ALL
-    -- Those for each statement are not inherited, and there may be a TRUNCATE of one.
-    SELECT replace(pg_get_triggerdef(t.oid), ' ON public.auth_sessions ',
-                   format(' ON partitioned.auth_sessions_p%s ', to_char(n, 'FM000')))
-      FROM pg_trigger t, generate_series(0, count - 1) AS n
-     WHERE tgrelid = old AND tgname = 'auth_sessions_revoke_all'
-    UNION ALL
     SELECT format('GRANT %s ON partitioned.auth_sessions TO %s', privilege_type,
                   CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
       FROM aclexplode(class.relacl)
   LOOP
     EXECUTE line;
   END LOOP;
-  FOR line IN SELECT relid FROM pg_partition_tree('partitioned.auth_sessions') LOOP
-    EXECUTE format('ALTER TABLE %s OWNER TO %s', line, class.relowner::regrole);
-  END LOOP;
 
-  -- Its writes set off no triggers: those of the old table have done their work.
+  -- The new table has no triggers yet: those of the old one have done their work.
   EXECUTE format($mirror$
     CREATE FUNCTION partitioned.mirror() RETURNS trigger LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    SET session_replication_role = replica AS $body$
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
     BEGIN
       IF TG_OP = 'DELETE' THEN
         DELETE FROM partitioned.auth_sessions WHERE session_id = OLD.session_id;
@@ -128,6 +122,8 @@ BEGIN
     $body$ $mirror$,
     (SELECT string_agg(format('%1$I = excluded.%1$I', attname), ', ')
        FROM pg_attribute WHERE attrelid = old AND attnum > 0 AND NOT attisdropped));
+  EXECUTE format('ALTER FUNCTION partitioned.mirror() OWNER TO %s',
+                 class.relowner::regrole);
   REVOKE EXECUTE ON FUNCTION partitioned.mirror() FROM PUBLIC;
   CREATE TRIGGER auth_sessions_mirror
     AFTER INSERT OR UPDATE OR DELETE ON public.auth_sessions
@@ -136,14 +132,18 @@ END;
 $$;
 
 -- -- the rows: a write meanwhile either finds the copy, or is found by it
+--
+-- These two run as the owner of the tables, since indexes, constraints and types may
+-- call functions of the owner's.
 
 CREATE FUNCTION pg_temp.copy(low bigint, past bigint) RETURNS bigint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   INSERT INTO partitioned.auth_sessions
   SELECT * FROM public.auth_sessions
    WHERE ctid >= format('(%s,0)', low)::tid AND ctid < format('(%s,0)', past)::tid
       ON CONFLICT (session_id) DO NOTHING;
+  SET CONSTRAINTS ALL IMMEDIATE;    -- not at the commit, which is a superuser's
   RETURN 0;
 END;
 $$;
@@ -151,7 +151,7 @@ $$;
 -- How many rows have no like, in one snapshot.  A subquery, not a join, which might
 -- read the whole of the new table each time.
 CREATE FUNCTION pg_temp.compare(low bigint, past bigint) RETURNS bigint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN (SELECT count(*) FROM public.auth_sessions o
            WHERE o.ctid >= format('(%s,0)', low)::tid
@@ -161,6 +161,11 @@ BEGIN
                    WHERE n.session_id = o.session_id) IS NOT FALSE);
 END;
 $$;
+
+SELECT format('ALTER FUNCTION pg_temp.%s(bigint, bigint) OWNER TO %s', name,
+              relowner::regrole)
+  FROM pg_class, unnest(ARRAY['copy', 'compare']) AS name
+ WHERE oid = 'public.auth_sessions'::regclass \gexec
 
 CREATE PROCEDURE pg_temp.throughout(step text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -191,6 +196,21 @@ BEGIN
   LOCK TABLE public.auth_sessions, public.rotated_tokens IN ACCESS EXCLUSIVE MODE;
   DROP TRIGGER auth_sessions_mirror ON public.auth_sessions;
   DROP FUNCTION partitioned.mirror();
+  FOR line IN
+    SELECT replace(pg_get_triggerdef(oid), ' ON public.', ' ON partitioned.')
+      FROM pg_trigger
+     WHERE tgrelid = 'public.auth_sessions'::regclass AND NOT tgisinternal
+    UNION ALL
+    -- Those for each statement are not inherited, and there may be a TRUNCATE of one.
+    SELECT replace(pg_get_triggerdef(t.oid), ' ON public.auth_sessions ',
+                   format(' ON %s ', inhrelid::regclass))
+      FROM pg_trigger t, pg_inherits
+     WHERE tgrelid = 'public.auth_sessions'::regclass
+       AND tgname = 'auth_sessions_revoke_all'
+       AND inhparent = 'partitioned.auth_sessions'::regclass
+  LOOP
+    EXECUTE line;
+  END LOOP;
   SELECT array_agg(format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID', conrelid::regclass,
                           conname, replace(pg_get_constraintdef(oid), ' NOT VALID', '')))
     INTO links

@@ -12,6 +12,7 @@ my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => { log_min_messages => 'notice' });
 my $identity = $t->identity_face(PLATFORM_AUTH_REFRESH_REUSE => 'revoke');
 my $port = client_of($t);
+my $c = Platform::Test::Commands->new(test => $t);
 my $old = logged_in('several');
 my @ids = map { sprintf "('00000000-0000-4000-a000-%012x')", $_ } 1 .. 3000;
 $pg->sql("insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
@@ -37,6 +38,16 @@ sub looks {
 my $kinds = "select string_agg(distinct relkind::text, '') || count(*) from pg_class
     where relname ~ '^auth_sessions(_p\\d+)?\$'";
 $pg->sql('grant select on auth_sessions to pg_monitor; grant update on auth_sessions to public');
+# What an index of the table's owner computes runs with its rights, not a superuser's.
+$pg->sql('create function watched(id uuid) returns uuid language plpgsql immutable as $$ begin
+        if (select rolsuper from pg_roles where rolname = current_user)
+            then raise exception $s$as a superuser$s$; end if;
+        return id;
+    end $$; create index watched on auth_sessions (watched(session_id))');
+eval { $pg->sql("insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
+    select gen_random_uuid(), account_id, jti, created_at, expires_at from auth_sessions limit 1",
+    user => 'postgres') };
+like $@, qr/as a superuser/, 'an index sees who writes';
 my $looks = looks();
 like $looks, qr/pg_monitor/, 'there is something to compare';
 is $pg->sql($kinds), 'r1', 'one table';
@@ -64,10 +75,30 @@ Platform::Test::Load->new(port => $port, clients => 4)->run(sub ($client) {
         $pg->end($reader, 'commit');
         undef $reader;
         if (!$undone++) {
+            ok $c->done('sweep')->{busy}, 'meanwhile nothing is swept';
+            is $pg->sql("select proowner::regrole || ' '
+                    || has_function_privilege('public', oid, 'execute') from pg_proc
+                where oid = 'partitioned.mirror()'::regprocedure", user => 'postgres'),
+                'platform false', 'what repeats writes is the owner\'s, and nobody\'s to call';
             $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
                 where query like 'CALL pg\\_temp%'", user => 'postgres');
             waitpid $pid, 0;
-            $pg->sql($undo, user => 'postgres');
+            # What is missing in the new table, or too much there, is noticed.
+            $pg->sql("insert into partitioned.auth_sessions select gen_random_uuid(), account_id,
+                    workspace_id, member_id, active_branch_id, jti, status, created_at,
+                    expires_at from auth_sessions limit 1");
+            eval { $pg->partition(4) };
+            like $@, qr/rows were deleted while they were copied/, 'a row too many';
+            $pg->sql("create function skip() returns trigger language plpgsql
+                    as 'begin return null; end';
+                create trigger skip before insert on partitioned.auth_sessions
+                    for each row execute function skip();
+                alter table partitioned.auth_sessions enable always trigger skip;
+                delete from partitioned.auth_sessions where session_id = $ids[0]",
+                user => 'postgres');
+            eval { $pg->partition(4) };
+            like $@, qr/\b1 of the rows differ/, 'a row that is missing';
+            $pg->sql($undo . ';drop function skip()', user => 'postgres');
             is looks(), $looks, 'as if nothing had been done';
             ($reader, $pid) = start();
         }
@@ -110,7 +141,6 @@ ok $new->{refreshToken}, 'a session of before goes on';
 is refresh($old)->json->{code}, 'AUTH_REFRESH_TOKEN_STALE', 'the token that it replaced is stale';
 is $pg->sql("select count(*) from auth_sessions where session_id::text ~ '^0{8}-0{4}-4'"), 3000,
     'all rows are there';
-my $c = Platform::Test::Commands->new(test => $t);
 is $c->done('sweep')->{sessions}, 600, 'the sweep finds those that have ended';
 is $pg->sql("select count(*) from auth_sessions where session_id::text ~ '^0{8}-0{4}-4'"), 2400,
     'and no others';
