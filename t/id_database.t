@@ -25,7 +25,7 @@ sub cases {
 
 # A command that is expected to succeed, or to fail for a reason.
 sub runs ($name, $command, $why = undef, %env) {
-    my ($status, undef, $err) = $t->run_identity([$command], %env);
+    my ($status, undef, $err) = $t->run_identity([ ref $command ? @$command : $command ], %env);
     return is($status, 0, $name) || diag $err if !defined $why;
     return like "$status $err", qr/\A[1-9]\d* .*$why/s, "$name, and why";
 }
@@ -257,9 +257,10 @@ root('revoke execute on function accounts_revoke() from public');
 roles();
 
 # The triggers that are there fire for it.
-$pg->sql(insert(account_id => "'$several'") . update("status = 'REVOKED', revoked_at = now()")
-    . "; update accounts set sessions_valid_after = now() where account_id = '$several'",
+$pg->sql(insert(account_id => "'$several'") . update("status = 'REVOKED', revoked_at = now()"),
     user => 'identity');
+$pg->sql("update accounts set sessions_valid_after = now() where account_id = '$several'",
+    user => 'identity_operator');
 is $pg->sql("select count(*) from session_revocations
     where session_id = '$id' or account_id = '$several'"), 2,
     'a session that it ends is revoked, and so is an account it locks out';
@@ -318,6 +319,21 @@ for my $case ([ GET => '/api/auth/sessions' ], [ POST => '/api/auth/change-crede
     is http($t->port('identity'), @$case, token => $token)->status, 200, "@$case[0, 1]";
 }
 runs('a sweep', 'sweep', undef, PLATFORM_DB_USER => 'served');
+
+# The other role of docs/install.md is enough for the commands, and the service's is not.
+for my $command ('workspace add Shop --new-tenant Acme', 'branch add Main --workspace Shop',
+    'account add op@x.test --no-login', 'member add --account op@x.test --workspace Shop',
+    'member grant --account op@x.test --branch Main --role A', 'account unlock op@x.test',
+    'account revoke-sessions op@x.test', 'account disable op@x.test',
+    'account enable op@x.test', 'sessions revoke --since 2026-01-01T00:00:00Z', 'sweep',
+    'account rename op@x.test --to op2@x.test', 'account delete op2@x.test')
+{
+    runs("the service may not: $command", [ split / /, $command ],
+        qr/needs the rights of platform_operator/, PLATFORM_DB_USER => 'identity')
+        if $command =~ /^\w+ (?:add|disable|rename)/;
+    runs("the operator may: $command", [ split / /, $command ], undef,
+        PLATFORM_DB_USER => 'identity_operator');
+}
 for my $sql ("update accounts set status = 'DISABLED'",
     'update session_revocations set dies_at = now()',
     'insert into session_revocations (session_id, dies_at) values (gen_random_uuid(), now())',
