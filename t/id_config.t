@@ -2,6 +2,8 @@
 # settings, commands, sockets; the refresh cookie by its settings.  Each setting's values
 # are for check_config and check_config_values, keys for check_keys.
 
+use Fcntl ();
+use IO::Socket::UNIX;
 use Platform::Test;
 use Platform::Test::Client;
 
@@ -131,7 +133,32 @@ my $next = $t->identity(name => 'identity', PLATFORM_OTHER => 'x');
 ok $next->address eq $address && serves($address), 'the next start uses it';
 is_deeply [ map { $_->{message} } grep { $_->{event} eq 'config.unknown' } $next->log_lines ],
     ['PLATFORM_OTHER: no such setting, ignored'], 'a name that it does not know is logged';
+
+# Nor does a start take one over whose owner is merely busy, or a stop remove another's.
+sub listens ($queue) {
+    unlink $address;
+    return IO::Socket::UNIX->new(Local => $address, Listen => $queue) // die "listen: $!\n";
+}
+my $owner = listens(1);
 $next->stop;
+ok -S $address, 'a stop leaves the socket of another alone';
+my @waiting = grep { $_ && $_->connected } map { IO::Socket::UNIX->new(Peer => $address, Blocking => 0) } 1 .. 4;
+ok @waiting < 4, 'its backlog is full' or diag scalar @waiting;
+refused(1, [], { IDENTITY_LISTEN => $address }, qr/in use/);
+
+# Two that start at once do so one after the other.
+undef $owner;
+open my $directory, '<', $t->dir or die "directory: $!\n";
+flock $directory, Fcntl::LOCK_EX() or die "flock: $!\n";
+my $late = $t->track($t->identity_process(late => { IDENTITY_LISTEN => $address }));
+ok eventually(sub {
+    $late->alive && $t->read_file('/proc/locks') =~ /-> FLOCK .* $late->{pid} /
+        || serves($address) }), 'a start while another one is at it';
+ok !serves($address), 'waits';
+close $directory;
+ok eventually(sub { serves($address) }), 'and then starts';
+$late->expect_end;
+$late->stop;
 ok !-e $address, 'a clean stop removes it';
 
 # The refresh cookie: name, path and attributes are the same wherever it is set and
