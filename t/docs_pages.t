@@ -17,6 +17,26 @@ sub shell ($script) {
     return scalar qx{sh $dir/page.sh 2>$dir/page.log};
 }
 
+# -- the versions that README names are those that are tested, and that configure.sh takes
+
+my %text = map { $_ => $t->read_file("$root/$_") } qw(README.md docs/install.md tools/matrix
+    configure.sh t/deb/check);
+my @matrix = map {/^\d/ ? "nginx-$_" : $_} map {/[\w.-]+/g}
+    $text{'tools/matrix'} =~ /set -- ((?:\S+ *(?:\\\n\s*)?)+)/;
+is_deeply [ $text{'docs/install.md'} =~ /^\| ([a-z]+-[\d.]+) \| builds/mg ], \@matrix,
+    "docs/install.md: the table of make matrix: @matrix";
+my ($least, $most, $tested, $least_pg) = $text{'README.md'} =~ /^Supported\ are\ nginx\ (\S+)\ to
+    \ (\S+)\ \(tested\ with\ ([^)]+)\)\sand\sPostgreSQL\ (\d+)\ or/mx or die 'no versions';
+is_deeply [ grep { my $version = $_; !grep { $_ eq "nginx-$version" } @matrix } $tested =~ /[\d.]+/g ],
+    [], "README.md: nginx $tested are in that table";
+is join(' ', map {/^nginx-(\d+\.\d+)/} @matrix[ 0, 5 ]), "$least $most", '... of which these are the ends';
+is_deeply [ $text{'configure.sh'} =~ /at_least "\$nginx_version" (\S+);/,
+    $text{'configure.sh'} =~ /"\$\{version%%\.\*\}" -lt (\d+)/ ], [ $least, $least_pg ],
+    'configure.sh refuses older ones';
+is_deeply [ $text{'README.md'} =~ /on Debian (12) and (13)[;,]/,
+    $text{'t/deb/check'} =~ /: (qw\(bookworm trixie\))/ ], [ 12, 13, 'qw(bookworm trixie)' ],
+    'make check-deb tests both';
+
 # -- the tour
 
 my @steps = grep { $_->[1] ne '' } steps("$root/README.md", 'A tour');

@@ -184,6 +184,11 @@ agrees(@$_) for [ 'the value of a header', 'verified', token => "bEARER  $branch
     [ 'another scheme', 'token_missing', token => 'Basic YTpi' ],
     [ 'an alg of another key', 'token_alg', token => signed(header => { alg => 'ES256' }) ],
     [ 'no base64', 'token_encoding', token => "e30*.$payload{sub}.x" ],
+    (map { [ "base64url with $_->[0]", $_->[1], token => $_->[2] ] }
+        [ 'padding in the payload', 'token_encoding', $branch =~ s/\.(?=[^.]*\z)/=./r ],
+        [ 'a slash in the payload', 'token_encoding', $branch =~ s/\.eyJ/.ey\//r ],
+        [ 'padding in the signature', 'token_signature', "$branch=" ],
+        [ 'another last character', 'token_signature', $branch =~ s/(.)\z/$1 eq 'A' ? 'Q' : 'A'/er ]),
     [ 'a header that is no object', 'token_header', token => signed(header => '[]') ],
     [ 'claims that are no object', 'token_claims', token => signed(payload => '[]') ];
 my $newer = jwt_token(branch => jwt_key('b'), iat => time + 20);
