@@ -58,7 +58,7 @@ ngx_http_pgw_cache_remove(ngx_http_pgw_cache_t *cache,
     ngx_rbtree_delete(&cache->tree, &entry->node.node);
     ngx_queue_remove(&entry->queue);
 
-    cache->entries--;
+    ngx_http_pgw_counters_cached(--cache->entries);
     cache->size -= entry->size;
 
     OPENSSL_cleanse(entry->node.str.data, entry->node.str.len);
@@ -317,8 +317,6 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     ngx_rbtree_insert(&cache->tree, &entry->node.node);
     ngx_queue_insert_head(&cache->queue, &entry->queue);
 
-    cache->entries++;
+    ngx_http_pgw_counters_cached(++cache->entries);
     cache->size += size;
-
-    ngx_http_pgw_counters_cached(cache->entries);
 }

@@ -170,7 +170,9 @@ for (1, 0) {
     step('before the key goes', undef, [ '/', $token, 200 ]);
     $issuer->set(body => jwks($other));
     comes('a new set, without the key', '/', jwt_token('branch', $other, @good, iat => time), 200);
+    my $had = entries();
     step('cached verdicts went with it', undef, [ '/', $token, 401 ]);
+    is entries(), $on ? $had - 1 : 0, "$name: which the metric says";
     comes('forged ones too, once a set is younger than they are', '/', $forged, $UNKNOWN);
     $issuer->set(body => jwks($key, $other));
     comes('the key is back', '/', $token, 200);
