@@ -162,8 +162,7 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
 
 
 /*
- * Looks once, and keeps what it found for this token, policy and key set.  Only
- * an unknown key is looked up again: it may be fetched meanwhile.
+ * Looks once, and keeps what it found for this token, policy and key set.
  *
  * Once the guard has found the token good, r keeps that identity to its end: a
  * key that goes, a token that expires or is revoked meanwhile changes nothing.
@@ -214,7 +213,7 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
             ngx_http_pgw_guard_verify(r, conf, ctx, cache);
         }
 
-        ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
+        ctx->policy = conf->policy;
 
         ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                        "http platform gateway: token %s, key set %ui%s",
@@ -377,9 +376,9 @@ ngx_http_pgw_guard_leave(void *data)
 
 
 /*
- * Ends a response that has begun, in such a way that its client does not take it
- * for a whole one.  nginx terminates r, with all its subrequests and upstreams,
- * as it does on "return 444".
+ * Ends a response that has begun, so that its client does not take it for a
+ * whole one.  nginx terminates r, with all its subrequests and upstreams, as it
+ * does on "return 444".
  */
 
 static void
@@ -508,10 +507,6 @@ ngx_http_pgw_guard_watch(ngx_http_request_t *r,
     expiry->timer.handler = ngx_http_pgw_guard_expire;
     expiry->timer.data = expiry;
     expiry->timer.log = r->connection->log;
-
-    /* a worker that exits does not wait for it */
-
-    expiry->timer.cancelable = 1;
 
     ngx_add_timer(&expiry->timer, NGX_HTTP_PGW_GUARD_LOOK);
 
