@@ -386,9 +386,22 @@ soak: $(if $(filter t/soak t/soak/fleet.t,$(SOAK)),needs-soak) all ## run the lo
 fleet: needs-fleet all ## a fleet in network namespaces, and each loss of a part (FLEET_ONLY=row); root
 	@PLATFORM_BUILD=$(BUILD) perl -It/lib -Ibench/lib t/soak/fleet.t
 
-asan: ## unit and end-to-end tests under ASan and UBSan
+# In an nginx that has no sanitizer of its own, nginx may use what is freed.
+WHOLE := $(filter $(T),$(patsubst %,t/gw_%.t,expiry websocket streaming keys_wait \
+  subrequests internal_redirects))
+WHOLE_OBJS := $(CURDIR)/build/nginx-$(NGINX_VERSION)-asan/objs
+
+asan: ## unit and end-to-end tests under ASan and UBSan (NGINX_MIRROR=)
 	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit t-modules
 	@PLATFORM_BUILD=build-asan PLATFORM_TEST_ASAN=1 prove $(PROVE_FLAGS) $(T)
+	@[ -z "$(WHOLE)" ] || $(MAKE) --no-print-directory asan-nginx
+
+.PHONY: asan-nginx
+asan-nginx:
+	@NGINX= NGINX_SRC= NGINX_VERSION=$(NGINX_VERSION) SANITIZE=1 tools/module
+	@NGINX=$(WHOLE_OBJS)/nginx NGINX_MODULES_DIR=$(WHOLE_OBJS) \
+	  PLATFORM_BUILD=$(WHOLE_OBJS) PLATFORM_TEST_ASAN=1 \
+	  prove $(PROVE_FLAGS) $(WHOLE)
 
 tsan: all t-modules bench-programs ## the same of jose and identity under TSan, and the module's table
 	@$(MAKE) BUILD=build-tsan SANITIZE=thread tsan-unit
