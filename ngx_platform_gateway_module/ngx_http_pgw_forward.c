@@ -229,14 +229,20 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
     ngx_http_pgw_request_t   *gr = ngx_http_pgw_request_own(r);
     ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
-    /* the headers of a subrequest are the client's own; a page of error_page
-       might have a status that says that the request may pass */
+    /* a page of error_page might have a status that lets the request pass */
+
+    r->error_page = 1;
+
+    /* the headers of a subrequest are the client's own; so are those of a
+       request that X-Accel-Redirect sends to an internal location */
 
     if (r != r->main) {
         return NGX_HTTP_FORBIDDEN;
     }
 
-    r->error_page = 1;
+    if (ngx_http_pgw_core(r)->internal) {
+        return NGX_HTTP_NOT_FOUND;
+    }
 
     rc = ngx_http_pgw_forward_find(r, conf, &conf);
     if (rc != NGX_OK) {

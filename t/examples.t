@@ -302,6 +302,7 @@ is_deeply [ sort $caddyfile =~ /request_header -(X-\S+)/g ], [ sort @context ],
 
 my @forged = map { my $name = $_; map { $_ => 'forged' } $name, $name =~ tr/-/_/r,
     $name =~ s/-(?=\w+$)/_/r, lc $name } @context;
+push @forged, map {; "X${_}Roles" => 'forged' } split //, q(.!#$%&'*+^`|~);
 my %front = (
     caddy => [ 8091, [qw(run --adapter caddyfile --config)], 'Caddyfile' ],
     haproxy => [ 8092, ['-f'], 'haproxy.cfg' ]);

@@ -26,7 +26,11 @@ location = /guarded {
     deny all;
     platform_gateway_forward_auth forwarded;
 }
-location = /_inside { internal; platform_gateway_access public; platform_gateway_forward_auth forwarded; }
+location = /_inside { internal; platform_gateway_access public; platform_gateway_forward_auth forwarded;
+    error_page 403 404 =200 /page; }
+location = /rewritten { platform_gateway_access public; rewrite ^ /_inside last; }
+location = /paged { platform_gateway_access system; error_page 401 = /_inside; empty_gif; }
+location = /accel { platform_gateway_access public; proxy_pass http://127.0.0.1:%%PORT_accel%%; }
 location = /inside { platform_gateway_access public; auth_request /_inside; empty_gif; }
 pass = /page: platform_gateway_access public;
 pass /public: platform_gateway_access public;
@@ -188,6 +192,11 @@ is ask(@ok)->status, 204, 'and one that is';
 is ask(@ok, by => $_)->status, 405, "not by $_" for 'POST', 'PUT';
 is ask(GET => '/branch/a', by => 'HEAD')->status, 401, 'by HEAD';
 is ask(@ok, from => '127.0.0.2', at => '/judge')->status, 403, 'not from a peer that is not listed';
+$t->http_server('accel', sub { [ 200, [ 'X-Accel-Redirect' => '/_inside' ], '' ] });
+for my $path (qw(/rewritten /paged /accel)) {
+    is http($port, GET => $path, headers => forwarded(@ok))->status, 404,
+        "an internal judge answers nobody: $path";
+}
 is http($port, GET => '/inside', headers => forwarded(@ok))->status, 403,
     'not for a subrequest, whose headers are the client\'s';
 is_deeply [ map { ask(GET => $_->[0], at => '/guarded', token => $_->[1])->status }
