@@ -203,6 +203,7 @@ static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
 {
     pj_str_t kid = pj_json_string(jwk, "kid");
     const pj_alg_t *alg = pj_alg_of_jwk(jwk);
+    const pj_key_t *twin;
     pj_err_t err;
 
     if (jwk->type != PJ_JSON_OBJECT)
@@ -216,8 +217,11 @@ static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
               : pj_kid_check(kid);
     if (err != PJ_OK)
         return err;
-    if (pj_keyset_find(set, kid) != NULL)
+    twin = pj_keyset_find(set, kid);
+    if (twin != NULL) {
+        set->twice = twin;
         return PJ_ERR_JSON_DUPLICATE;
+    }
     if (set->count == PJ_KEYSET_MAX_KEYS)
         return PJ_ERR_JSON_LIMIT;
 

@@ -291,6 +291,7 @@ typedef struct {
     bool of_file;          /* keys and tokens may be without a kid */
     size_t ignored;        /* entries passed over */
     pj_err_t last_ignored; /* why the last of them was, or PJ_OK */
+    const pj_key_t *twice; /* its kid is that of an ignored one, too; or NULL */
 } pj_keyset_t;
 
 /* Parses a JWK set (RFC 7517 section 5).  Entries of an unknown kty or crv,

@@ -132,6 +132,7 @@ ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    ngx_http_pgw_keys_twins(issuer, set, cf->log);
     ngx_http_pgw_keys_free(set);
 
     return NGX_CONF_OK;

@@ -96,6 +96,31 @@ ngx_http_pgw_keys_parse(const ngx_http_pgw_issuer_t *issuer,
 
 
 void
+ngx_http_pgw_keys_twins(const ngx_http_pgw_issuer_t *issuer,
+    const pj_keyset_t *set, ngx_log_t *log)
+{
+    pj_str_t  kid;
+
+    if (set->twice == NULL) {
+        return;
+    }
+
+    kid = pj_key_id(set->twice);
+
+    /* the log escapes nothing, and an issuer may write anything */
+
+    kid.len = pj_json_plain(kid) ? kid.len : 0;
+
+    ngx_log_error(NGX_LOG_WARN, log, 0,
+                  "platform gateway: two keys of issuer \"%V\" have the kid "
+                  "\"%*s\": the first counts, and tokens of the other are "
+                  "refused", issuer->name.len ? &issuer->name
+                                            : &ngx_http_pgw_issuer_own,
+                  kid.len, kid.data);
+}
+
+
+void
 ngx_http_pgw_keys_free(pj_keyset_t *set)
 {
     if (set) {

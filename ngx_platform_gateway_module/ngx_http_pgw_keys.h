@@ -96,6 +96,10 @@ ngx_http_pgw_fetch_e ngx_http_pgw_keys_release(ngx_http_pgw_issuer_t *issuer,
 const char *ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf,
     size_t max, size_t *len);
 
+/* Warns of two keys of a set that have one "kid". */
+void ngx_http_pgw_keys_twins(const ngx_http_pgw_issuer_t *issuer,
+    const pj_keyset_t *set, ngx_log_t *log);
+
 /* What is wrong with the issuer's document, or NULL; then keys_free(*set). */
 const char *ngx_http_pgw_keys_parse(const ngx_http_pgw_issuer_t *issuer,
     const ngx_str_t *document, pj_keyset_t **set);

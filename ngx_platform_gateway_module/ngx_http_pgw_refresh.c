@@ -313,6 +313,7 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
                       "%uz ignored%s%s", set->count, set->ignored,
                       set->ignored ? ": " : "",
                       set->ignored ? pj_strerror(set->last_ignored) : "");
+        ngx_http_pgw_keys_twins(issuer, set, issuer->from.log);
     }
 
     ngx_http_pgw_keys_free(set);

@@ -52,6 +52,52 @@ ngx_http_pgw_resource_item(ngx_http_pgw_text_t *text, const char **before,
 }
 
 
+/* The names of an issuer; NULL if its tokens open no location with conf. */
+
+static const ngx_array_t *
+ngx_http_pgw_resource_names(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *issuer)
+{
+    return !ngx_http_pgw_issuer_trusted(conf, issuer) ? NULL
+           : issuer->issuers ? issuer->issuers : conf->issuers;
+}
+
+
+char *
+ngx_http_pgw_resource_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_uint_t                    i, named = 0;
+    const ngx_array_t            *all;
+    const ngx_http_pgw_issuer_t  *issuer;
+
+    if (conf->handler != ngx_http_pgw_resource_content.handler) {
+        return NGX_CONF_OK;
+    }
+
+    for (issuer = ngx_http_pgw_conf_main(cf)->issuers; issuer;
+         issuer = issuer->next)
+    {
+        all = ngx_http_pgw_resource_names(conf, issuer);
+
+        for (i = 0; all && i < all->nelts; i++) {
+            named = 1;
+
+            if (ngx_http_pgw_resource_is_url((const pj_str_t *) all->elts + i))
+            {
+                return NGX_CONF_OK;
+            }
+        }
+    }
+
+    return !named ? NGX_CONF_OK
+           : ngx_http_pgw_conf_fail(cf, NULL,
+               "has \"platform_gateway_protected_resource\", and no issuer "
+               "that it trusts is a URL: clients could not find whom to ask "
+               "for a token: add an issuer that is, or leave the directive "
+               "out,");
+}
+
+
 /* Scopes are those that the directive lists, or else those that the location
    requires. */
 
@@ -70,8 +116,7 @@ ngx_http_pgw_resource_lists(ngx_http_pgw_text_t *text,
     for (issuer = ngx_http_pgw_main(text->request)->issuers; issuer;
          issuer = issuer->next)
     {
-        all = !ngx_http_pgw_issuer_trusted(conf, issuer) ? NULL
-              : issuer->issuers ? issuer->issuers : conf->issuers;
+        all = ngx_http_pgw_resource_names(conf, issuer);
 
         for (i = 0; all && i < all->nelts; i++) {
             s = (const pj_str_t *) all->elts + i;

@@ -411,8 +411,9 @@ ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
 
 
 /* An id of another issuer's block is not ours of the same text: "shop/ID".  A
-   '/' in an id is escaped, else our own "shop/ID" would be the same.  A variable
-   may become a header or part of an address, so all of it is escaped. */
+   '/' in an id is escaped, else our own "shop/ID" would be the same.  A
+   variable may become a header or part of an address, so all of it is
+   escaped. */
 
 static ngx_int_t
 ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *by, pj_str_t id,

@@ -207,6 +207,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         || ngx_http_pgw_trust_merge(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_conf_names(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_local_merge(cf, prev, conf) != NGX_CONF_OK
+        || ngx_http_pgw_resource_merge(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;

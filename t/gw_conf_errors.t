@@ -202,6 +202,15 @@ for my $lines ('audience off; audience x;', 'audience x; audience off;', 'audien
     rule($lines, qr/"audience" has values beside "off"/, http =>
         "platform_gateway_trust a { issuer http://a; key_location /keys; $lines }", location => $SERVED);
 }
+for my $case ([ 'a', qr/\[warn\] .* two keys of issuer "platform" have the kid "a": the first counts/ ],
+    [ "a\n", qr/ have the kid "": / ], [ 'b', qr/\A(?!.*warn)/s ])
+{
+    my ($kid, $said) = @$case;
+    my ($ok, $why) = $t->location_test(location => $SERVED, http => 'platform_gateway_issuer http://i;'
+        . 'platform_gateway_key_file ' . $t->write_file('twins.json',
+            jwks(jwt_key('a')->as($kid =~ s/b/a/r), jwt_key('b')->as($kid))) . ';');
+    ok $ok && $why =~ $said, 'warned: two keys, ' . $kid =~ s/\n/?/r or diag $why;
+}
 my (undef, $own) = $t->location_test(server => $SOURCE . $TLS, location => $SERVED,
     http => 'platform_gateway_issuer http://i;');
 like $own, qr/\[warn\] .*$UNVERIFIED/, 'warned: https, not verified, without a block';

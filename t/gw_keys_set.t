@@ -77,6 +77,8 @@ $issuer->set(@usual, body => $fits);
 my $before = keys_failures($t);
 keys_until($t, 'a set of 64 KiB brings the new key', 200, $unknown);
 is keys_get($t, $key)->status, 200, 'and the first of two with one id is what counts';
+ok $t->nginx->wait_log(qr/\[warn\].* two keys of issuer "platform" have the kid "a": the first/),
+    'which the log has';
 is scalar(keys_failures($t)), $before, 'nothing is said to be wrong';
 
 # What the key location itself says: within it, and away from it.

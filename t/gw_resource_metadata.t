@@ -24,10 +24,7 @@ location = /.well-known/oauth-protected-resource/said {
     platform_gateway_protected_resource http://api.test/a?b=c&d=%22 read write;
     if (\$arg_if) { set \$unused 1; }
 }
-location = /.well-known/oauth-protected-resource/nobody {
-    platform_gateway_access public; platform_gateway_trusted opaque;
-    platform_gateway_protected_resource https://api.test/nobody;
-}
+location = /off { platform_gateway off; platform_gateway_protected_resource https://api.test/off; }
 location / { platform_gateway_access branch; empty_gif; }
 location /api { platform_gateway_access branch; platform_gateway_resource_metadata $URL; empty_gif;
     location /api/orders { platform_gateway_resource_metadata $URL/orders; empty_gif; }
@@ -74,7 +71,6 @@ my %OF = (
     '/said' => { resource => 'http://api.test/a?b=c&d=%22', @HEADER,
         authorization_servers => [ 'https://id.test', 'https://id.test/old',
             'https://shop.test/realms/a', @TWO ], scopes_supported => [qw(read write)] },
-    '/nobody' => { resource => 'https://api.test/nobody', @HEADER },
 );
 $OF{'/said?if=1'} = $OF{'/said'};
 for my $path (sort keys %OF) {
@@ -87,6 +83,8 @@ is_deeply [ $res->status, $res->body, $res->header('Content-Length') ],
     [ 200, '', length http_get($port, $BASE)->body ], 'HEAD';
 $res = http($port, POST => $BASE, body => '');
 is_deeply [ $res->status, $res->header('Allow') ], [ 405, 'GET, HEAD, OPTIONS' ], 'no POST';
+is http($port, POST => '/off', body => '')->status, 405, 'no POST where the gateway is off';
+is http_get($port, '/off')->json->{resource}, 'https://api.test/off', 'there, too';
 is http_get($port, $BASE, headers => [ Origin => 'https://app.test' ])
     ->header('Access-Control-Allow-Origin'), 'https://app.test', 'for pages, too';
 is http_get($port, $BASE, token => 'garbage')->status, 200, 'whatever token there is';
@@ -189,6 +187,25 @@ for my $case (
     my ($config, $said) = @$case;
     my ($ok, $why) = $t->location_test(location => "platform_gateway on; $config");
     $said ? like($why, $said, "refused: $config") : ok($ok, "taken: $config") || diag $why;
+}
+
+# An issuer that the document could not name: [http{}, location, what is said].
+
+my ($OPAQUE, $SHOP) = map {"platform_gateway_trust $_->[0] { issuer $_->[1]; audience a; $KEYS }"}
+    [ opaque => 'opaque-name' ], [ shop => 'urn:shop https://shop.test' ];
+for my $case ([ $OPAQUE, '', 1 ], [ $SHOP, '' ], [ $OPAQUE . $SHOP, '' ],
+    [ $OPAQUE . $SHOP, 'platform_gateway_trusted opaque;', 1 ],
+    [ $OPAQUE . $SHOP, 'platform_gateway_trusted shop;' ],
+    [ 'platform_gateway_issuer own;', '', 1 ],
+    [ 'platform_gateway_issuer own https://own.test;', '' ],
+    [ 'platform_gateway_issuer own;', 'platform_gateway_issuer https://own.test;' ],
+    [ 'platform_gateway_issuer own;', 'if ($arg_a) { set $x 1; }', 1 ])
+{
+    my ($http, $more, $refused) = @$case;
+    my ($ok, $why) = $t->location_test(http => $http,
+        location => "platform_gateway on; $more $KNOWS https://a;");
+    is $why =~ /"\/here" has "platform_gateway_protected_resource", and no issuer .* is a URL: /
+        ? 'refused' : $ok, $refused ? 'refused' : 1, "an issuer's URL: $http $more" or diag $why;
 }
 
 my ($example) = $t->read_file($t->root . "/docs/directives.md")
