@@ -305,6 +305,26 @@ probe_njs() {
     fi
 }
 
+# Libraries that verify tokens, as the services of others do.
+probe_consumers() {
+    while read -r package file; do
+        if [ -e "$file" ]; then
+            found "$package" "$file"
+        else
+            absent "$package" "$package" "no test of such a library"
+        fi
+    done <<EOF
+apache2-bin /usr/sbin/apache2
+golang-github-coreos-go-oidc-dev /usr/share/gocode/src/github.com/coreos/go-oidc
+libapache2-mod-auth-openidc /usr/lib/apache2/modules/mod_auth_openidc.so
+libcrypt-jwt-perl /usr/share/perl5/Crypt/JWT.pm
+python3-authlib /usr/lib/python3/dist-packages/authlib
+python3-jose /usr/lib/python3/dist-packages/jose
+python3-jwt /usr/lib/python3/dist-packages/jwt
+EOF
+    probe_optional "Go" go golang-go "the same" "go version"
+}
+
 # Its launcher may warn of the machine, in lines with digits.
 chromium_version() {
     chromium --version 2>/dev/null
@@ -460,6 +480,7 @@ probe_tests() {
         "no test of the HTTP API's page and client" "node --version"
     probe_optional "npm" npm npm "the same" "npm --version"
     probe_node_packages
+    probe_consumers
     probe_optional "Chromium" chromium chromium \
         "no test of the playground in a browser" chromium_version
 }
