@@ -56,6 +56,20 @@ for my $case ([ 'at+jwt', 'EdDSA', 25 ], [ 'at+jwt', 'ES256', 36 ], [ 'JWT', 'RS
         . " $token $changed $refresh $typ");
 }
 
+# As docs/http-api.md has it.
+my ($page) = $t->read_file("$root/docs/http-api.md") =~ /^```js\n(.*?)^```/ms;
+$page =~ s/'https:\/\/api\.example\.com'/'$issuer'/;
+$page =~ s/'example-api'/'$audience'/;
+$t->write_file('page.mjs',
+    "const token = process.argv[1];\n${page}console.log(payload.token_type);\n");
+
+sub page_says ($token) {
+    return scalar qx{cd $root/t/node && $node --input-type=module -e "\$(cat $dir/page.mjs)" $token 2>&1};
+}
+
+is page_says($token), "workspace\n", 'docs/http-api.md: a token';
+like page_says($refresh), qr/"aud" claim/, 'docs/http-api.md: the refresh token';
+
 # Those of Debian: Python's, Go's, Perl's, and a module of Apache's.
 
 my $with = "$issuer $audience $token $changed $refresh";

@@ -47,8 +47,7 @@ START_TEST (test_refresh_unscoped) {
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accountAccessToken\":\""));
     ck_assert(!body_has("\"accessToken\""));
-    ck_assert(body_has("\"accountId\":\"" ACCOUNT "\",\"sessionId\":\"" SESSION
-                       "\"}"));
+    ck_assert(body_has("\"sessionId\":\"" SESSION "\"}"));
     ck_assert(body_has("\"branches\":[{\"branchId\":\"" BRANCH "\""));
     ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
 }
