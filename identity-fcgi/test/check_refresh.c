@@ -212,49 +212,6 @@ START_TEST (test_refresh_invalid_clears_only_its_own_cookie) {
 }
 END_TEST
 
-/* A page names the session that it knows.  If another tab has logged in, the
- * cookie's token is of another session: it is neither rotated nor cleared. */
-START_TEST (test_refresh_of_another_session) {
-    const struct {
-        const char *named, *code;
-        int status;
-    } cases[] = {
-        {"\"" SESSION "\"", "AUTH_REFRESH_SUCCESS", 200},
-        {"\"" BRANCH "\"", "AUTH_SESSION_CHANGED", 409},
-        {"\"" SESSION "x\"", "AUTH_SESSION_CHANGED", 409},
-        {"\"\"", "AUTH_SESSION_CHANGED", 409},
-        {"null", "REQUEST_INVALID", 400},
-        {"1", "REQUEST_INVALID", 400},
-    };
-
-    for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
-        const char *named = cases[i / 2].named;
-        bool good = cases[i / 2].status == 200;
-
-        teardown();
-        setup();
-        view_is(scoped_session());
-        if (i % 2 == 0) {
-            send_in_cookie(refresh_token(JTI));
-            req.body = join("{\"sessionId\":", named, "}");
-        } else {
-            snprintf(text, sizeof(text), "{\"refreshToken\":\"%s\",%s",
-                     refresh_token(JTI), "\"sessionId\":");
-            req.body = join(text, named, "}");
-        }
-        h_refresh(&w);
-        ck_answer(cases[i / 2].status, cases[i / 2].code,
-                  good ? "refresh " : "");
-        ck_assert(cookie_untouched() != good);
-    }
-
-    /* A fault of the token itself is reported first. */
-    req.body = PJ_STR("{\"sessionId\":\"x\"}");
-    refresh_cookie("not.a.token");
-    ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
-}
-END_TEST
-
 /* It is good for whoever's clock is right: refused, but never thrown away. */
 START_TEST (test_refresh_from_the_future_leaves_the_cookie) {
     refresh_cookie(issue('r', SESSION, JTI, -31, 3600));
@@ -594,7 +551,6 @@ int main(void)
         test_refresh_origin_is_of_no_matter_without_the_cookie,
         test_refresh_two_cookies,
         test_refresh_invalid_clears_only_its_own_cookie,
-        test_refresh_of_another_session,
         test_refresh_from_the_future_leaves_the_cookie,
         test_refresh_takes_refresh_tokens_only,
         test_refresh_expiry_has_no_leeway,

@@ -1,4 +1,5 @@
-/* Refresh: what becomes of a retry that the store has found. */
+/* Refresh: what becomes of a retry that the store has found, and of a token of
+ * another session than the page expects. */
 
 #include "auth/handlers.h"
 #include "handlers.h"
@@ -219,6 +220,50 @@ START_TEST (test_retry_window_is_the_grace_of_a_reuse) {
 }
 END_TEST
 
+/* A page names the session that it knows.  If another tab has logged in, the
+ * cookie's token is of another session: it is neither rotated nor cleared. */
+START_TEST (test_refresh_of_another_session) {
+    const struct {
+        const char *named, *code;
+        int status;
+    } cases[] = {
+        {"\"" SESSION "\"", "AUTH_REFRESH_SUCCESS", 200},
+        {"\"" BRANCH "\"", "AUTH_SESSION_CHANGED", 409},
+        {"\"" SESSION "x\"", "AUTH_SESSION_CHANGED", 409},
+        {"\"\"", "AUTH_SESSION_CHANGED", 409},
+        {"null", "REQUEST_INVALID", 400},
+        {"1", "REQUEST_INVALID", 400},
+    };
+
+    for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *named = cases[i / 2].named;
+        bool good = cases[i / 2].status == 200;
+
+        teardown();
+        setup();
+        view_is(scoped_session());
+        if (i % 2 == 0) {
+            send_in_cookie(refresh_token(JTI));
+            req.body = join("{\"sessionId\":", named, "}");
+        } else {
+            snprintf(text, sizeof(text), "{\"refreshToken\":\"%s\",%s",
+                     refresh_token(JTI), "\"sessionId\":");
+            req.body = join(text, named, "}");
+        }
+        h_refresh(&w);
+        ck_answer(cases[i / 2].status, cases[i / 2].code,
+                  good ? "refresh " : "");
+        ck_assert(cookie_untouched() != good);
+    }
+
+    /* A fault of the token itself is reported first. */
+    req.body = PJ_STR("{\"sessionId\":\"x\"}");
+    send_in_cookie("not.a.token");
+    h_refresh(&w);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {
@@ -232,6 +277,7 @@ int main(void)
         test_retry_is_looked_for_by_every_attempt,
         test_retry_from_elsewhere,
         test_retry_window_is_the_grace_of_a_reuse,
+        test_refresh_of_another_session,
     };
 
     return run_tests("refresh_retry", tests, sizeof(tests) / sizeof(tests[0]));
