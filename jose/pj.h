@@ -122,12 +122,17 @@ bool pj_str_caseeq(pj_str_t s, pj_str_t b);
 size_t pj_utf8_next(const unsigned char *p, const unsigned char *end,
                     bool *valid);
 
+/* Bytes of the character at p < end if it steers a terminal: a control
+ * character, the end of a line, or a change of direction.  Else 0. */
+size_t pj_steers(const unsigned char *p, const unsigned char *end);
+
 /* Whether s is itself the inside of a JSON string: visible ASCII and spaces
  * without quotes and backslashes. */
 bool pj_json_plain(pj_str_t s);
 
 /* Writes s as the inside of a JSON string and returns its length; with a NULL
- * dst only measures.  Invalid UTF-8 becomes U+FFFD. */
+ * dst only measures.  Invalid UTF-8 becomes U+FFFD, and what steers a terminal
+ * an escape. */
 size_t pj_json_escape(char *dst, pj_str_t s);
 
 /* -- base64 (RFC 4648) ---------------------------------------------------- */

@@ -161,6 +161,22 @@ bool pj_json_plain(pj_str_t s)
     return s.len == 0 || plain_run(s.data, s.data + s.len) == s.len;
 }
 
+size_t pj_steers(const unsigned char *p, const unsigned char *end)
+{
+    size_t left = (size_t) (end - p);
+    unsigned low = left > 2 && p[0] == 0xE2 ? p[1] * 256U + p[2] : 0;
+
+    if (p[0] < 0x20 || p[0] == 0x7F)
+        return 1;
+    if (left > 1 && ((p[0] == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0) ||
+                     (p[0] == 0xD8 && p[1] == 0x9C)))
+        return 2;
+    return low == 0x808E || low == 0x808F || (low >= 0x80A8 && low <= 0x80AE) ||
+                   (low >= 0x81A6 && low <= 0x81A9)
+               ? 3
+               : 0;
+}
+
 /* Writes to dst the escape of the character at p, which is not plain; *n is
  * that character's length. */
 static size_t escape_one(char *dst, const unsigned char *p,
@@ -176,9 +192,19 @@ static size_t escape_one(char *dst, const unsigned char *p,
         memcpy(dst, "\xEF\xBF\xBD", 3); /* U+FFFD */
         return 3;
     }
-    if (*n > 1) {
+    if (*n > 1 && pj_steers(p, end) == 0) {
         memcpy(dst, p, *n);
         return *n;
+    }
+    if (*n > 1) {
+        unsigned code = *n == 2 ? (p[0] & 0x1FU) << 6 | (p[1] & 0x3FU)
+                                : (p[0] & 0x0FU) << 12 | (p[1] & 0x3FU) << 6 |
+                                      (p[2] & 0x3FU);
+
+        memcpy(dst, "\\u", 2);
+        for (int i = 0; i < 4; i++)
+            dst[2 + i] = hex[code >> (12 - 4 * i) & 15];
+        return 6;
     }
     memcpy(dst, "\\u00", 4);
     named = memchr(from, *p, sizeof(from) - 1);

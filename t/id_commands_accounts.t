@@ -259,6 +259,10 @@ like $out, qr/^verifies       yes\n.*^active_branch_id \Q$main->{branchId}\E$/ms
     sub => "\x1b[2J", "a\x1b[2J" => 1, member => JSON::PP::true) }, qw(token inspect));
 unlike $out, qr/\x1b/, 'a token does not steer the terminal';
 like $out, qr/^member +true$/m, 'control: what else it says';
+utf8::encode(my $odd = "\x{9b}31m\x{202e}\x{2028}\x{e9}");
+my (undef, undef, $err) = $c->run(qw(workspace deactivate), $odd);
+is $err, qq(identity-fcgi: there is no workspace called "?31m??\xc3\xa9"\n),
+    'nor does an error, which keeps other characters';
 
 # Nothing of a credential reached a log.
 

@@ -441,6 +441,39 @@ START_TEST (test_plain_strings_are_borrowed) {
 }
 END_TEST
 
+/* No line of a log steers the terminal that shows it. */
+START_TEST (test_escape_what_steers_a_terminal) {
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"\x1b[2J\x7f", "\\u001b[2J\\u007f"},
+        {"\xc2\x80 \xc2\x9b \xc2\x9f", "\\u0080 \\u009b \\u009f"},
+        {"\xd8\x9c", "\\u061c"},
+        {"\xe2\x80\x8e \xe2\x80\x8f", "\\u200e \\u200f"},
+        {"\xe2\x80\xa8 \xe2\x80\xae", "\\u2028 \\u202e"},
+        {"\xe2\x81\xa6 \xe2\x81\xa9", "\\u2066 \\u2069"},
+        /* their neighbours */
+        {"\xc2\xa0 \xd8\x9b \xe2\x80\x8d \xe2\x80\x90",
+         "\xc2\xa0 \xd8\x9b \xe2\x80\x8d \xe2\x80\x90"},
+        {"\xe2\x80\xa7 \xe2\x80\xaf \xe2\x81\xa5 \xe2\x81\xaa",
+         "\xe2\x80\xa7 \xe2\x80\xaf \xe2\x81\xa5 \xe2\x81\xaa"},
+        {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char got[64], json[80];
+        size_t n = pj_json_escape(got, str(cases[i].text));
+
+        ck_assert_msg(n == strlen(cases[i].want) &&
+                          memcmp(got, cases[i].want, n) == 0,
+                      "%zu: %.*s", i, (int) n, got);
+        ck_assert_uint_eq(pj_json_escape(NULL, str(cases[i].text)), n);
+        snprintf(json, sizeof(json), "\"%.*s\"", (int) n, got);
+        ck_assert(pj_str_eq(tree(json)->text, str(cases[i].text)));
+    }
+}
+END_TEST
+
 /* Text is looked at in words of eight bytes: each byte, at every place of a
  * text longer than two words, is escaped as it is alone, and parsed back. */
 START_TEST (test_escape_every_byte_at_every_place) {
@@ -503,6 +536,7 @@ int main(void)
     tests[n++] = test_what_is_no_number;
     tests[n++] = test_long_strings_plain_and_escaped;
     tests[n++] = test_plain_strings_are_borrowed;
+    tests[n++] = test_escape_what_steers_a_terminal;
     tests[n++] = test_escape_every_byte_at_every_place;
     return run_case("json", tests, n, NULL, check_error_queue);
 }

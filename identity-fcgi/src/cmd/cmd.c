@@ -24,16 +24,22 @@
 
 bool cmd_ends(struct cmd *c, int status, const char *format, ...)
 {
-    char line[sizeof(c->line)];
+    char line[sizeof(c->line)], *to;
+    const unsigned char *end;
     va_list ap;
 
     va_start(ap, format);
     vsnprintf(line, sizeof(line), format, ap);
     va_end(ap);
-    for (char *p = line; *p != '\0'; p++) {
-        *p = (unsigned char) *p < 0x20 || *p == 0x7f ? '?' : *p;
+    to = c->line; /* which may be a part of line */
+    end = (unsigned char *) line + strlen(line);
+    for (const unsigned char *p = (unsigned char *) line; p < end;) {
+        size_t odd = pj_steers(p, end);
+
+        *to++ = odd > 0 ? '?' : (char) *p;
+        p += odd > 0 ? odd : 1;
     }
-    memcpy(c->line, line, sizeof(line)); /* which may be a part of it */
+    *to = '\0';
     c->status = status;
     return false;
 }

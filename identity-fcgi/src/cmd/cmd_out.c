@@ -163,31 +163,18 @@ bool cmd_out_close(struct cmd *c)
            cmd_fail(c, "the result cannot be written to standard output");
 }
 
-/* How many bytes at s steer a terminal: a control character, one that ends a
- * line, one that turns what follows around; 0: none. */
-static size_t steers(const char *s)
-{
-    const unsigned char *u = (const unsigned char *) s;
-    unsigned low = u[0] == 0xe2 && u[1] != 0 ? u[1] * 256U + u[2] : 0;
-
-    return u[0] < 0x20 || u[0] == 0x7f                   ? 1
-           : u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0 ? 2
-           : (low & ~1U) == 0x808e || (low >= 0x80a8 && low <= 0x80ae) ||
-                   (low >= 0x81a6 && low <= 0x81a9)
-               ? 3
-               : 0;
-}
-
 /* Whatever a name holds, it does not steer a terminal; filled up with blanks
  * to so many characters. */
 static void add_plain(struct buf *b, const char *s, int width)
 {
-    for (; *s != '\0'; s++) {
-        size_t odd = steers(s);
+    const unsigned char *u = (const unsigned char *) s, *end = u + strlen(s);
 
-        buf_addc(b, odd > 0 ? '?' : *s);
-        s += odd > 0 ? odd - 1 : 0;
-        width -= (*s & 0xc0) != 0x80 || odd > 0;
+    for (; u < end; u++) {
+        size_t odd = pj_steers(u, end);
+
+        buf_addc(b, odd > 0 ? '?' : (char) *u);
+        u += odd > 0 ? odd - 1 : 0;
+        width -= (*u & 0xc0) != 0x80 || odd > 0;
     }
     while (width-- > 0) {
         buf_addc(b, ' ');
