@@ -316,6 +316,10 @@ command(@$_) for (
     (map { [ "revoked: $_", "$id next.$_.200", 'revoke next', dry => 1,
         events => 'revoked', states => 'identity.signing' ] } qw(published signing refresh)),
 );
+keys_are('identity.signing.-3600 next.published.700');
+$c->done(qw(keys activate next));
+is_deeply { map { @$_{qw(kid state)} } @{ $c->done(qw(keys list)) } },
+    { next => 'signing', identity => 'replaced' }, 'a clock that was ahead: the new one signs';
 my $since = time - 3300;
 command('retired', "${replaced}3300", 'retire identity --system-ttl 0');
 my ($then) = names() =~ /^identity\.refresh\.(\d+)\.pem next\.signing/;

@@ -172,6 +172,17 @@ START_TEST (test_a_directory_is_no_list) {
 }
 END_TEST
 
+/* The session was read before: the account was disabled since. */
+START_TEST (test_an_account_that_is_disabled) {
+    db.account.enabled = false;
+    change("right", "another one");
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read account ");
+    db.account.enabled = true;
+    change("right", "another one");
+    ck_changed();
+}
+END_TEST
+
 /* Nothing is told of what is forbidden. */
 START_TEST (test_the_current_one_comes_first) {
     cfg.credential_min = 8;
@@ -214,6 +225,7 @@ int main(void)
         test_a_large_list,
         test_the_list_waits_for_a_thread,
         test_a_directory_is_no_list,
+        test_an_account_that_is_disabled,
         test_the_current_one_comes_first,
         test_a_lost_answer,
         test_the_caller_is_ended_first,

@@ -174,6 +174,19 @@ START_TEST (test_header_injection_is_a_500) {
 }
 END_TEST
 
+START_TEST (test_header_value_is_one_line) {
+    static const char *const values[] = {"a\r", "a\nSet-Cookie: evil=1"};
+
+    for (size_t i = 0; i < 2; i++) {
+        res.headers.overflow = false;
+        http_header(&res, "X-A", "fine");
+        ck_assert(!res.headers.overflow);
+        http_header(&res, "X-B", values[i]);
+        ck_assert(res.headers.overflow);
+    }
+}
+END_TEST
+
 START_TEST (test_body_overflow_is_a_500) {
     for (int i = 0; i < 5000; i++) {
         buf_addc(&res.body, 'x');
@@ -402,6 +415,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_head_method_keeps_length_drops_body);
     tcase_add_test(t, test_304_has_no_body);
     tcase_add_test(t, test_header_injection_is_a_500);
+    tcase_add_test(t, test_header_value_is_one_line);
     tcase_add_test(t, test_body_overflow_is_a_500);
     tcase_add_test(t, test_problem_keeps_cookies_only);
     tcase_add_loop_test(t, test_cookie_find, 0, COUNT(cookies));

@@ -213,6 +213,27 @@ START_TEST (test_bad_additional_keys) {
 }
 END_TEST
 
+START_TEST (test_as_many_additional_keys_as_fit) {
+    static char list[32768];
+    struct keys *keys;
+    size_t len = 0;
+
+    for (int i = 0; i <= KEYS_MAX_ADDITIONAL; i++) {
+        if (i == KEYS_MAX_ADDITIONAL) {
+            keys = load();
+            ck_assert_msg(keys != NULL, "%s", err.text);
+            ck_assert_uint_eq(keys->verifying_count, 1 + KEYS_MAX_ADDITIONAL);
+            keys_release(keys);
+        }
+        len += (size_t) snprintf(list + len, sizeof(list) - len, "k%d=%s,", i,
+                                 second.public_text);
+        ck_assert_uint_lt(len, sizeof(list));
+        cfg.jwt_additional_public_keys = list;
+    }
+    expect_refused("too many keys");
+}
+END_TEST
+
 START_TEST (test_publish_swaps_while_held) {
     struct keys *old, *held;
 
@@ -422,6 +443,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_local_may_lack_all_parts_but_not_some);
     tcase_add_test(t, test_additional_keys_are_published);
     tcase_add_test(t, test_bad_additional_keys);
+    tcase_add_test(t, test_as_many_additional_keys_as_fit);
     tcase_add_test(t, test_publish_swaps_while_held);
     tcase_add_test(t, test_stamp_changes_with_the_files);
     tcase_add_loop_test(t, test_a_directory_that_changes_is_read_again, 0,

@@ -254,6 +254,8 @@ START_TEST (test_refresh_of_another_session) {
         ck_answer(cases[i / 2].status, cases[i / 2].code,
                   good ? "refresh " : "");
         ck_assert(cookie_untouched() != good);
+        ck_assert(cases[i / 2].status != 409 ||
+                  body_has("\"title\":\"Conflict\""));
     }
 
     /* A fault of the token itself is reported first. */

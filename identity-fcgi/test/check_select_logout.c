@@ -1,7 +1,10 @@
 /* Select-branch and logout: order of checks, statements made, the cookie. */
 
 #include "auth/handlers.h"
+#include "base/log.h"
 #include "handlers.h"
+
+#include <unistd.h>
 
 /* -- select-branch -- */
 
@@ -224,6 +227,84 @@ START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
 }
 END_TEST
 
+/* A request names at most as many sessions as one statement ends. */
+START_TEST (test_logout_of_many) {
+    static char cookies[256 * 1024];
+    char id[STORE_UUID];
+    size_t len = 0;
+
+    for (int i = 0; i <= STORE_MAX_REVOKE; i++) {
+        pj_arena_init(&scratch, scratch_mem, sizeof(scratch_mem));
+        snprintf(id, sizeof(id), "22222222-2222-4222-8222-%012d", i);
+        len += (size_t) snprintf(cookies + len, sizeof(cookies) - len,
+                                 "rt=%s; ", issue('r', id, JTI, 10, 900));
+        ck_assert_uint_lt(len, sizeof(cookies));
+    }
+    req.cookie = str(cookies);
+    h_sessions_logout(&w);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
+    ck_assert_uint_eq(db.revoked_count, STORE_MAX_REVOKE);
+}
+END_TEST
+
+/* -- one's own sessions -- */
+
+static void end_session(struct session_view other)
+{
+    view_is(scoped_session());
+    view_is(other);
+    send_bearer(issue('b', SESSION, JTI, 10, 900));
+    w.path_id = PJ_STR(OTHER_SESSION);
+    h_sessions_end(&w);
+}
+
+START_TEST (test_end_of_a_session) {
+    end_session(usable_session());
+    ck_answer(200, "AUTH_END_SESSION_SUCCESS", "read read revoke ");
+    ck_assert_str_eq(db.revoked, OTHER_SESSION " ");
+}
+END_TEST
+
+START_TEST (test_end_of_no_session) {
+    tell(&db.read, STORE_OK);
+    tell(&db.read, STORE_NONE);
+    end_session(usable_session());
+    ck_answer(404, "RESOURCE_NOT_FOUND", "read read ");
+}
+END_TEST
+
+START_TEST (test_end_of_somebody_elses_session) {
+    struct session_view other = usable_session();
+
+    snprintf(other.session.account_id, STORE_UUID, OTHER_SESSION);
+    end_session(other);
+    ck_answer(404, "RESOURCE_NOT_FOUND", "read read ");
+}
+END_TEST
+
+/* What was ended before the database went away is audited all the same. */
+START_TEST (test_logout_others_in_part) {
+    static const char path[] = "/tmp/check_select_logout.audit";
+    char line[1024] = "";
+    FILE *f;
+
+    (void) unlink(path);
+    ck_assert(log_audit_to(path));
+    view_is(scoped_session());
+    send_bearer(issue('b', SESSION, JTI, 10, 900));
+    tell(&db.end, STORE_UNAVAILABLE);
+    h_sessions_logout_others(&w);
+    ck_answer(503, "DATABASE_UNAVAILABLE", "read end ");
+    f = fopen(path, "r");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), f));
+    ck_assert_ptr_nonnull(strstr(line, "\"event\":\"auth.logout.others\""));
+    ck_assert_ptr_nonnull(strstr(line, "\"revokedSessions\":3"));
+    fclose(f);
+    (void) unlink(path);
+}
+END_TEST
+
 START_TEST (test_logout_failures_leave_the_cookie) {
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
     send_body("{\"refreshToken\":1}");
@@ -264,6 +345,11 @@ int main(void)
         test_logout_ignores_what_is_unusable,
         test_logout_differing_cookies_both_count,
         test_logout_ignores_the_cookie_of_another_origin,
+        test_logout_of_many,
+        test_end_of_a_session,
+        test_end_of_no_session,
+        test_end_of_somebody_elses_session,
+        test_logout_others_in_part,
         test_logout_failures_leave_the_cookie,
         test_logout_again_succeeds,
     };

@@ -52,6 +52,7 @@ static struct {
     struct session created;
     char created_with[256], rehashed_to[256];
     char revoked[512];
+    size_t revoked_count;
     size_t branch_count;
     int version;
 } db;
@@ -327,6 +328,8 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
 
     (void) st;
     called("revoke");
+    ck_assert_uint_le(count, STORE_MAX_REVOKE);
+    db.revoked_count = count;
     db.revoked[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         size_t len = strlen(db.revoked);

@@ -186,6 +186,7 @@ static const char *title_of(int status)
         [403] = "Forbidden",
         [404] = "Not Found",
         [405] = "Method Not Allowed",
+        [409] = "Conflict",
         [412] = "Precondition Failed",
         [413] = "Content Too Large",
         [415] = "Unsupported Media Type",
