@@ -29,6 +29,7 @@ static void page_read(pj_str_t body)
     whole.page =
         ngx_pcalloc(NULL, sizeof(*whole.page) + ngx_http_pgw_feed_mem());
     whole.page->zone = &whole.zone;
+    whole.page->reading = &whole.zone.news;
     whole.page->name = names;
     whole.page->names = 2;
     ngx_http_pgw_feed_read(whole.page, &document);

@@ -415,8 +415,8 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page)
 
     page->cursor = m->text;
 
-    if (page->more && m->text.len == page->zone->cursor_len
-        && ngx_memcmp(m->text.data, page->zone->cursor, m->text.len) == 0)
+    if (page->more && m->text.len == page->reading->cursor_len
+        && ngx_memcmp(m->text.data, page->reading->cursor, m->text.len) == 0)
     {
         ngx_http_pgw_feed_fault(page, "its cursor does not advance");
     }

@@ -16,6 +16,22 @@
 #define NGX_HTTP_PGW_FEED_TEXT         4096
 
 
+/* How far the feed has been read. */
+
+typedef struct {
+    size_t                     cursor_len;  /* 0: from the beginning */
+    u_char                     cursor[NGX_HTTP_PGW_CURSOR_MAX];
+
+    ngx_uint_t                 pages;      /* since the beginning, or the last
+                                              end; ... */
+    ngx_uint_t                 idle;       /* ... entries that were not new */
+    ngx_uint_t                 endless;    /* it may be: so until an end */
+    size_t                     mark_len;
+    u_char                     mark[NGX_HTTP_PGW_CURSOR_MAX];  /* a cursor,
+                                              looked for in later pages */
+} ngx_http_pgw_reading_t;
+
+
 /* In shared memory; written under the mutex, the atomics are read without. */
 
 typedef struct {
@@ -32,16 +48,16 @@ typedef struct {
     time_t                     judged;     /* the latest time at which it was
                                               judged which entries are dead */
 
-    size_t                     cursor_len;  /* 0: from the beginning */
-    u_char                     cursor[NGX_HTTP_PGW_CURSOR_MAX];
+    /*
+     * A reload keeps the cursor of the news.  The feed may be another one since
+     * then, so it is read from the beginning, too, between the news.
+     */
 
-    ngx_uint_t                 pages;      /* since the beginning, or the last
-                                              end; ... */
-    ngx_uint_t                 idle;       /* ... entries that were not new */
-    ngx_uint_t                 endless;    /* it may be: so until an end */
-    size_t                     mark_len;
-    u_char                     mark[NGX_HTTP_PGW_CURSOR_MAX];  /* a cursor,
-                                              looked for in later pages */
+    ngx_http_pgw_reading_t     news;
+    ngx_http_pgw_reading_t     again;
+    ngx_uint_t                 behind;     /* readings from the beginning that
+                                              have not ended: 2 after a reload
+                                              during one */
 
     ngx_http_pgw_table_t       table;
 } ngx_http_pgw_revoked_t;
@@ -49,10 +65,11 @@ typedef struct {
 
 typedef struct {
     ngx_http_pgw_revoked_t  *zone;
+    const ngx_http_pgw_reading_t  *reading;  /* it is the next page of that */
     const ngx_http_pgw_name_t  *name;   /* the entries are of these issuers: of
                                            all that are accepted, ... */
     ngx_uint_t               names;     /* ... or of the one that it says */
-    ngx_uint_t               follows;   /* another page came before */
+    ngx_uint_t               follows;   /* what is not known is new */
     ngx_msec_t               answered;
 
     const char              *err;       /* the first one */

@@ -59,7 +59,8 @@ ngx_http_pgw_local_health_handler(ngx_http_request_t *r)
 
 
 /* Ready: what the issuer without a block has is there, and so are the keys of
-   at least one.  An issuer with a block, down alone, makes nobody unready. */
+   at least one.  Its feed is not stale if that refuses requests.  An issuer
+   with a block, down alone, makes nobody unready. */
 
 static ngx_int_t
 ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
@@ -89,10 +90,14 @@ ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
                    ngx_http_pgw_keys_retry_after(lacks));
     }
 
-    if (rev && !ngx_http_pgw_revocations_whole(rev->zone)) {
+    if (rev && (rev->refuse ? ngx_http_pgw_revocations_stale(rev)
+                : !ngx_http_pgw_revocations_whole(rev->zone)))
+    {
         return ngx_http_pgw_local_refuse(r,
                    NGX_HTTP_PGW_REASON_REVOCATIONS_STALE, NULL,
-                   "the revocations have not all been read yet", 1);
+                   ngx_http_pgw_revocations_whole(rev->zone)
+                   ? "the feed of revocations is stale"
+                   : "the revocations have not all been read yet", 1);
     }
 
     return ngx_http_pgw_local_health_handler(r);

@@ -59,13 +59,22 @@ ngx_http_pgw_poll_watch(ngx_http_pgw_revocations_t *rev, ngx_int_t n)
 }
 
 
-/* The next page is the first one. */
+/* The next page of the reading is the first one.  News from the beginning are
+   the whole feed, so nothing is left to be read behind the news. */
 
 static void
-ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone)
+ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone,
+    ngx_http_pgw_reading_t *reading)
 {
-    zone->cursor_len = 0;
-    zone->pages = 0;
+    reading->cursor_len = 0;
+    reading->pages = 0;
+    reading->idle = 0;
+    reading->endless = 0;
+
+    if (reading == &zone->news) {
+        ngx_http_pgw_poll_rewind(zone, &zone->again);
+        zone->behind = 0;
+    }
 }
 
 
@@ -113,7 +122,7 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
         /* what is in the table stays there */
 
-        ngx_http_pgw_poll_rewind(zone);
+        ngx_http_pgw_poll_rewind(zone, rev->reading);
         again = 0;
 
     } else if (outcome == NGX_HTTP_PGW_FEED_FULL) {
@@ -122,7 +131,7 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
     if (outcome != NGX_HTTP_PGW_FEED_SUPERSEDED) {
 
-        if (outcome != NGX_HTTP_PGW_FEED_FULL && !zone->endless) {
+        if (outcome != NGX_HTTP_PGW_FEED_FULL && !rev->reading->endless) {
             zone->lease.next_try = ngx_current_msec + again;
         }
 
@@ -147,27 +156,68 @@ ngx_http_pgw_poll_pauses(const ngx_http_pgw_revocations_t *rev,
     const ngx_http_pgw_page_t *page)
 {
     const pj_str_t          *cursor = &page->cursor;
-    ngx_http_pgw_revoked_t  *zone = rev->zone;
+    ngx_http_pgw_reading_t  *reading = rev->reading;
 
-    zone->idle += page->entries - page->added;
+    reading->idle += page->entries - page->added;
 
-    if (zone->idle > NGX_HTTP_PGW_POLL_IDLE + 2 * zone->table.live
-        || (zone->pages && cursor->len == zone->mark_len
-            && ngx_memcmp(cursor->data, zone->mark, cursor->len) == 0))
+    if (reading->idle > NGX_HTTP_PGW_POLL_IDLE + 2 * rev->zone->table.live
+        || (reading->pages && cursor->len == reading->mark_len
+            && ngx_memcmp(cursor->data, reading->mark, cursor->len) == 0))
     {
-        zone->endless = 1;
+        reading->endless = 1;
         ngx_http_pgw_poll_complain(rev, NGX_LOG_ERR, "its pages have no end");
     }
 
-    zone->pages++;
+    reading->pages++;
 
-    if ((zone->pages & (zone->pages - 1)) == 0) {
-        zone->mark_len = cursor->len;
-        ngx_memcpy(zone->mark, cursor->data, cursor->len);
+    if ((reading->pages & (reading->pages - 1)) == 0) {
+        reading->mark_len = cursor->len;
+        ngx_memcpy(reading->mark, cursor->data, cursor->len);
     }
 
     return page->entries == 0
-           || (zone->endless && rev->pages >= NGX_HTTP_PGW_POLL_PAGES);
+           || (reading->endless && rev->pages >= NGX_HTTP_PGW_POLL_PAGES);
+}
+
+
+/* The end of a reading.  Returns 1 if the whole feed was read. */
+
+static ngx_uint_t
+ngx_http_pgw_poll_ended(ngx_http_pgw_revocations_t *rev)
+{
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+    ngx_http_pgw_reading_t  *reading = rev->reading;
+
+    reading->pages = 0;
+    reading->idle = 0;
+    reading->endless = 0;
+
+    if (reading == &zone->again) {
+        reading->cursor_len = 0;
+        zone->behind--;
+        return 1;
+    }
+
+    zone->asked = rev->asked;
+    ngx_memory_barrier();
+
+    return zone->behind == 0;
+}
+
+
+/* The reading that the next page is of.  The news are read once an interval, to
+   their end.  A page of the other reading follows, however slow the feed is. */
+
+static ngx_http_pgw_reading_t *
+ngx_http_pgw_poll_next(const ngx_http_pgw_revocations_t *rev,
+    const ngx_http_pgw_page_t *page)
+{
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+
+    return rev->reading == &zone->news
+           ? (page->more || zone->behind == 0 ? &zone->news : &zone->again)
+           : (ngx_http_pgw_lease_left(zone->asked + rev->from.cooldown)
+              ? &zone->again : &zone->news);
 }
 
 
@@ -177,34 +227,34 @@ static void
 ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev,
     const ngx_http_pgw_page_t *page)
 {
+    ngx_uint_t               whole;
     ngx_http_pgw_revoked_t  *zone = rev->zone;
+    ngx_http_pgw_reading_t  *reading = rev->reading;
 
     /* a worker that is killed here leaves none, which is always right */
 
-    zone->cursor_len = 0;
+    reading->cursor_len = 0;
     ngx_memory_barrier();
-    ngx_memcpy(zone->cursor, page->cursor.data, page->cursor.len);
+    ngx_memcpy(reading->cursor, page->cursor.data, page->cursor.len);
     ngx_memory_barrier();
-    zone->cursor_len = page->cursor.len;
+    reading->cursor_len = page->cursor.len;
 
-    if (page->more && !ngx_http_pgw_poll_pauses(rev, page)) {
+    whole = !page->more && ngx_http_pgw_poll_ended(rev);
+
+    if (!whole && !(page->more && ngx_http_pgw_poll_pauses(rev, page))) {
+        rev->reading = ngx_http_pgw_poll_next(rev, page);
         ngx_post_event(&rev->from.begin, &ngx_posted_next_events);
         return;
     }
 
     (void) ngx_http_pgw_lease_release(&rev->from);
 
-    if (page->more) {
+    if (!whole) {
         return;
     }
 
-    zone->asked = rev->asked;
-    ngx_memory_barrier();
     zone->complete = 1;
     zone->full = 0;
-    zone->pages = 0;
-    zone->idle = 0;
-    zone->endless = 0;
 
     if (zone->complaint) {
         zone->complaint = 0;
@@ -258,10 +308,12 @@ ngx_http_pgw_poll_read(ngx_http_pgw_revocations_t *rev,
     ngx_memzero(page, sizeof(ngx_http_pgw_page_t));
 
     page->zone = zone;
+    page->reading = rev->reading;
     page->name = rev->names->elts;
     page->names = rev->names->nelts;
     page->answered = ngx_current_msec;
-    page->follows = zone->complete && zone->cursor_len;
+    page->follows = zone->complete && rev->reading == &zone->news
+                    && rev->reading->cursor_len;
 
     ngx_shmtx_lock(&rev->from.shpool->mutex);
 
@@ -293,7 +345,7 @@ ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
     ngx_http_pgw_revocations_t  *rev = data;
 
     if (err) {
-        if (status == NGX_HTTP_BAD_REQUEST && rev->zone->cursor_len) {
+        if (status == NGX_HTTP_BAD_REQUEST && rev->reading->cursor_len) {
             outcome = NGX_HTTP_PGW_FEED_CURSOR;
         }
 
@@ -325,21 +377,21 @@ ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
 static void
 ngx_http_pgw_poll_begin(ngx_event_t *ev)
 {
-    ngx_http_pgw_revoked_t      *zone;
+    ngx_http_pgw_reading_t      *reading;
     ngx_http_pgw_revocations_t  *rev = ev->data;
 
-    zone = rev->zone;
+    reading = rev->reading;
 
     rev->pages++;
     rev->asked = ngx_current_msec;
-    rev->from.quiet = (zone->complaint != 0);
+    rev->from.quiet = (rev->zone->complaint != 0);
     rev->args.data = rev->args_data;
     rev->args.len = (size_t) (ngx_sprintf(rev->args_data, "after=%*s",
-                                          zone->cursor_len, zone->cursor)
+                                          reading->cursor_len, reading->cursor)
                               - rev->args_data);
 
     if (ngx_http_pgw_fetch_start(&rev->from,
-                                 zone->cursor_len ? &rev->args : NULL)
+                                 reading->cursor_len ? &rev->args : NULL)
         != NGX_OK)
     {
         ngx_http_pgw_poll_failed(rev, "out of memory",
@@ -425,11 +477,12 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
 
         if (ngx_http_pgw_lease_take(&rev->from) == NGX_OK) {
             rev->pages = 0;
+            rev->reading = &zone->news;
 
             if (misjudged) {
                 zone->complete = 0;
                 zone->judged = 0;
-                ngx_http_pgw_poll_rewind(zone);
+                ngx_http_pgw_poll_rewind(zone, &zone->news);
             }
         }
 
@@ -461,14 +514,15 @@ ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev)
         /* what another feed has said holds until it dies, but is not all */
 
         zone->complete = 0;
-    }
+        ngx_http_pgw_poll_rewind(zone, &zone->news);
 
-    if (rc != NGX_DECLINED) {
+    } else if (rc == NGX_OK && zone->news.cursor_len) {
 
         /* the path in "proxy_pass" is not known here: it may be another feed,
-           to which the cursor says nothing */
+           to which the cursor says nothing.  A reading from the beginning that
+           is in progress ends first, or reloads could keep it from its end. */
 
-        ngx_http_pgw_poll_rewind(zone);
+        zone->behind = zone->again.cursor_len ? 2 : 1;
     }
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);

@@ -29,6 +29,7 @@ struct ngx_http_pgw_revocations_s {
     /* of one worker process */
 
     ngx_event_t                timer;
+    ngx_http_pgw_reading_t    *reading;    /* that the page is for */
     ngx_msec_t                 asked;      /* for the page */
     ngx_uint_t                 pages;      /* asked for, of this interval */
     ngx_str_t                  args;

@@ -70,7 +70,7 @@ for my $stale ('pass', 'refuse') {
     my $said = () = $nginx->error_log =~ /\[error\].*(?:_revocations|revocations not read)/g;
     cmp_ok $said, '<', 6, "$stale: and it is said once why it cannot be";
     gets([ "$stale: another", $goes_on, $other ], [ "$stale: one that has ended", $ended, 401 ]);
-    is ready()->status, 200, "$stale: it stays ready";
+    is ready()->status, $other, "$stale: ready if requests are let in";
     cmp_ok metric('feed_age_seconds'), '>=', 3, "$stale: the age";
     is metric('unchecked_total') > $count, $stale eq 'pass', "$stale: counted if let in";
     is http($port, 'POST', '/explain', json => { path => '/branch',
@@ -78,7 +78,7 @@ for my $stale ('pass', 'refuse') {
         ->json->{reason}, $stale eq 'pass' ? 'verified' : 'revocations_stale', "$stale: explained";
     $feed->up;
     ok $nginx->wait_log(qr/revocations are up to date again/), "$stale: it is back";
-    is status($goes_on), 200, "$stale: and so are requests";
+    is_deeply [ status($goes_on), ready()->status ], [ 200, 200 ], "$stale: and so are requests";
 }
 
 # A reload keeps the zone; another size is another zone; so is another feed's.
@@ -112,6 +112,8 @@ $feed->set(all => [ revoked_id(uuid(501)), @all[ 1 .. $#all ] ]);
 reloads('another path', 200, set => "$LARGER claim=jti", path => '/of/another');
 ok eventually(sub { status($goes_on, '/branch', jti => uuid(501)) == 401 }),
     'that is read from the beginning, too';
+my @asked = map { $_->{uri} } grep { $_->{uri} =~ m{^/of/another} } $feed->requests;
+like $asked[0], qr/after=/, 'but first of all from where the reading was';
 reloads('without it', 200, stale => undef, set => undef);
 gets([ 'nothing is refused', $ended, 200 ]);
 ok eventually(sub {

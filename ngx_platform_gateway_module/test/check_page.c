@@ -41,6 +41,7 @@ static const char *page_read(const char *body, size_t len)
     page = calloc(1, sizeof(*page) + ngx_http_pgw_feed_mem());
     ck_assert_ptr_nonnull(page);
     page->zone = &zone;
+    page->reading = &zone.news;
     page->name = &name;
     page->names = 1;
     ngx_http_pgw_feed_read(page, &document);
@@ -62,7 +63,7 @@ static int known_as(u_char kind, const char *id, int64_t issued)
 #define ENTRY "{\"id\":\"a\"," DIES "}"
 #define OPEN "{\"cursor\":\"c\",\"more\":false,\"revocations\":["
 #define OF(entries) OPEN entries "]}"
-#define WITH(cursor, more) \
+#define WITH(cursor, more)                                                     \
     "{\"cursor\":" cursor ",\"more\":" more ",\"revocations\":[]}"
 #define DYING(time) OF("{\"id\":\"a\",\"dies_at\":" time "}")
 #define TEN "aaaaaaaaaa"
@@ -77,13 +78,13 @@ static const struct {
 } rows[] = {
     {"no entry", OF(""), NULL, 0},
     {"an entry", OF(ENTRY), NULL, 1},
-    {"two, and one again",
-     OF(ENTRY ",{\"id\":\"b\"," DIES "}," ENTRY), NULL, 2},
+    {"two, and one again", OF(ENTRY ",{\"id\":\"b\"," DIES "}," ENTRY), NULL,
+     2},
     {"one that is dead", DYING("999000"), NULL, 0},
     {"one that a token may outlive by the leeway", DYING("999700"), NULL, 1},
     {"one that none can", DYING("999699"), NULL, 0},
-    {"an account", OF("{\"subject\":\"s\",\"issued_before\":5," DIES "}"),
-     NULL, 1},
+    {"an account", OF("{\"subject\":\"s\",\"issued_before\":5," DIES "}"), NULL,
+     1},
     {"the longest id", OF("{\"id\":\"" ID_MAX "\"," DIES "}"), NULL, 1},
     {"white space",
      "\r\n{ \"cursor\" :\t\"c\" , \"more\" : false , \"revocations\" : [ { "
@@ -124,15 +125,14 @@ static const struct {
     {"a cursor with a NUL", WITH("\"a\\u0000b\"", "false"), "JSON", 0},
     {"a cursor with a space", WITH("\"a b\"", "false"), "no cursor", 0},
     {"a cursor with an escape", WITH("\"a%20b\"", "false"), "no cursor", 0},
-    {"two cursors", "{\"cursor\":\"a\"," WITH("\"b\"", "false") + 1,
-     "JSON", 0},
+    {"two cursors", "{\"cursor\":\"a\"," WITH("\"b\"", "false") + 1, "JSON", 0},
     {"the last cursor again, and more", WITH("\"last\"", "true"),
      "does not advance", 0},
     {"the last cursor again (control)", WITH("\"last\"", "false"), NULL, 0},
     {"no word of more", "{\"cursor\":\"c\",\"revocations\":[]}",
      "whether there is more", 0},
-    {"a word of more that is none", WITH("\"c\"", "0"),
-     "whether there is more", 0},
+    {"a word of more that is none", WITH("\"c\"", "0"), "whether there is more",
+     0},
     {"no list", "{\"cursor\":\"c\",\"more\":false,\"revocations\":{}}",
      "no list", 0},
     {"two lists", "{\"revocations\":[]," WITH("\"c\"", "false") + 1, "JSON", 0},
@@ -184,10 +184,11 @@ START_TEST (test_pages) {
 END_TEST
 
 START_TEST (test_what_is_revoked) {
-    static const char said[]
-        = "{\"now\":12.5,\"cursor\":\"a-B._:,9\",\"more\":true,\"revocations\":"
-          "[{\"id\":\"a\"," DIES "},{\"subject\":\"s\",\"issued_before\":100.5,"
-          DIES "}]}";
+    static const char said[] =
+        "{\"now\":12.5,\"cursor\":\"a-B._:,9\",\"more\":true,\"revocations\":"
+        "[{\"id\":\"a\"," DIES
+        "},{\"subject\":\"s\",\"issued_before\":100.5," DIES
+        "},{\"subject\":\"t\",\"issued_before\":100.5004," DIES "}]}";
 
     ck_assert_ptr_null(page_read(said, sizeof(said) - 1));
     ck_assert_int_eq(page->now, 12500);
@@ -197,6 +198,8 @@ START_TEST (test_what_is_revoked) {
     ck_assert(known_as('i', "a", INT64_MAX - 1));
     ck_assert(known_as('s', "s", 100499));
     ck_assert(!known_as('s', "s", 100500));
+    ck_assert(known_as('s', "t", 100500)); /* within the millisecond */
+    ck_assert(!known_as('s', "t", 100501));
     ck_assert(!known_as('i', "s", 0)); /* an account is no session */
     ck_assert(!known_as('s', "a", 0));
 }
@@ -213,8 +216,8 @@ static size_t page_of(unsigned n, size_t in_entry, size_t beside)
             "");
     fprintf(to, "\"revocations\":[");
     for (unsigned i = 0; i < n; i++)
-        fprintf(to, "%s{\"id\":\"%u\",\"x\":\"%*s\"," DIES "}", i ? "," : "",
-                i, (int) in_entry, "");
+        fprintf(to, "%s{\"id\":\"%u\",\"x\":\"%*s\"," DIES "}", i ? "," : "", i,
+                (int) in_entry, "");
     fprintf(to, "]}");
     len = ftell(to);
     ck_assert_int_eq(fclose(to), 0);
@@ -228,15 +231,14 @@ START_TEST (test_limits) {
         const char *err;
         ngx_uint_t live;
     } limits[] = {
-        {2000, 0, 0, NULL, 2000}, {2001, 0, 0, "too many entries", 0},
-        {1, 4000, 0, NULL, 1},    {1, 4096, 0, "JSON", 0},
-        {1, 0, 4000, NULL, 1},    {1, 0, 4096, "JSON", 0},
+        {2000, 0, 0, NULL, 2000},  {2001, 0, 0, "too many entries", 0},
+        {1, 4000, 0, NULL, 1},     {1, 4096, 0, "JSON", 0},
+        {1, 0, 4000, NULL, 1},     {1, 0, 4096, "JSON", 0},
         {0, 0, 900000, "JSON", 0},
     };
 
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        size_t len
-            = page_of(limits[i].n, limits[i].in_entry, limits[i].beside);
+        size_t len = page_of(limits[i].n, limits[i].in_entry, limits[i].beside);
         const char *err = page_read(text, len);
 
         ck_assert_msg(limits[i].err ? err && strstr(err, limits[i].err) : !err,
@@ -280,8 +282,8 @@ int main(void)
     zone.secret[0] = 1;
     if (ngx_http_pgw_feed_seed(&zone, &name) != NGX_OK)
         return EXIT_FAILURE;
-    zone.cursor_len = 4;
-    memcpy(zone.cursor, "last", 4);
+    zone.news.cursor_len = 4;
+    memcpy(zone.news.cursor, "last", 4);
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, test_pages);
     tcase_add_test(tc, test_what_is_revoked);

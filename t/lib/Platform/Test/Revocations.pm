@@ -94,10 +94,12 @@ sub revoked_subject ($subject, $before, %o) {
 
 # Writes the configuration, with the issuer's keys in a file (or keys => where
 # else): set => parameters of platform_gateway_revocations (undef: none), stale =>
-# those of _stale, path => of the feed, server, http, main => further lines.
+# those of _stale, feed => its port, path => its path, server, http, main => further
+# lines.
 sub revocations_conf ($t, $key, %o) {
     $t->write_file('keys.json', jwks($key));
     my $path = $o{path} // '/internal/revocations';
+    my $feed = $o{feed} // 'feed';
     my $keys = $o{keys} // 'platform_gateway_key_file %%DIR%%/keys.json;';
     my $set = exists $o{set} ? $o{set}
         : 'zone=revocations:1m uri=/_revocations interval=100ms';
@@ -124,7 +126,7 @@ http {
         platform_gateway_access public;
         location = /_revocations {
             %%FETCHED%%
-            proxy_pass http://127.0.0.1:%%PORT_feed%%$path;
+            proxy_pass http://127.0.0.1:%%PORT_$feed%%$path;
             subrequest_output_buffer_size 1m;
             $location
         }

@@ -1,0 +1,433 @@
+/*
+ * Tests of the feed of revocations, page by page: what becomes of a page whose
+ * lease has gone, how often a feed without an end is asked, what a reload
+ * keeps, and how soon dead entries are swept.
+ */
+
+#include "feed.h"
+
+/* Another worker goes on, whose source is the same or (NGX_DONE) another. */
+static void reload(ngx_int_t activated)
+{
+    posted = NULL;
+    rev.from.fetching = 0;
+    zone.lease.next_try = ngx_current_msec;
+    source = activated;
+    ngx_http_pgw_poll_init_process(&rev);
+}
+
+static void pass(unsigned ms)
+{
+    ngx_current_msec += ms;
+    clock_now.sec = 1000000 + (time_t) (ngx_current_msec / 1000);
+}
+
+/* A page of n entries, the first of that number. */
+static const char *page_of(unsigned first, unsigned n, unsigned cursor,
+                           int more)
+{
+    FILE *to = fmemopen(text, sizeof(text), "w");
+
+    ck_assert_ptr_nonnull(to);
+    fprintf(to, "{\"cursor\":\"c%u\",\"more\":%s,\"revocations\":[", cursor,
+            more ? "true" : "false");
+    for (unsigned i = 0; i < n; i++)
+        fprintf(to, "%s{\"id\":\"%u\",\"dies_at\":1000900}", i ? "," : "",
+                first + i);
+    fprintf(to, "]}");
+    ck_assert_int_eq(fclose(to), 0);
+    return text;
+}
+
+/* -- when it is asked */
+
+static const char *long_page(unsigned n)
+{
+    return page_of(0, 1900, 1, 0);
+}
+
+/* When the page comes another worker, or configuration, has it. */
+START_TEST (test_a_lease_that_goes) {
+    feed = long_page;
+    ck_assert_uint_eq(work(), 1); /* control */
+    ck_assert_uint_eq(zone.complete, 1);
+    ck_assert(known(1899));
+
+    setup();
+    lease_lost = 1;
+    ck_assert_uint_eq(work(), 1);
+    ck_assert(!known(0));
+    ck_assert_uint_eq(zone.complete, 0);
+    ck_assert_uint_eq(zone.news.cursor_len, 0);
+    ck_assert_uint_eq(outcomes[NGX_HTTP_PGW_FEED_SUPERSEDED], 1);
+    ck_assert_uint_eq(outcomes[NGX_HTTP_PGW_FEED_READ], 0);
+}
+END_TEST
+
+static const char *slow_pages(unsigned n)
+{
+    if (n == 3)
+        return NULL;
+    const char *page = page_of(n, 1, n, n < 2);
+
+    ngx_current_msec += 700; /* until it answers */
+    return page;
+}
+
+/* Its age is that of the question, and of the last one. */
+START_TEST (test_the_age_of_the_feed) {
+    ngx_msec_t began = ngx_current_msec;
+
+    feed = slow_pages;
+    ck_assert_uint_eq(work(), 3);
+    ck_assert_uint_eq(zone.complete, 1);
+    ck_assert_uint_eq(zone.asked, began + 1400);
+    ck_assert_uint_eq(ngx_current_msec, began + 2100);
+    pass(500);
+    ck_assert_uint_eq(work(), 1);
+    ck_assert_uint_eq(zone.asked, began + 1400); /* a failure is none */
+}
+END_TEST
+
+static unsigned period, entries_of, before_loop;
+
+static const char *loop_of(unsigned n)
+{
+    n = n < before_loop ? n : before_loop + (n - before_loop) % period;
+    return page_of(n, entries_of, n, 1);
+}
+
+/* A feed that gives the same pages again, after some others or none. */
+START_TEST (test_a_feed_that_loops) {
+    static const unsigned periods[] = {2, 3, 5, 7, 19, 20, 21, 64, 300, 1000};
+    static const unsigned before[] = {0, 1, 10, 100};
+
+    entries_of = 1;
+    for (size_t i = 0; i < sizeof(periods) / sizeof(periods[0]); i++) {
+        for (size_t j = 0; j < sizeof(before) / sizeof(before[0]); j++) {
+            setup();
+            feed = loop_of;
+            period = periods[i];
+            before_loop = before[j];
+            /* as soon as that can be known */
+            unsigned most = 4 * (period > before_loop ? period : before_loop);
+
+            ck_assert_uint_le(work(), 20 + most);
+            for (int n = 0; n < 20; n++) {
+                ck_assert_uint_eq(work(), 0);
+                pass(500);
+                ck_assert_uint_eq(work(), 20);
+            }
+            ck_assert_uint_eq(zone.complete, 0);
+            ck_assert_uint_eq(complaints, 2); /* that, and that it is stale */
+        }
+    }
+
+    /* until it ends */
+    feed = long_page;
+    pass(500);
+    ck_assert_uint_eq(work(), 1);
+    ck_assert_uint_eq(zone.complete, 1);
+    ck_assert_uint_eq(zone.news.endless, 0);
+    ck_assert_uint_eq(zone.complaint, 0);
+}
+END_TEST
+
+static const char *fails_at_times(unsigned n)
+{
+    return n % 10 == 9 ? NULL : page_of(n % 3, 1, n % 3, 1);
+}
+
+/* What fails is asked again soon, but not where that is without an end. */
+START_TEST (test_a_loop_that_fails) {
+    feed = fails_at_times;
+    work();
+    for (int n = 0; n < 20; n++) {
+        unsigned count = 0;
+
+        for (int ms = 0; ms < 500; ms += 20) {
+            pass(20);
+            count += work();
+        }
+        ck_assert_uint_le(count, 20);
+    }
+    ck_assert_uint_eq(zone.news.endless, 1);
+}
+END_TEST
+
+static const char *ever_known(unsigned n)
+{
+    return page_of(0, entries_of, n, 1);
+}
+
+START_TEST (test_cursors_that_never_end) {
+    feed = ever_known;
+    for (entries_of = 1; entries_of <= 100; entries_of *= 10) {
+        setup();
+        ck_assert_uint_le(work(), 1 + 1 + 20 + (1000 / entries_of) + 2);
+        for (int n = 0; n < 20; n++) {
+            pass(500);
+            ck_assert_uint_eq(work(), 20);
+        }
+    }
+}
+END_TEST
+
+static unsigned pages = 600, each = 100;
+
+static const char *many(unsigned n)
+{
+    n %= pages;
+    return page_of(n * each, each, n, n < pages - 1);
+}
+
+/* A feed that is read again from its beginning is no such one, however many
+ * pages it has, and however small they are. */
+START_TEST (test_all_of_it_again) {
+    static const unsigned rows[] = {2, 3, 600, 5000};
+
+    feed = many;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        setup();
+        pages = rows[i];
+        each = pages > 1000 ? 1 : 100;
+        for (int n = 0; n < 4; n++) {
+            set_back = n > 2;
+            ck_assert_uint_eq(work(), pages);
+            ck_assert_uint_eq(zone.table.live, pages * each);
+            ck_assert_uint_eq(zone.complete, 1);
+            ck_assert_uint_eq(zone.news.endless, 0);
+            set_back = 0;
+            pass(500);
+        }
+        ck_assert_uint_eq(complaints, 0);
+    }
+}
+END_TEST
+
+/* -- over reloads */
+
+static unsigned page_ms,
+    refuses; /* 1: the next cursor, 2: the one after, ... */
+
+static unsigned cursor_of(const ngx_http_pgw_reading_t *reading)
+{
+    char cursor[NGX_HTTP_PGW_CURSOR_MAX + 1] = "c0";
+    unsigned at;
+
+    memcpy(cursor, reading->cursor, reading->cursor_len);
+    ck_assert_int_eq(sscanf(cursor, "c%u", &at), 1);
+    return at;
+}
+
+/* By its cursor: a hundred pages of ten entries, then ever a new entry. */
+static const char *by_cursor(unsigned n)
+{
+    unsigned at = cursor_of(rev.reading);
+
+    pass(page_ms);
+    if (at && refuses && --refuses == 0)
+        return "";
+    return at < 100 ? page_of(at * 10, 10, at + 1, 1)
+                    : page_of(2000 + at, 1, at + 1, 0);
+}
+
+/* Looks for the next fetch, and asks for so many pages at most. */
+static void pages_of(unsigned n)
+{
+    unsigned before = asked;
+
+    rev.timer.handler(&rev.timer);
+    while (asked - before < n && turn())
+        ;
+}
+
+static void forget(void)
+{
+    memset(slots, 0, sizeof(slots));
+    zone.table.used = zone.table.live = 0;
+}
+
+static int knows_all(void)
+{
+    for (unsigned id = 0; id < 1000; id++)
+        if (!known(id))
+            return 0;
+    return 1;
+}
+
+static void setup_by_cursor(unsigned ms)
+{
+    setup();
+    feed = by_cursor;
+    page_ms = ms;
+    refuses = 0;
+    pages_of(1000);
+    ck_assert(zone.complete && knows_all() && known(2100) && !known(2101));
+    ck_assert_uint_eq(asked, 101);
+    ck_assert_uint_eq(asked_again, 0); /* control: a start */
+}
+
+/* What is new comes first, and each interval, however slow the feed is. */
+START_TEST (test_news_come_before_all) {
+    static const unsigned took[] = {0, 25, 499, 501, 2000};
+
+    for (size_t i = 0; i < sizeof(took) / sizeof(took[0]); i++) {
+        setup_by_cursor(took[i]);
+        reload(NGX_OK);
+        forget(); /* as if it were another feed */
+        pages_of(1);
+        ck_assert(known(2101) && zone.complete && asked_again == 0);
+        while (zone.behind) {
+            rev.timer.handler(&rev.timer);
+            ck_assert(turn());
+            ck_assert_uint_le(ngx_current_msec - zone.asked, 500 + 3 * took[i]);
+        }
+        ck_assert(knows_all() && zone.complete && complaints == 0);
+        ck_assert_uint_eq(asked_again, 101);
+    }
+}
+END_TEST
+
+/* Readings that reloads break off are no feed without an end, and come to
+ * their end. */
+START_TEST (test_reloads_without_end) {
+    setup_by_cursor(25);
+    for (int n = 0; n < 60; n++) {
+        if (n == 20) {
+            ck_assert_uint_gt(asked_again, 300); /* amid a reading */
+            forget();
+        }
+        reload(NGX_OK);
+        unsigned next = cursor_of(&zone.news);
+        pages_of(1);
+        ck_assert(known(2000 + next));
+        pages_of(29);
+    }
+    ck_assert(knows_all() && complaints == 0);
+    asked_again = 0;
+    pages_of(1000);
+    pass(500);
+    pages_of(1000);
+    ck_assert_uint_le(asked_again, 202);
+    ck_assert_uint_eq(zone.behind, 0);
+}
+END_TEST
+
+/* Then the first reading goes on, and the one behind it makes it whole. */
+START_TEST (test_reloads_before_the_end) {
+    setup();
+    feed = by_cursor;
+    page_ms = 25;
+    refuses = 0;
+    pages_of(50);
+    reload(NGX_OK);
+    pages_of(51);
+    ck_assert(knows_all() && asked_again == 0 && !zone.complete);
+    while (turn())
+        ;
+    ck_assert(zone.complete && asked_again == 101);
+
+    /* another source */
+    reload(NGX_DONE);
+    ck_assert(!zone.complete);
+    forget();
+    pages_of(101);
+    ck_assert(knows_all() && zone.complete && asked_again == 101);
+}
+END_TEST
+
+/* From the beginning again, which is all of it, or behind the news. */
+START_TEST (test_cursors_that_are_refused) {
+    for (unsigned behind = 0; behind < 2; behind++) {
+        setup_by_cursor(25);
+        reload(NGX_OK);
+        forget();
+        refuses = behind ? 35 : 1;
+        pages_of(1000);
+        ck_assert_uint_eq(outcomes[NGX_HTTP_PGW_FEED_CURSOR], 1);
+        ck_assert_uint_eq(zone.behind, behind);
+        pages_of(1000);
+        ck_assert(knows_all() && zone.complete && zone.behind == 0);
+        ck_assert(behind ? asked_again > 101 : asked_again == 0);
+    }
+}
+END_TEST
+
+/* -- clocks and room */
+
+/* What died by a clock that was wrong is missing until all is read again. */
+START_TEST (test_a_clock_that_was_set_back) {
+    feed = long_page;
+    work();
+    ck_assert_uint_eq(zone.complete, 1);
+    feed = slow_pages; /* of which one fails */
+    asked = 3;
+    set_back = 1;
+    ck_assert_uint_eq(work(), 1); /* not only in the next interval */
+    set_back = 0;
+    ck_assert_uint_eq(zone.complete, 0);
+    ck_assert_uint_eq(zone.news.cursor_len, 0);
+    feed = long_page;
+    pass(125);
+    work();
+    ck_assert_uint_eq(zone.complete, 1);
+}
+END_TEST
+
+static const char *nothing(unsigned n)
+{
+    return page_of(0, 0, 1, 0);
+}
+
+/* Dead entries go within a minute or an interval, however large the zone. */
+START_TEST (test_dead_entries_are_swept) {
+    static const ngx_msec_t intervals[] = {500, 5000, 60000};
+
+    for (size_t i = 0; i < sizeof(intervals) / sizeof(intervals[0]); i++) {
+        setup();
+        rev.from.cooldown = intervals[i];
+        feed = many;
+        work();
+        ck_assert_uint_eq(zone.table.live, 60000);
+        feed = nothing;
+        pass((893 + NGX_HTTP_PGW_FEED_LEEWAY) * 1000);
+        work();
+        ck_assert_uint_eq(zone.table.live, 60000); /* not yet */
+        pass(4000);
+        for (ngx_msec_t ms = 0; ms <= 60000; ms += 500) {
+            work();
+            pass(500);
+        }
+        ck_assert_uint_eq(zone.table.live, 0);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("poll");
+    TCase *tc = tcase_create("poll");
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    tcase_add_checked_fixture(tc, setup, NULL);
+    tcase_set_timeout(tc, 120);
+    tcase_add_test(tc, test_a_lease_that_goes);
+    tcase_add_test(tc, test_the_age_of_the_feed);
+    tcase_add_test(tc, test_a_feed_that_loops);
+    tcase_add_test(tc, test_a_loop_that_fails);
+    tcase_add_test(tc, test_cursors_that_never_end);
+    tcase_add_test(tc, test_all_of_it_again);
+    tcase_add_test(tc, test_news_come_before_all);
+    tcase_add_test(tc, test_reloads_without_end);
+    tcase_add_test(tc, test_reloads_before_the_end);
+    tcase_add_test(tc, test_cursors_that_are_refused);
+    tcase_add_test(tc, test_a_clock_that_was_set_back);
+    tcase_add_test(tc, test_dead_entries_are_swept);
+    suite_add_tcase(suite, tc);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
