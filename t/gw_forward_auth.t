@@ -135,7 +135,10 @@ like_gateway(@$_) for
     [ 'a preflight', 204, OPTIONS => '/branch/a', headers => [ @PREFLIGHT, 'PUT' ] ],
     [ 'a refused one', 403, OPTIONS => '/branch/a', headers => [ @PREFLIGHT, 'PURGE' ] ],
     [ 'one where no origin may', 403, OPTIONS => '/account', headers => [ @PREFLIGHT, 'GET' ] ];
-is ask(TRACE => '/public')->status, 405, 'a method that no location takes';
+is ask($_ => '/public')->status, 405, "$_: a method that no location takes"
+    for qw(TRACE CONNECT);
+is_problem(ask(HEAD => '/branch/a'), 401, 'GATEWAY_TOKEN_MISSING',
+    'HEAD, refused: the other proxy asked by GET, and gets the body');
 is ask(GET => '/off')->status, 404, 'a location without the gateway lets nobody pass';
 is ask(GET => '/branch')->status, 404, 'nor does a path that nginx only redirects';
 

@@ -32,6 +32,8 @@ pass /except: limit_except GET { deny all; }
 pass /down: platform_gateway_access public;
 location = /yes { %%PUBLIC%% platform_gateway_allow_return on; return 200; }
 location = /no { %%PUBLIC%% return 403; }
+pass /first: platform_gateway_access account; error_page 403 = /second;
+pass /second: platform_gateway_shadow on; platform_gateway_audience other;
 pass /earnest: platform_gateway_methods GET POST;
 pass /earnest/cors to cors: platform_gateway_access public;
 SERVER
@@ -148,6 +150,13 @@ shadows(@$_) for [ 'no token', GET => 401, 'token_missing', '' ],
     [ 'another context', GET => 403, 'context_forbidden', '', token => $token{account} ],
     [ 'a wrong method', PUT => 405, 'method_forbidden', '', body => '' ],
     [ 'no level', GET => 404, 'route_not_found', '/static' ];
+
+# The refusal that a client got stays, whatever the shadow of its page would have said.
+
+is_deeply seen(http_get($port, '/first', @branch)), [ 200, '', 'deny', 'context_forbidden' ],
+    'a page in shadow: the refusal that led there';
+is_deeply seen(http_get($port, '/second', @branch)), [ 200, '', 'shadow', 'token_audience' ],
+    'the page itself (control)';
 
 # What verified is injected, and is no shadow.
 

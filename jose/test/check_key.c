@@ -3,6 +3,7 @@
 #include "helpers.h"
 
 #include <openssl/pem.h>
+#include <pthread.h>
 
 /* The DER inside a PEM test file; the caller frees .data. */
 static pj_str_t der_of(const char *file)
@@ -82,6 +83,36 @@ START_TEST (test_pem_and_der_pkcs8_pkcs1_spki) {
     assert_err(private_error(spki), PJ_ERR_KEY_FORMAT);
     assert_err(key_error("rfc7515_a2.pub.pem", true), PJ_ERR_KEY_FORMAT);
     str_free(spki);
+}
+END_TEST
+
+static void *read_private(void *text)
+{
+    assert_ok(private_error(*(pj_str_t *) text));
+    return NULL;
+}
+
+/* A thread reads the key on a stack that can be searched afterwards, but for
+ * under valgrind, which knows that nobody may. */
+START_TEST (test_no_private_key_stays_on_the_stack) {
+    size_t size = 1 << 20;
+    pj_str_t text = file_read("rfc7515_a2.pem"), der = der_of("rfc7515_a2.pem");
+    unsigned char *stack = aligned_alloc(4096, size);
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    ck_assert_ptr_nonnull(stack);
+    memset(stack, 0, size);
+    ck_assert_int_eq(pthread_attr_init(&attr), 0);
+    ck_assert_int_eq(pthread_attr_setstack(&attr, stack, size), 0);
+    ck_assert_int_eq(pthread_create(&thread, &attr, read_private, &text), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    if (getenv("UNIT_WRAPPER") == NULL)
+        ck_assert_ptr_null(memmem(stack, size, der.data + der.len / 2, 32));
+    pthread_attr_destroy(&attr);
+    free(stack);
+    str_free(text);
+    str_free(der);
 }
 END_TEST
 
@@ -479,6 +510,7 @@ int main(void)
     size_t n = 0;
 
     tests[n++] = test_pem_and_der_pkcs8_pkcs1_spki;
+    tests[n++] = test_no_private_key_stays_on_the_stack;
     tests[n++] = test_pem_white_space_and_line_ends;
     tests[n++] = test_text_around_pem_refused;
     tests[n++] = test_der_trailing_garbage_and_truncation_refused;

@@ -100,6 +100,61 @@ START_TEST (test_key_set_in_every_arena_size) {
 }
 END_TEST
 
+/* OpenSSL gets no memory for its allocation of that number. */
+static int refused;
+
+static void *refusing_malloc(size_t len, const char *file, int line)
+{
+    (void) file, (void) line;
+    return refused > 0 && --refused == 0 ? NULL : malloc(len);
+}
+
+static void *refusing_realloc(void *mem, size_t len, const char *file, int line)
+{
+    (void) file, (void) line;
+    return refused > 0 && --refused == 0 ? NULL : realloc(mem, len);
+}
+
+static void plain_free(void *mem, const char *file, int line)
+{
+    (void) file, (void) line;
+    free(mem);
+}
+
+/* A key for which there was no memory is not one of those to be ignored. */
+START_TEST (test_key_set_without_memory_is_an_error) {
+    char json[16384], *mem = xmalloc(65536);
+    pj_str_t one = file_read("rfc7638_3_1.jwks");
+    pj_keyset_t set = {0};
+    int failures = 0;
+    bool reached = true;
+    const char *key = (const char *) one.data + strlen("{\"keys\":[");
+    int len = (int) strcspn(key, "]");
+
+    /* What OpenSSL makes once is there. */
+    assert_ok(set_in(65536, one));
+    snprintf(json, sizeof(json), "{\"keys\":[%.*s,%.*s]}", len, key, len, key);
+    for (int n = 1; reached; n++) {
+        pj_arena_t arena;
+        pj_err_t err;
+
+        pj_arena_init(&arena, mem, 65536);
+        ERR_set_mark();
+        refused = n;
+        err = pj_keyset_parse(&set, &arena, str(json));
+        reached = refused == 0;
+        refused = 0;
+        ERR_pop_to_mark();
+        failures += err == PJ_ERR_CRYPTO;
+        ck_assert(err != PJ_OK || set.last_ignored != PJ_ERR_CRYPTO);
+        pj_keyset_clear(&set);
+    }
+    ck_assert_int_gt(failures, 0);
+    str_free(one);
+    free(mem);
+}
+END_TEST
+
 START_TEST (test_null_arena_is_no_space) {
     pj_str_t json = file_read("rfc7638_3_1.jwks");
     pj_keyset_t set = {.count = 0};
@@ -239,9 +294,13 @@ int main(void)
     static const TTest *tests[16];
     size_t n = 0;
 
+    if (!CRYPTO_set_mem_functions(refusing_malloc, refusing_realloc,
+                                  plain_free))
+        return 1;
     tests[n++] = test_arena_alignment_and_bounds;
     tests[n++] = test_token_in_every_arena_size;
     tests[n++] = test_key_set_in_every_arena_size;
+    tests[n++] = test_key_set_without_memory_is_an_error;
     tests[n++] = test_null_arena_is_no_space;
     tests[n++] = test_promised_arena_suffices;
     tests[n++] = test_promised_token_arena_suffices;

@@ -111,12 +111,13 @@ static void request_of(const char *const *lines, size_t n)
     r.headers_in.headers.last = part;
 }
 
-/* All of its lines, each in brackets; no part but the first may be empty. */
+/* All of its lines, each in brackets; no part but the first may be empty, and
+ * the list knows its last one. */
 static const char *lines_of(void)
 {
     static char text[8192];
     ngx_http_pgw_walk_t walk = {&r.headers_in.headers.part, 0};
-    const ngx_list_part_t *part;
+    const ngx_list_part_t *part, *last = &r.headers_in.headers.part;
     const ngx_table_elt_t *h;
     FILE *to = fmemopen(text, sizeof(text), "w");
 
@@ -125,8 +126,9 @@ static const char *lines_of(void)
         fprintf(to, "[%.*s: %.*s]", (int) h->key.len, h->key.data,
                 (int) h->value.len, h->value.data);
     ck_assert_int_eq(fclose(to), 0);
-    for (part = r.headers_in.headers.part.next; part; part = part->next)
+    for (part = last->next; part; last = part, part = part->next)
         ck_assert_uint_ne(part->nelts, 0);
+    ck_assert_ptr_eq(r.headers_in.headers.last, last);
     return text;
 }
 
