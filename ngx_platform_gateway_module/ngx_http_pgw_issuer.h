@@ -16,6 +16,8 @@ typedef struct {
 
 /* All there is of one; nothing of it is shared with another. */
 
+#define NGX_HTTP_PGW_JWKS_URI_MAX  1024
+
 struct ngx_http_pgw_issuer_s {
     ngx_http_pgw_issuer_t           *next;
     ngx_str_t                        name;       /* of its block; len 0: none */
@@ -64,6 +66,8 @@ struct ngx_http_pgw_issuer_s {
     ngx_err_t                        disk_err;   /* the last one said */
     ngx_msec_t                       leave_at;   /* when exiting: deadline of
                                                     the last fetch */
+    u_char                           jwks_uri[NGX_HTTP_PGW_JWKS_URI_MAX];
+                                                 /* of our own fetch */
 };
 
 

@@ -29,7 +29,7 @@ struct ngx_http_pgw_zone_s {
     ngx_uint_t      refresh;      /* due whatever the age */
 
     size_t          jwks_uri_len; /* discovered; 0: not yet */
-    u_char          jwks_uri[1024];
+    u_char          jwks_uri[NGX_HTTP_PGW_JWKS_URI_MAX];
 
     size_t          len[2];       /* slot: version & 1; 0: none */
     u_char          document[2][PJ_KEYSET_MAX_BYTES];

@@ -356,10 +356,18 @@ ngx_http_pgw_refresh_begin(ngx_event_t *ev)
     if (issuer->discovery.len) {
         issuer->from.url = issuer->discovery;
 
+        /* another worker may write it during the fetch */
+
+        ngx_shmtx_lock(&issuer->from.shpool->mutex);
+
         if (issuer->zone->jwks_uri_len) {
             issuer->from.url.len = issuer->zone->jwks_uri_len;
-            issuer->from.url.data = issuer->zone->jwks_uri;
+            issuer->from.url.data = issuer->jwks_uri;
+            ngx_memcpy(issuer->jwks_uri, issuer->zone->jwks_uri,
+                       issuer->zone->jwks_uri_len);
         }
+
+        ngx_shmtx_unlock(&issuer->from.shpool->mutex);
     }
 
     if (issuer->file.len) {
