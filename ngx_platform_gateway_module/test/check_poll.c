@@ -305,11 +305,20 @@ START_TEST (test_reloads_without_end) {
         pages_of(29);
     }
     ck_assert(knows_all() && complaints == 0);
+
+    /* the last reload may have brought another feed */
+    pages_of(1000);
+    reload(NGX_OK);
+    pages_of(30);
+    reload(NGX_OK);
+    ck_assert_uint_gt(zone.again.cursor_len, 0);
+    forget();
     asked_again = 0;
     pages_of(1000);
     pass(500);
     pages_of(1000);
     ck_assert_uint_le(asked_again, 202);
+    ck_assert(knows_all());
     ck_assert_uint_eq(zone.behind, 0);
 }
 END_TEST
