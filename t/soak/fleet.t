@@ -198,7 +198,7 @@ my @table;
 sub lose ($faults, $name, $begin, $end, $then = undef) {
     eventually(sub { $fleet->whole }, 240) or die "before '$name': " . $fleet->state . "\n";
     go_on(clock()) or die "before '$name': clients are not at work\n";
-    $p = $fleet->primary;
+    $p = eventually(sub { $fleet->primary }, 30) || die "before '$name': no primary\n";
     my $from = clock();
     $begin->();
     my $lost = clock();
@@ -369,7 +369,9 @@ sub asynchronous ($name, $begin, $end) {
         my $since = $fleet->moment($from - clock() - 5);
         end_clients();
         ($first, $seconds) = (came_back($from), clock() - $from);
-        $fleet->operator(\'', qw(sessions revoke --since), $since);
+        # A PgBouncer that nobody has used since the failover refuses the first one.
+        eventually(sub { eval { $fleet->operator(\'', qw(sessions revoke --since), $since) } }, 30)
+            or die $@;
         sleep 2;
         $after = came_back($from);
     });
