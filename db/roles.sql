@@ -50,7 +50,8 @@ BEGIN
                   members, branch_grants, member_roles, selectable_branches
     TO platform_identity, platform_operator;
   GRANT SELECT ON stand_in_secret TO platform_identity;
-  GRANT UPDATE (credential_hash, updated_at) ON accounts
+  -- The last one ends very many sessions at once.
+  GRANT UPDATE (credential_hash, updated_at, sessions_valid_after) ON accounts
     TO platform_identity;
   GRANT SELECT, INSERT, UPDATE, DELETE
     ON auth_sessions, rotated_tokens, login_attempts

@@ -144,7 +144,10 @@ $next->stop;
 ok -S $address, 'a stop leaves the socket of another alone';
 my @waiting = grep { $_ && $_->connected } map { IO::Socket::UNIX->new(Peer => $address, Blocking => 0) } 1 .. 4;
 ok @waiting < 4, 'its backlog is full' or diag scalar @waiting;
-refused(1, [], { IDENTITY_LISTEN => $address }, qr/in use/);
+my $busy = $t->track($t->identity_process(busy => { IDENTITY_LISTEN => $address },
+    ok_status => ['any'])->expect_end);
+ok $busy->wait_end(20 * $t->scale), 'who would take it over ends';
+like $t->read_file('busy.log'), qr/\A[^\n]*in use\n\z/, 'and says why';
 
 # Two that start at once do so one after the other.
 undef $owner;

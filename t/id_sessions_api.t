@@ -200,6 +200,44 @@ is_alive(@$_) for [ $own[1], 1, 'and lives' ], [ $own[0], 0, 'another does not' 
     [ $stranger, 1, "another account's does" ];
 is ask($own[1], POST => 'logout-others')->json->{endedSessions}, 0, 'again: none';
 
+# Very many older ones end by one write, as by a lockout; what a gateway has to refuse is
+# told, and the caller's own tokens are not among it.
+my $several = claims($own[1])->{sub};
+for my $what ('logout-others', 'change-credential') {
+    my $older = opened('several');
+    my $before = time;
+    eventually(sub { time > $before + 1 });
+    my ($caller, $newer) = map { opened('several') } 1, 2;
+    $pg->sql("set session_replication_role = replica; insert into auth_sessions (session_id,
+            account_id, jti, created_at, expires_at, access_until, login_agent)
+        select gen_random_uuid(), '$several', gen_random_uuid(), now() - n * interval '1 hour',
+            now() + interval '1 day', now() - interval '1 day', 'filled'
+        from generate_series(1, 20000) n; update accounts
+            set sessions_valid_after = '-infinity' where account_id = '$several'",
+        user => 'postgres');
+    my $cursor = http_get($t->port('identity'), '/internal/revocations')->json->{cursor};
+    my $credential = $Platform::Test::Client::CREDENTIAL;
+    my $res = call($what, { credential => $credential, newCredential => $credential },
+        token => $caller->{accountAccessToken});
+    is $res->status, 200, "$what: very many" or diag $res->body;
+    cmp_ok $res->json->{endedSessions}, '>', 20000, "$what: all are counted";
+    is $pg->sql($active), 1, "$what: one is left";
+    is $pg->sql("select count(*) from auth_sessions where login_agent = 'filled'
+        and status <> 'ACTIVE'"), 0, "$what: no other row was written";
+    is_alive(@$_) for [ $caller, 1, "$what: the own one" ], [ $older, 0, "$what: an older one" ],
+        [ $newer, 0, "$what: one that is newer" ];
+    my @told = @{ http_get($t->port('identity'), "/internal/revocations?after=$cursor")->json->{revocations} };
+    for my $case ([ $caller, 0 ], [ $older, 1 ], [ $newer, 1 ]) {
+        my ($session, $refused) = @$case;
+        my $claims = claims($session->{accountAccessToken});
+        is scalar(grep { ($_->{id} // '') eq $claims->{session_id}
+            || ($_->{subject} // '') eq $several && $claims->{iat} < $_->{issued_before} } @told)
+            > 0 ? 1 : 0, $refused, "$what: is its token refused?";
+    }
+    $pg->sql("set session_replication_role = replica; delete from auth_sessions
+        where login_agent = 'filled'", user => 'postgres');
+}
+
 # Two at once, each ending the other: one lives, and neither waits for ever.
 sub ends_others ($session, $what = 'logout-others') {
     return sent($what => {}, token => $session->{accountAccessToken});

@@ -236,15 +236,25 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
 #define BATCH 1000
 
 /* The account $1 and then its session $2, which has to be alive still, are
- * locked first: of two sessions that end each other at once, one does. */
+ * locked first: of two sessions that end each other at once, one does.  If more
+ * than $3 sessions are older than $2, a lockout as of `moment` ends them by one
+ * write to the account's row.  It spares the tokens of the second in which $2
+ * was opened. */
 #define OWN                                                                    \
     "WITH owner AS MATERIALIZED ("                                             \
     "   SELECT sessions_valid_after FROM accounts"                             \
     "    WHERE account_id = $1 FOR NO KEY UPDATE),"                            \
     " own AS MATERIALIZED ("                                                   \
-    "   SELECT s.session_id FROM owner, auth_sessions s"                       \
+    "   SELECT s.session_id,"                                                  \
+    "          date_trunc('second', s.created_at) - interval '1 us' AS moment" \
+    "     FROM owner, auth_sessions s"                                         \
     "    WHERE s.session_id = $2 AND s.status = 'ACTIVE'"                      \
-    "      AND s.created_at > owner.sessions_valid_after FOR UPDATE OF s),"
+    "      AND s.created_at > owner.sessions_valid_after FOR UPDATE OF s),"    \
+    " older AS MATERIALIZED ("                                                 \
+    "   SELECT count(*) AS n, count(*) > $3 AS many FROM auth_sessions s"      \
+    "    WHERE s.account_id = $1 AND s.status = 'ACTIVE'"                      \
+    "      AND s.created_at > (SELECT sessions_valid_after FROM owner)"        \
+    "      AND s.created_at <= (SELECT moment FROM own)),"
 
 /* Ends the account's sessions but $2, where the CTE `allowed` has a row; in
  * this order every statement locks several. */
@@ -257,15 +267,21 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
     "       WHERE s.account_id = $1 AND s.status = 'ACTIVE'"                   \
     "         AND s.session_id IS DISTINCT FROM $2" ALIVE                      \
     "         AND EXISTS (SELECT FROM " allowed ")"                            \
+    "         AND NOT (SELECT many FROM older)"                                \
     "       ORDER BY s.created_at LIMIT $3 FOR UPDATE OF s))"                  \
     "   RETURNING 1)"                                                          \
-    " SELECT (SELECT count(*) FROM ended) FROM " allowed
+    " SELECT CASE WHEN many THEN n ELSE (SELECT count(*) FROM ended) END"      \
+    "   FROM older, " allowed
 
 static const struct db_statement sessions_end_sql = {
     "sessions_end",
     OWN " caller AS MATERIALIZED ("
         "   SELECT true FROM own UNION ALL"
-        "   SELECT true FROM owner WHERE $2::uuid IS NULL)," END("caller"),
+        "   SELECT true FROM owner WHERE $2::uuid IS NULL),"
+        " locked AS ("
+        "   UPDATE accounts SET sessions_valid_after = (SELECT moment FROM own)"
+        "    WHERE account_id = $1 AND (SELECT many FROM older)"
+        "   RETURNING 1)," END("caller"),
     true};
 
 enum store_result store_own_end(struct store *st, const char *account_id,
@@ -286,7 +302,7 @@ enum store_result store_own_end(struct store *st, const char *account_id,
         }
         *ended += n;
         result = sql_end(&q);
-    } while (n == BATCH);
+    } while (n >= BATCH);
     return result;
 }
 
@@ -316,7 +332,10 @@ static const struct db_statement credential_change_sql = {
     "credential_change",
     OWN
     " changed AS ("
-    "   UPDATE accounts SET credential_hash = $5, updated_at = now()"
+    "   UPDATE accounts SET credential_hash = $5, updated_at = now(),"
+    "          sessions_valid_after = CASE WHEN (SELECT many FROM older)"
+    "              THEN (SELECT moment FROM own)"
+    "              ELSE sessions_valid_after END"
     "    WHERE account_id = $1 AND credential_hash = $4"
     "      AND status = 'ACTIVE' AND EXISTS (SELECT FROM own)" SQL_BEFORE_FENCE(
         "$6") "   RETURNING 1)," END("changed"),
