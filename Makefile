@@ -437,7 +437,7 @@ valgrind: all $(UNIT_TESTS) t-modules ## unit and end-to-end tests under valgrin
 	  prove $(VALGRIND_PROVE_FLAGS) $(T)
 
 # FUZZ: names of targets, all without.
-mutants: all ## take checks out, one at a time: does a test notice? (MUTANTS=t/mutants/x.patch)
+mutants: all ## take checks out, one at a time: does a test notice? (MUTANTS=name)
 	@t/mutants/run $(MUTANTS)
 
 fuzz: ## mutate the corpora of fuzz/ for FUZZ_SECONDS (60) a target

@@ -75,8 +75,9 @@ for my $page ("$root/README.md", glob "$root/docs/*.md") {
 }
 
 # -- docs/threat-model.md: each threat and class has tests, which there are, and the
-#    patch of t/mutants/ behind one names it
+#    mutant behind one, of t/mutants/table, names it
 
+my %mutant = $t->read_file("$root/t/mutants/table") =~ /^(\w+): (\S.*)$/mg;
 my @rows = map { /^\| (?!threat \||class \|)(\S.*) \|$/mg }
     $t->read_file("$root/docs/threat-model.md") =~ /^## (?:Threats|Published) .*?(?=^## )/msg;
 cmp_ok scalar @rows, '>', 40, 'threats and classes';
@@ -90,8 +91,8 @@ for my $row (@rows) {
             push @wrong, "$word is not there" if !@at;
             next;
         }
-        my ($named) = split /\n/, $t->read_file("$root/t/mutants/$word.patch") // '';
-        push @wrong, "$word: not noticed by $last" if ($named // '') !~ /(?<!\S)\Q$last\E(?!\S)/;
+        push @wrong, "$word: not noticed by $last"
+            if ($mutant{$word} // '') !~ /(?<!\S)\Q$last\E(?!\S)/;
     }
     is_deeply [ $last ? () : 'no test', @wrong ], [], "threat: $name";
 }
