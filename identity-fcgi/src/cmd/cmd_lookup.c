@@ -100,9 +100,10 @@ static const char members_sql[] =
     PAGE("workspace_name", "account_name", "member_id");
 
 /* The newest of one status each, as the index has them. */
-#define BEFORE(s) \
-    " AND (:beforeTime::timestamptz IS NULL OR (" s "created_at <= :beforeTime" \
-    "      AND (" s "created_at < :beforeTime OR " s "session_id > :beforeId)))" \
+#define BEFORE(s)                                                              \
+    " AND (:beforeTime::timestamptz IS NULL"                                   \
+    "      OR (" s "created_at <= :beforeTime AND (" s                         \
+    "created_at < :beforeTime OR " s "session_id > :beforeId)))"               \
     " ORDER BY " s "created_at DESC, " s "session_id" MOST
 static const char sessions_sql[] =
     "SELECT session_id AS sessionId,"
