@@ -195,6 +195,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    close_at_expiry;
     ngx_flag_t                    allow_confirmation;  /* "cnf" may stand */
     ngx_flag_t                    shadow;
+    ngx_flag_t                    strict_path;   /* as the client sent it */
     ngx_flag_t                    allow_return;  /* before the guard */
     ngx_flag_t                    allow_cache;   /* shared by clients */
     ngx_str_t                     challenge;     /* "Bearer realm=..." */

@@ -16,6 +16,7 @@
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_log.h"
+#include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_problem.h"
 #include "ngx_http_pgw_request.h"
@@ -49,6 +50,18 @@ ngx_int_t
 ngx_http_pgw_access_method(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
+    ngx_int_t  rc;
+
+    if (conf->strict_path && !ngx_http_pgw_names_path(&r->unparsed_uri)) {
+        gr->required = &conf->levels;
+        rc = ngx_http_pgw_guard_refuse(r, gr, conf,
+                                       NGX_HTTP_PGW_REASON_PATH_AMBIGUOUS,
+                                       NULL);
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
+    }
+
     if (r->method != NGX_HTTP_OPTIONS
         && (r->method & (conf->methods ? conf->methods : (ngx_uint_t) -1)))
     {

@@ -141,6 +141,44 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 }
 
 
+/* conf is that of the server if the location is internal. */
+
+static void
+ngx_http_pgw_explain_route_checks(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_uint_t             options;
+    const char            *detail;
+    ngx_http_pgw_reason_e  reason;
+
+    options = ngx_http_pgw_names_has(ngx_http_pgw_header_text("OPTIONS"),
+                                     &e->asked->method, 0);
+
+    /* nginx itself answers an internal path, and a path that it redirects */
+
+    if (conf->enable && conf->strict_path
+        && (options || !(e->clcf->internal || e->redirect))
+        && !ngx_http_pgw_names_path(&e->asked->path))
+    {
+        ngx_http_pgw_explain_note(e, "path",
+                                  NGX_HTTP_PGW_REASON_PATH_AMBIGUOUS, NULL);
+    }
+
+    if (e->asked->origin.data && conf->enable) {
+        reason = ngx_http_pgw_cors_ask(e->request->pool, conf, e->asked,
+                                       &detail);
+        ngx_http_pgw_explain_note(e, "cors", reason, detail);
+    }
+
+    if (conf->enable && options) {
+        e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
+
+    } else {
+        ngx_http_pgw_explain_location_checks(e);
+    }
+}
+
+
 /* What a request from outside would be led to, before any rewrite. */
 
 static ngx_int_t
@@ -149,8 +187,6 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     void                          **loc_conf = e->asked->server->ctx->loc_conf;
     ngx_int_t                       rc;
     ngx_str_t                       uri;
-    const char                     *detail;
-    ngx_http_pgw_reason_e           reason;
     const ngx_http_pgw_loc_conf_t  *conf;
 
     rc = ngx_http_pgw_peek_uri(e->request, e->asked->server,
@@ -180,21 +216,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     conf = (e->clcf->internal ? e->asked->server->ctx->loc_conf : loc_conf)
            [ngx_http_platform_gateway_module.ctx_index];
 
-    if (e->asked->origin.data && conf->enable) {
-        reason = ngx_http_pgw_cors_ask(e->request->pool, conf, e->asked,
-                                       &detail);
-        ngx_http_pgw_explain_note(e, "cors", reason, detail);
-    }
-
-    if (conf->enable
-        && ngx_http_pgw_names_has(ngx_http_pgw_header_text("OPTIONS"),
-                                  &e->asked->method, 0))
-    {
-        e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
-
-    } else {
-        ngx_http_pgw_explain_location_checks(e);
-    }
+    ngx_http_pgw_explain_route_checks(e, conf);
 
     return NGX_OK;
 }
@@ -438,38 +460,6 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
 }
 
 
-/* The claim of the first rule that does not hold. */
-
-static pj_str_t
-ngx_http_pgw_explain_missing(const ngx_http_pgw_explain_t *e)
-{
-    const ngx_str_t  *text;
-
-    text = &((ngx_http_pgw_rule_t *) e->conf->required->elts)
-            [__builtin_ctzll(e->missing)].claim.text;
-
-    return (pj_str_t) { text->data, text->len };
-}
-
-
-/* The configured name that an unknown one is most like. */
-
-static void
-ngx_http_pgw_explain_nearest(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e)
-{
-    const pj_str_t         *iss = &e->claims.iss, *nearest;
-    ngx_http_pgw_issuer_t  *first = ngx_http_pgw_main(e->request)->issuers;
-
-    nearest = ngx_http_pgw_issuer_of(first, iss)
-              ? NULL : ngx_http_pgw_issuer_nearest(first, iss);
-
-    if (nearest) {
-        ngx_http_pgw_text_json(text, ",\"nearest\":", nearest);
-    }
-}
-
-
 static void
 ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
@@ -478,6 +468,12 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     ngx_uint_t        i, reason;
     const char       *found;
     const pj_json_t  *m;
+
+    const ngx_http_pgw_rule_t  *rule = e->missing
+                               ? (ngx_http_pgw_rule_t *) e->conf->required->elts
+                                 + __builtin_ctzll(e->missing) : NULL;
+    const pj_str_t  *nearest = ngx_http_pgw_issuer_nearest(
+                    ngx_http_pgw_main(e->request)->issuers, &e->claims.iss);
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
@@ -496,7 +492,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
                            ngx_min(m->text.len, PJ_KID_MAX_BYTES) }
             : reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS ? e->claims.fault
             : reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
-            ? ngx_http_pgw_explain_missing(e)
+            ? (pj_str_t) { rule->claim.text.data, rule->claim.text.len }
             : (pj_str_t) { NULL, 0 };
 
         ngx_http_pgw_text_format(text,
@@ -518,8 +514,8 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
                                    &s);
         }
 
-        if (reason == NGX_HTTP_PGW_REASON_TOKEN_ISSUER) {
-            ngx_http_pgw_explain_nearest(text, e);
+        if (reason == NGX_HTTP_PGW_REASON_TOKEN_ISSUER && nearest) {
+            ngx_http_pgw_text_json(text, ",\"nearest\":", nearest);
         }
 
         ngx_http_pgw_text_format(text, "}");

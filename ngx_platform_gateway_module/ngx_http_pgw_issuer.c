@@ -43,13 +43,17 @@ ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first, const pj_str_t *iss)
 
 
 const pj_str_t *
-ngx_http_pgw_issuer_nearest(const ngx_http_pgw_issuer_t *issuer,
+ngx_http_pgw_issuer_nearest(ngx_http_pgw_issuer_t *issuer,
     const pj_str_t *iss)
 {
     size_t                      most, same, end, differ, least = 0;
     ngx_uint_t                  i;
     const pj_str_t             *one, *nearest = NULL;
     const ngx_http_pgw_name_t  *name;
+
+    if (ngx_http_pgw_issuer_of(issuer, iss)) {
+        return NULL;
+    }
 
     for ( /* void */ ; issuer; issuer = issuer->next) {
         name = issuer->names.elts;

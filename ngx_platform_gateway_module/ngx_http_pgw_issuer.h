@@ -90,9 +90,9 @@ ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
     const pj_str_t *iss);
 
 /* Returns the name in that list that differs from iss in the shortest part
-   between a common beginning and a common end, or NULL. */
-const pj_str_t *ngx_http_pgw_issuer_nearest(
-    const ngx_http_pgw_issuer_t *issuer, const pj_str_t *iss);
+   between a common beginning and a common end; NULL if iss is in the list. */
+const pj_str_t *ngx_http_pgw_issuer_nearest(ngx_http_pgw_issuer_t *issuer,
+    const pj_str_t *iss);
 
 /* Whether a location with conf takes tokens of the issuer, and the levels that
    tokens of at least one of that list can open there. */

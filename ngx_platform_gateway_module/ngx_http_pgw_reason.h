@@ -119,6 +119,8 @@ typedef struct {
       "GATEWAY_ROUTE_NOT_FOUND", "no route serves this path", NULL, 0)        \
     X(BAD_REQUEST, "bad_request", PGW_NGINX, 400, "GATEWAY_BAD_REQUEST",      \
       "the request is malformed", NULL, 0)                                    \
+    X(PATH_AMBIGUOUS, "path_ambiguous", PGW_REFUSES, 400,                     \
+      "GATEWAY_PATH_AMBIGUOUS", "the path can be read in two ways", NULL, 0)  \
     X(REQUEST_TOO_LARGE, "request_too_large", PGW_NGINX, 413,                 \
       "GATEWAY_REQUEST_TOO_LARGE",                                            \
       "the request body is larger than this path allows", NULL, 0)            \

@@ -59,6 +59,7 @@
     X(forward_authorization, value, NGX_CONF_UNSET, 1)                        \
     X(allow_confirmation, value, NGX_CONF_UNSET, 0)                           \
     X(shadow, value, NGX_CONF_UNSET, 0)                                       \
+    X(strict_path, value, NGX_CONF_UNSET, 0)                                  \
     X(allow_return, value, NGX_CONF_UNSET, 0)                                 \
     X(allow_cache, value, NGX_CONF_UNSET, 0)                                  \
     X(cors_origins, ptr_value, NGX_CONF_UNSET_PTR, NULL)                      \
@@ -324,6 +325,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       PGW_IN(NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF, TAKE12,
              ngx_http_pgw_conf_route, route_id, NULL) },
     { ngx_string("platform_gateway_shadow"), PGW_FLAG(shadow) },
+    { ngx_string("platform_gateway_strict_path"), PGW_FLAG(strict_path) },
     { ngx_string("platform_gateway_allow_return"),
       PGW_LOC(FLAG, ngx_conf_set_flag_slot, allow_return, NULL) },
     { ngx_string("platform_gateway_allow_cache"), PGW_FLAG(allow_cache) },

@@ -38,6 +38,10 @@ pass /audience: platform_gateway_access account branch;
     platform_gateway_audience api other;
     platform_gateway_claim_header sub X-Subject; platform_gateway_claim_header none X-None;
     platform_gateway_claim_header roles X-Roles;
+pass /strict: platform_gateway_access public; platform_gateway_strict_path on; %%CORS%%
+    pass /strict/shadow: platform_gateway_shadow on;
+    pass /strict/off: platform_gateway_strict_path off;
+    location /strict/return { platform_gateway_allow_return on; return 200; }
 pass /shadow: platform_gateway_access branch; platform_gateway_shadow on;
     platform_gateway_methods GET; %%CORS%%
     location /shadow/internal { internal; empty_gif; }
@@ -250,6 +254,26 @@ agrees(@$_) for [ 'a method that is allowed', 'verified', method => 'PUT', token
     [ 'shadow', 'token_shape', path => '/shadow', token => 'x.y' ],
     [ 'shadow, by method', 'method_forbidden', path => '/shadow', method => 'POST',
         token => $branch ];
+# A path that a service may read in another way than nginx.
+
+for my $case (
+    map({ my $odd = $_; map { [ $odd, $_ ] } qw(refused off shadow) } '..;/branch/x', ';x', 'x;', 'x;v=1/y',
+        '%2e%2e%3b/x', '%3B', '%2e', '%2E%2e/strict/x', 'a%2fb', 'a%2Fb', 'a%5Cb', 'a\\b', '%252e%252e', '%25zz%2541',
+        '/x', 'x//y', './x', 'x/.', 'x/./y', '../strict/x', 'x/y/..', '%00x' =~ s/%00/%01/r, '%7f',
+        'x%0d%0ay', 'x#y', 'x;?y'),
+    map { [ $_, 'public' ] } '', 'x', 'x.y', '.x', '..x', 'x..', 'x/.well-known/y', '...', '%20', 'a%2Db',
+        '%C3%A9', '100%25', '%2541' =~ s/41/4/r, '%25', "\xc3\xa9", 'x?a;b//../%2f#c', '?;', ':@&=+$,~!*()', '%3f%23'
+) {
+    my ($odd, $what) = @$case;
+    my $at = $what eq 'off' || $what eq 'shadow' ? "/strict/$what/" : '/strict/';
+    next if $what =~ /off|shadow/ && $at . $odd =~ m{/\.\./|%2e/|/\.\.$}i;    # leaves the location
+    agrees("strict, $what: $odd", $what eq 'off' ? 'public' : $what eq 'public' ? $what
+        : 'path_ambiguous', path => $at . $odd);
+}
+is_problem(http_get($port, '/strict/%2e%2e/strict/;x'), 400, 'GATEWAY_PATH_AMBIGUOUS', 'the problem');
+is http_get($port, '/strict/return;x')->status, 400, 'before a "return"';
+agrees('a preflight of such a path', 'path_ambiguous', method => 'OPTIONS', path => '/strict/;x');
+
 is http_get($port, '/branch')->status, 301, 'a redirect to the directory';
 says([ 'which is one', { path => '/branch' }, decision => undef, status => 301 ],
     [ 'off', { path => '/off', token => 'x' }, decision => undef, reason => undef ],

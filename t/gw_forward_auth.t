@@ -49,6 +49,7 @@ pass /realm: platform_gateway_access branch; platform_gateway_realm shop;
 pass /token: platform_gateway_access branch; platform_gateway_forward_authorization off;
 pass /shadow: platform_gateway_access branch; platform_gateway_shadow on;
     platform_gateway_methods GET;
+pass /strict: platform_gateway_access branch; platform_gateway_strict_path on;
 pass /internal: internal; platform_gateway_access public;
 pass /off: platform_gateway off; platform_gateway_access public;
 location /none { }
@@ -109,6 +110,9 @@ like_gateway(@$_) for
     [ 'another location by a regex', 403, GET => '/branch/12', token => $token{branch} ],
     [ 'its token', 204, GET => '/branch/12', token => $token{system} ],
     [ 'no token', 401, GET => '/branch/a' ],
+    map({ [ "a path that is read in two ways, $_", 400, GET => "/strict/$_", token => $token{branch} ] }
+        '..;/branch/', '%2e%2e%3b/', ';x', 'a%2fb', '/x'),
+    [ 'a plain path', 204, GET => '/strict/x?a;b', token => $token{branch} ],
     [ 'no bearer token', 401, GET => '/branch/a', headers => [ Authorization => 'Basic YTpi' ] ],
     [ 'the realm of the location', 401, GET => '/realm' ],
     [ 'another level', 403, GET => '/account', token => $token{branch} ],

@@ -223,6 +223,7 @@ gets(@$_) for (
         headers => [ @{ $other_page[1] }, $asks => 'POST' ] ],
     [ 'OPTIONS', 204, 'OPTIONS /api/auth/login' ],
     [ 'no such path', $no_route, 'GET /nothing', @cors ],
+    [ 'a path that is read in two ways', '400 GATEWAY_PATH_AMBIGUOUS', 'GET /nothing;x', @cors ],
     [ 'no such path of identity', '404 RESOURCE_NOT_FOUND', nothing => undef ],
     [ 'two Hosts', '400 GATEWAY_BAD_REQUEST', 'GET /healthz', headers => [ Host => 'b' ] ],
     [ 'a path over 24k', '414 GATEWAY_URI_TOO_LONG', 'GET /' . 'x' x 30_000 ],
