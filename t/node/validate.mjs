@@ -82,9 +82,10 @@ function pathItem(path) {
 function respond(exchange) {
   const { responses } = api.components;
   if (exchange.method === 'OPTIONS')
-    return { 204: responses.Options, 403: responses.OptionsRefused };
+    return { 204: responses.Options, 400: responses.BadRequest,
+      403: responses.OptionsRefused };
   const item = pathItem(exchange.path);
-  if (!item) return { 404: responses.NotFound };
+  if (!item) return { 400: responses.BadRequest, 404: responses.NotFound };
   const method = exchange.method === 'HEAD' ? 'get'
     : exchange.method.toLowerCase();
   return item[method]?.responses ?? { 405: responses.MethodNotAllowed };
