@@ -491,7 +491,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
             ? (pj_str_t) { m->text.data,
                            ngx_min(m->text.len, PJ_KID_MAX_BYTES) }
             : reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS ? e->claims.fault
-            : reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
+            : rule && reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
             ? (pj_str_t) { rule->claim.text.data, rule->claim.text.len }
             : (pj_str_t) { NULL, 0 };
 
