@@ -1,6 +1,7 @@
 // The playground: calls the gateway as a front end would, and shows what was
 // sent, what came back, and what the gateway says it decided.  Tokens are kept
-// in this page's memory, and nowhere else.
+// in this page's memory, and nowhere else.  The id of its session, which opens
+// nothing, outlives a reload.
 
 'use strict';
 
@@ -51,6 +52,9 @@ const MEANING = {
   AUTH_REFRESH_TOKEN_CONFLICT: 'The cookie holds another token than this page'
     + ' does: another tab refreshed or logged in. Refresh by cookie to go on'
     + ' with its session.',
+  AUTH_SESSION_CHANGED: 'The cookie is of another session by now: another tab'
+    + ' has logged in. Nothing was taken over: refresh by cookie to go on with'
+    + ' that one, or log in.',
   AUTH_SESSION_NOT_ACTIVE: 'The session has ended: log in again.',
   AUTH_TOO_MANY_ATTEMPTS: 'Too many failed logins: wait as long as'
     + ' Retry-After says.',
@@ -76,14 +80,17 @@ function el(name, attributes, ...children) {
   return element;
 }
 
-// The name of an id says which it is; the whole one is in the title, and a click
-// shows and copies it.
+// The name of an id says which it is, and what is seen of it; the whole one is
+// in the title, and a click shows and copies it.
 function idButton(name, id) {
-  const cut = id.length > 16 ? `${id.slice(0, 6)}…${id.slice(-6)}` : id;
-  const button = el('button', { type: 'button', class: 'id', title: id,
-    'aria-label': `Copy ${name} ${id}` }, cut);
+  const button = el('button', { type: 'button', class: 'id', title: id });
+  const write = (text) => {
+    button.textContent = text;
+    button.setAttribute('aria-label', `Copy ${name} ${text}`);
+  };
+  write(id.length > 16 ? `${id.slice(0, 6)}…${id.slice(-6)}` : id);
   button.addEventListener('click', async () => {
-    button.textContent = id;
+    write(id);
     try {
       await navigator.clipboard.writeText(id);
       button.classList.add('copied');
@@ -425,9 +432,10 @@ function steps(call) {
   const { route, token, guard } = checksByStep(e.checks);
   const at = e.location || {};
   const own = !/^GATEWAY_/.test((call.json && call.json.code) || '');
+  const lost = !call.status && !call.origin && e.decision !== 'deny';
   const all = [
     { name: call.relay ? 'program' : call.origin ? 'other page' : 'browser',
-      result: 'passed', end: true },
+      result: 'passed', end: true, note: lost ? 'no answer' : '' },
     { name: 'ids', result: call.requestId ? 'passed' : 'skipped',
       note: call.requestId ? 'in the answer' : 'not told' },
     { name: 'strip', result: 'passed', note: e.stripped.length
@@ -443,8 +451,9 @@ function steps(call) {
         : call.status < 400 ? 'passed' : 'failed' },
   ];
   // It ends where the first check failed, or before a service that was not
-  // asked: what a limit refuses is no part of an explanation.
-  const stop = e.decision === 'deny'
+  // asked: what a limit refuses is no part of an explanation.  How far a call
+  // without an answer got, nobody knows.
+  const stop = lost ? 0 : e.decision === 'deny'
     ? all.findIndex((step) => step.result === 'failed')
     : call.status && !own ? all.length - 2 : all.length - 1;
   all.slice(stop + 1).forEach((step) => {
@@ -608,11 +617,14 @@ function show(step, calls, { verdict, title } = {}) {
 const narrow = matchMedia('(max-width: 60rem)');
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
 
-// Where there is one column, what happened stands below its step.
+// Where there is one column, the session stands above the steps, and what
+// happened below its step.
 function place(step) {
-  if (narrow.matches && step) {
-    step.after($('happened'));
+  if (narrow.matches) {
+    $('steps').before($('beside'));
+    (step || $('steps').lastElementChild).after($('happened'));
   } else {
+    $('steps').after($('beside'));
     $('beside').append($('happened'));
   }
 }
@@ -639,6 +651,7 @@ function take(json) {
   state.refresh = json.refreshToken || state.refresh;
   state.account = json.accountAccessToken || state.account;
   state.branches = json.branches || state.branches;
+  sessionStorage.setItem('session', sessionOf(state.refresh));
   state.access = json.accessToken
     || (json.nextAction && json.nextAction.type === 'select_branch'
       ? '' : state.access);
@@ -648,6 +661,7 @@ function take(json) {
 function forget() {
   Object.assign(state, { access: '', account: '', refresh: '', branches: [],
     over: false });
+  sessionStorage.removeItem('session');
   showSessions({ sessions: [] });
   showSession();
 }
@@ -869,6 +883,24 @@ async function refresh(body) {
   show('refresh', [call]);
 }
 
+// After a reload.  By its id: the cookie may be of another session by now.
+async function restore() {
+  const sessionId = sessionStorage.getItem('session');
+  if (!sessionId) {
+    return;
+  }
+  const call = await send(refreshCall(correlation(), { sessionId }));
+  if (call.status === 200) {
+    take(call.json);
+  } else if (call.status) {
+    forget();
+  }
+  show('refresh', [call], { title: 'Reload' });
+  if (call.status === 200) {
+    openStep(state.access ? 'call' : 'branch');
+  }
+}
+
 // As two tabs do it: by the cookie, and with nothing that the browser would have
 // to ask for first, so that both are on their way before one is answered.
 async function race() {
@@ -1062,10 +1094,12 @@ async function begin() {
       to.querySelector('summary').focus();
     }
   });
-  narrow.addEventListener('change', () => {
+  const arrange = () => {
     const [newest] = document.querySelectorAll('.entry');
     place(newest && $(newest.dataset.step));
-  });
+  };
+  narrow.addEventListener('change', arrange);
+  arrange();
   setInterval(tick, 1000);
 
   state.gateway = (await (await fetch('settings.json')).json()).gateway;
@@ -1076,6 +1110,7 @@ async function begin() {
       + ' this page, so the browser takes them for two sites and the cookie'
       + ' does not come along. Refresh by body works.';
   }
+  await restore();
   let ready = false;
   try {
     ready = (await fetch(`${state.gateway}/readyz`)).ok;

@@ -8,6 +8,8 @@
 const fs = require('node:fs');
 const { chromium } = require('playwright-core');
 
+const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+
 const [program, origin, accessLog, shots] = process.argv.slice(2);
 const CONTEXT = '/api/workspaces/current-context';
 const REFRESH = '/api/auth/refresh';
@@ -262,7 +264,7 @@ function faults() {
       bottom: Math.min(r.bottom, bottom) };
   };
   const boxes = all('button, select, input, summary, h2, h3, h4, p, table, pre, dl')
-    .filter((e) => e.checkVisibility() && !e.closest('.unseen') && !e.closest('aside'))
+    .filter((e) => e.checkVisibility() && !e.closest('.unseen') && !e.closest('#session'))
     .map((e) => [e, seen(e)]);
   for (const [a, r] of boxes) {
     for (const [b, s] of boxes) {
@@ -305,8 +307,14 @@ function faults() {
     .map((e) => `#${e.id} is too small to touch`)];
 }
 
+// axe leaves out by default whether a control's name has the text that is seen.
 async function looks(p, name) {
   is(await p.page.evaluate(faults), [], `${name}: all can be seen, read and touched`);
+  await p.page.evaluate(axe);
+  is(await p.page.evaluate(async () => (await window.axe.run(document,
+    { rules: { 'label-content-name-mismatch': { enabled: true } } })).violations
+    .map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(' ')}`)), [],
+  `${name}: axe finds nothing`);
 }
 
 // -- the walk -------------------------------------------------------------------------
@@ -397,6 +405,14 @@ async function otherExplanations(p) {
   await p.during(() => p.page.click(CALL));
   is((await p.cards()).map((c) => c.steps), [[]], 'no explanation: no strip');
   await p.page.unroute('**/explain');
+  // Nobody answers: nobody knows how far it got.
+  await p.page.route(`**${CONTEXT}`, (route) => route.abort());
+  await p.during(() => p.page.click(CALL));
+  const [lost] = await p.cards();
+  is([lost.badge, lost.notes.browser, ...lost.steps.map((s) => s.split(' ')[1])],
+    ['blocked', 'no answer', 'passed', ...Array(7).fill('unreached')],
+    'no answer: it is drawn no further than the browser');
+  await p.page.unroute(`**${CONTEXT}`);
   p.errors = [];
 }
 
@@ -502,13 +518,34 @@ async function refreshing(p, tokens) {
     last = call.json.refreshToken;
   }
 
-  await p.page.reload();
-  is([await p.text('#session-state'), await p.page.isDisabled('#refresh-body')],
-    ['Not logged in.', true], 'reload: tokens are gone');
-  call = (await p.click('#refresh-cookie')).pop();
-  is([call.status, call.sent.cookie], [200, `platform_refresh_token=${last}`],
-    'reload: the cookie brings the session back');
-  like(await p.text('#session-state'), /^Working in /, 'reload: in its branch');
+  const state = '#session-state';
+  const session = await p.page.getAttribute('#session-id button', 'title');
+  // The bodies of the page that was left never come to their end.
+  const reload = async () => {
+    const from = p.seen.length;
+    await p.page.reload();
+    await p.page.waitForSelector(NEWEST);
+    await p.settled();
+    const request = p.seen.slice(from).find((r) => r.method() === 'POST'
+      && r.url().endsWith(REFRESH));
+    return [request.postDataJSON(), (await request.allHeaders()).cookie,
+      (await p.cards()).map((c) => `${c.badge} ${c.code}`)];
+  };
+  const kept = () => p.page.evaluate(() => JSON.stringify([localStorage, sessionStorage]));
+  is(await reload(), [{ sessionId: session }, `platform_refresh_token=${last}`,
+    ['200 AUTH_REFRESH_SUCCESS']],
+  'reload: the cookie brings back the session that the page had');
+  like(await p.text(state), /^Working in /, 'reload: in its branch');
+  is(await kept(), JSON.stringify([{}, { session }]), 'reload: no token was kept in storage');
+  const two = await Page.open(p.context.browser(), p.context);
+  is(await two.text(state), 'Not logged in.', 'reload: another window begins anew');
+  await two.login('one');
+  is([(await reload())[2], await p.text(state)],
+    [['409 AUTH_SESSION_CHANGED'], 'Not logged in.'],
+    'reload: the page does not go on as another account');
+  await two.page.close();
+  p.errors = [];
+  await p.login('several', 'Harbour North');
 
   await p.open('#include-account');
   await p.page.check('#include-account');
@@ -797,6 +834,9 @@ async function appearances(browser) {
     document.getElementById('happened').parentElement.id]),
     [dark ? 'none' : 'arrive', small ? 'steps' : 'beside'], `${picture}: the strip moves`
       + ' unless that is unwanted, answers stand beside the steps or below their own');
+    ok(await p.page.evaluate(() =>
+      document.getElementById('session').getBoundingClientRect().top + window.scrollY) < 400,
+    `${picture}: the session is in sight`);
     if (small) {
       await p.select('#call-token', 'account');
     }
