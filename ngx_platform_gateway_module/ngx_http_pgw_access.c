@@ -16,7 +16,7 @@
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_log.h"
-#include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_path.h"
 #include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_problem.h"
 #include "ngx_http_pgw_request.h"
@@ -52,7 +52,7 @@ ngx_http_pgw_access_method(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     ngx_int_t  rc;
 
-    if (conf->strict_path && !ngx_http_pgw_names_path(&r->unparsed_uri)) {
+    if (conf->strict_path && !ngx_http_pgw_path_plain(&r->unparsed_uri)) {
         gr->required = &conf->levels;
         rc = ngx_http_pgw_guard_refuse(r, gr, conf,
                                        NGX_HTTP_PGW_REASON_PATH_AMBIGUOUS,

@@ -13,6 +13,7 @@
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_path.h"
 #include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_revocations.h"
 #include "ngx_http_pgw_text.h"
@@ -158,7 +159,7 @@ ngx_http_pgw_explain_route_checks(ngx_http_pgw_explain_t *e,
 
     if (conf->enable && conf->strict_path
         && (options || !(e->clcf->internal || e->redirect))
-        && !ngx_http_pgw_names_path(&e->asked->path))
+        && !ngx_http_pgw_path_plain(&e->asked->path))
     {
         ngx_http_pgw_explain_note(e, "path",
                                   NGX_HTTP_PGW_REASON_PATH_AMBIGUOUS, NULL);

@@ -48,13 +48,6 @@ ngx_uint_t ngx_http_pgw_names_plain(const ngx_str_t *name, const char *others);
     ((h)->key.len == sizeof(literal) - 1                                      \
      && ngx_memcmp((h)->lowcase_key, literal, sizeof(literal) - 1) == 0)
 
-/*
- * Whether all readers of a path, as it was sent, take it for the same: it is
- * without ";", "\", "#", empty segments, "." and "..", and without an escape
- * of these, of "/", of a control character or of another escape.
- */
-ngx_uint_t ngx_http_pgw_names_path(const ngx_str_t *path);
-
 /* How many of a request's headers have that name, in lower case; *value is the
    last one's. */
 ngx_uint_t ngx_http_pgw_names_find(const ngx_list_part_t *list,

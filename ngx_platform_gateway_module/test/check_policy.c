@@ -258,7 +258,8 @@ START_TEST (test_algorithms) {
     ngx_array_t issuers = {.elts = &iss, .nelts = 1};
     ngx_http_pgw_loc_conf_t conf = {.issuers = &issuers,
                                     .token_max_size = 1024};
-    ngx_http_pgw_issuer_t issuer = {0};
+    ngx_http_pgw_name_t name = {.iss = iss};
+    ngx_http_pgw_issuer_t issuer = {.names = {.elts = &name, .nelts = 1}};
     ngx_http_pgw_judge_t by = {.issuer = &issuer};
     pj_claims_t claims;
 
