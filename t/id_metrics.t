@@ -235,8 +235,9 @@ for my $path ($name, '/actuator/info', '/internal/revocations') {
 }
 # (What has no odd spelling: e2e_routes.t.)
 is_problem http_get($stack->gateway, $_), 404, 'GATEWAY_ROUTE_NOT_FOUND',
-    "$_: not through the gateway" for $name, qw(/internal/revocations
-    /api/auth/../../internal/readyz /actuator%2fhealth /%61ctuator/health //actuator/health);
+    "$_: not through the gateway" for $name, qw(/internal/revocations /%61ctuator/health);
+is_problem http_get($stack->gateway, $_), 400, 'GATEWAY_PATH_AMBIGUOUS', "$_: likewise"
+    for qw(/api/auth/../../internal/readyz /actuator%2fhealth //actuator/health);
 is_problem http_get($stack->gateway, "/api/auth$_"), 404, 'RESOURCE_NOT_FOUND',
     "/api/auth$_: nor below its own paths" for qw(/readyz /actuator/health);
 is http_get($face, '/actuator/health', headers => [

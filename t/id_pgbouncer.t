@@ -125,8 +125,7 @@ ok eventually(sub { !$pg->sql("select count(*) from pg_stat_activity
     'the lock is gone, and who waited for it';
 is answer(), 200, 'the token was not used up meanwhile';
 
-restart($identity, DB_LOCK_TIMEOUT => '0.1s', REQUEST_TIMEOUT => '12s',
-    DB_STATEMENT_TIMEOUT => '5s');
+restart($identity, DB_LOCK_TIMEOUT => '0.1s');
 $holder = $pg->begin("select 1 from auth_sessions
     where session_id = '@{[ session_of($s) ]}' for update", user => 'postgres');
 is_problem(refresh($s), 503, 'AUTH_BUSY', 'a wait for a row ends earlier');

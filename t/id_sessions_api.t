@@ -138,7 +138,8 @@ my $n = @{ listed($own[1]) };
 my @bodies = map { my $id = $_;
     is_problem($res = ask($own[1], DELETE => "sessions/$id"), 404, 'RESOURCE_NOT_FOUND',
         "none of one's own: '$id'");
-    $res->body =~ s/"requestId":"\w+"//r } uuid(), session_of($stranger), 'x', 'a%2fb', '';
+    $res->body =~ s/"requestId":"\w+"//r } uuid(), session_of($stranger), 'x', 'a%3db', '';
+is_problem ask($own[1], DELETE => 'sessions/a%2fb'), 400, 'GATEWAY_PATH_AMBIGUOUS', 'two readings';
 is $bodies[0], $bodies[1], 'nobody learns that it is there';
 is scalar @{ listed($own[1]) }, $n, 'nothing has ended';
 is_alive($stranger, 1, "nor another account's");
