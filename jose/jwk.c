@@ -198,6 +198,16 @@ static pj_err_t jwk_key(pj_key_t **out, const pj_alg_t *alg,
     return err != PJ_OK ? err : pj_key_wrap(out, alg, pkey, kid, false);
 }
 
+/* Whether a key is for signatures: "use" may be absent (RFC 7517 section 4.2),
+ * and a SPIFFE bundle has a name of its own for keys of tokens. */
+static bool use_allows(const pj_json_t *jwk)
+{
+    pj_str_t use = pj_json_string(jwk, "use");
+
+    return pj_json_member(jwk, "use") == NULL ||
+           pj_str_eq(use, PJ_STR("sig")) || pj_str_eq(use, PJ_STR("jwt-svid"));
+}
+
 /* Adds one entry, or returns why it is skipped. */
 static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
 {
@@ -208,9 +218,7 @@ static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
 
     if (jwk->type != PJ_JSON_OBJECT)
         return PJ_ERR_JSON_TYPE;
-    if (alg == NULL || !key_ops_allow(jwk) ||
-        (pj_json_member(jwk, "use") != NULL &&
-         !pj_str_eq(pj_json_string(jwk, "use"), PJ_STR("sig"))))
+    if (alg == NULL || !key_ops_allow(jwk) || !use_allows(jwk))
         return PJ_ERR_KEY_UNUSABLE;
     err = set->of_file && pj_json_member(jwk, "kid") == NULL
               ? PJ_OK

@@ -54,6 +54,10 @@ pass /roles: platform_gateway_access token;
     platform_gateway_claim_header realm_access X-Object;
     pass /roles/scope: platform_gateway_require scope orders:read 'orders:*';
     pass /roles/more: platform_gateway_methods GET;
+pass /zitadel: platform_gateway_access token;
+    platform_gateway_require '"urn:zitadel:iam:org:project:roles".seller."14"' acme.example.com;
+pass /cognito: platform_gateway_access token; platform_gateway_require token_use access;
+    platform_gateway_require client_id c1; platform_gateway_require cognito:groups sellers;
 pass /system: platform_gateway_access system; platform_gateway_trusted platform blog shop;
 pass /own: platform_gateway_access account branch;
 pass /mixed: platform_gateway_access branch token;
@@ -221,6 +225,16 @@ for my $case ([ 'x orders:read y', 200 ], [ 'orders:*', 200 ], [ ['orders:read']
     like $res->header('WWW-Authenticate'), qr/error="insufficient_scope", scope="orders:read orders:\*"$/,
         'which one is said' if $status == 403;
 }
+my $ZITADEL = 'urn:zitadel:iam:org:project:roles';
+my %COGNITO = (token_use => 'access', client_id => 'c1', 'cognito:groups' => [ 'x', 'sellers' ]);
+is status("/$_->[0]", token('shop', %{ $_->[2] })), $_->[1], "$_->[0]: $_->[3]" for
+    [ zitadel => 200, { $ZITADEL => { seller => { 14 => 'acme.example.com' } } }, 'a role of an organization' ],
+    [ zitadel => 403, { $ZITADEL => { seller => { 15 => 'acme.example.com' } } }, 'of another one' ],
+    [ zitadel => 403, { $ZITADEL => { buyer => { 14 => 'acme.example.com' } } }, 'another role' ],
+    [ cognito => 200, \%COGNITO, 'an access token' ],
+    [ cognito => 403, { %COGNITO, token_use => 'id' }, 'an ID token' ],
+    [ cognito => 403, { %COGNITO, client_id => 'c2' }, 'of another client' ],
+    [ cognito => 403, { %COGNITO, 'cognito:groups' => ['x'] }, 'of another group' ];
 unlike ask('/roles', token('shop'))->header('WWW-Authenticate'), qr/scope="|realm_access/,
     'but no other claim';
 

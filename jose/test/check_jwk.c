@@ -181,6 +181,7 @@ END_TEST
 
 START_TEST (test_minimal_entry_is_usable) {
     assert_ok(entry("\"kty\":\"RSA\",\"kid\":\"x\""));
+    assert_ok(entry("\"kty\":\"RSA\",\"kid\":\"x\",\"use\":\"jwt-svid\""));
     assert_ok(entry("\"kty\":\"RSA\",\"kid\":\"x\",\"use\":\"sig\","
                     "\"alg\":\"RS256\",\"key_ops\":[\"verify\"],"
                     "\"x5c\":[\"AAAA\"],\"x5t\":\"y\",\"ext\":true"));
@@ -195,6 +196,7 @@ START_TEST (test_entries_for_another_purpose_ignored) {
         "\"kty\":\"rsa\",\"kid\":\"x\"",
         "\"kty\":1,\"kid\":\"x\"",
         "\"kty\":\"RSA\",\"kid\":\"x\",\"use\":\"enc\"",
+        "\"kty\":\"RSA\",\"kid\":\"x\",\"use\":\"x509-svid\"",
         "\"kty\":\"RSA\",\"kid\":\"x\",\"use\":null",
         "\"kty\":\"RSA\",\"kid\":\"x\",\"alg\":\"PS512\"",
         "\"kty\":\"RSA\",\"kid\":\"x\",\"alg\":\"ES256\"",
