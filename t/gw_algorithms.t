@@ -43,6 +43,9 @@ for my $kid (sort keys %for) {
         { map { $_ => $_ eq $for{$kid} ? 'PASS' : 'token_alg' } @all },
         "a key for $for{$kid}: $kid";
 
+    is outcome(jwt_sign(header => { kid => $kid }, secret => $_->[1], payload => jwt_claims('branch'))),
+        'token_alg', "$kid: HS256 with $_->[0]" for [ 'an empty secret', '' ], [ 'zeros', "\0" x 32 ];
+
     my $other = jwt_key('other', alg => $type{ $for{$kid} }->alg);
     my $good = token($for{$kid}, $kid);
     is_deeply [ map { outcome($_) } token($for{$kid}, $kid, $other),

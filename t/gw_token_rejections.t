@@ -98,6 +98,9 @@ my $jku = sprintf 'http://127.0.0.1:%d/', $t->port('upstream');
 my @claims = (payload => jwt_claims('branch'));
 judged(
     [ 'not a token', token_shape => 'abc' ],
+    [ 'five parts', token_shape => "$good.e30.e30" ],
+    [ 'five parts, one of them a good token', token_shape => b64url('{"alg":"dir","enc":"A128GCM"}')
+        . '..' . b64url('iv') . '.' . b64url($good) . '.' . b64url('tag') ],
     [ 'a byte that is not ASCII', token_signature => "$good\xff" ],
     [ 'alg none', token_alg => jwt_sign(header => { alg => 'none', kid => 'a' }, @claims) . 'x' ],
     [ 'HS256 with our public key', token_alg => jwt_sign(header => { kid => 'a' },
