@@ -50,6 +50,7 @@ pass /roles: platform_gateway_access token;
     platform_gateway_require email_verified true;
     platform_gateway_claim_header realm_access.roles X-Realm-Roles;
     platform_gateway_claim_header '"dotted.name".x' X-Dotted;
+    platform_gateway_claim_header claims.test/team X-Team;
     platform_gateway_claim_header https://claims.test/a.b X-Uri;
     platform_gateway_claim_header realm_access X-Object;
     pass /roles/scope: platform_gateway_require scope orders:read 'orders:*';
@@ -254,8 +255,8 @@ sub sent ($res) {
 is_deeply sent(ask('/any', token('shop', account_id => 'forged', roles => ['admin']))), {},
     'claims of another issuer do not become our headers';
 is_deeply sent(ask('/roles', token('shop', %CLAIMS, 'dotted.name' => { x => 'deep' },
-    'https://claims.test/a.b' => 'uri'))), { 'x-realm-roles' => 'user,seller',
-    'x-dotted' => 'deep', 'x-uri' => 'uri' }, 'by their places; no object';
+    'https://claims.test/a.b' => 'uri', 'claims.test/team' => 'red'))), { 'x-realm-roles' => 'user,seller',
+    'x-dotted' => 'deep', 'x-uri' => 'uri', 'x-team' => 'red' }, 'by their places; no object';
 my $res = ask('/claims', token('shop', account_id => 'of-shop'));
 is_deeply sent($res), { 'x-user' => 'u-1', 'x-account-id' => 'of-shop' },
     'those that are named for all do';
