@@ -20,8 +20,11 @@ mkdir $own;
 symlink "$root/$_", "$own/$_" or die "$_: $!\n"
     for grep { $_ ne 'run' } map { s{.*/}{}r } glob "$root/*";
 
+# It has no .git to tell the version, and what is built in it is built for all tests.
+my $version = $t->read_file(Platform::Test::Env::build() . '/version') =~ s/\n\z//r;
+
 sub make_run {
-    my $p = $t->make_run($own, RUN_DIR => "$own/run");
+    my $p = $t->make_run($own, RUN_DIR => "$own/run", PLATFORM_VERSION => $version);
     $t->run_ready($p, 'make run');
     return $p;
 }
@@ -33,7 +36,7 @@ sub ours ($text) {
 
 sub shell ($name, $script) {
     $t->write_file("$name.sh", "cd $own\n$script");
-    local $ENV{RUN_DIR} = "$own/run";
+    local @ENV{qw(RUN_DIR PLATFORM_VERSION)} = ("$own/run", $version);
     return qx{sh $dir/$name.sh 2>&1};
 }
 
