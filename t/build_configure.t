@@ -85,7 +85,7 @@ for my $case (
     [ fleet => 'fleet', 1, 'etcd patroni pgbouncer haproxy ip' ],
     [ soak => 'fleet', 1, 'etcd patroni pgbouncer haproxy ip' ],
     [ lint => 'test', 0, 'cppcheck clang-tidy gcc' ],
-    [ matrix => 'test', 0, 'cc curl git openssl prove' ],
+    [ matrix => 'test', 0, 'cc curl git openssl prove node chromium' ],
     [ image => 'release', 0, 'umoci' ],
     [ 'check-image' => 'release', 1, 'umoci podman podman-compose wrk' ],
     [ release => 'release', 0, 'git minisign' ],

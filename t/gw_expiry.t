@@ -1,8 +1,10 @@
 # What platform_gateway_close_at_expiry ends, when the token expires and when its session
 # is revoked: a response in each protocol and of each origin.  The client sees the end
 # within a second, and not the end of a whole response; nothing follows on a connection of
-# HTTP/1; other streams of one of HTTP/2 go on.  What is not to be ended is not.
+# HTTP/1; other streams of one of HTTP/2 or HTTP/3 go on.  What is not to be ended is
+# not.  HTTP/3 is tested where nginx has it, as from 1.25 those of make matrix do.
 
+use IPC::Open2 qw(open2);
 use JSON::PP qw(decode_json);
 use Platform::Test;
 use Platform::Test::Revocations;
@@ -51,9 +53,14 @@ $t->write_file('www/ssi/page.html', "$LONG<!--# include virtual='/part?quick' --
     . "<!--# include virtual='/endless' --><!--# include virtual='/part?last' -->");
 $t->write_file('www/file', $LONG x 100);
 
+my $nginx_program = Platform::Test::Env::nginx();
+my $h3 = qx{$nginx_program -V 2>&1} =~ /--with-http_v3_module/
+    ? 'listen 127.0.0.1:%%PORT_h3%% quic; add_header X-Port $remote_port;' : '';
+my @browser = $h3 ? (Platform::Test::Env::node(), $t->root . '/t/node/http3.js',
+    Platform::Test::Env::chromium()) : ();
 my @conf = (main => 'worker_processes 1;', http => 'proxy_cache_path %%DIR%%/cache '
     . 'keys_zone=cache:1m; proxy_cache_path %%DIR%%/slices keys_zone=slices:1m;',
-    server => <<'SERVER');
+    server => $h3 . <<'SERVER');
     listen 127.0.0.1:%%PORT_h2%% http2;
     listen 127.0.0.1:%%PORT_tls%% ssl http2;
     ssl_certificate %%DIR%%/cert.pem;
@@ -222,6 +229,43 @@ sub http2 ($path, $token, %o) {
     } };
 }
 
+# HTTP/3: a browser, since curl of Debian 12 has none.  It has one connection for all.
+my ($browser, $from_browser, $to_browser, $h3_before, %said);
+
+# Reads what it says of a request until that is there.
+sub h3_said ($id, $what) {
+    until (defined $said{$id}{$what}) {
+        my $line = readline $from_browser // die "the browser is gone\n";
+        my ($whose, $said) = $line =~ /^(\S+) ?(.*)/;
+        $said{$whose}{ $said eq 'begun' ? 'begun' : 'end' } = $said;
+    }
+    return $said{$id}{$what};
+}
+
+sub h3_get ($path, $token, $id = 'request-' . ++$requests) {
+    syswrite $to_browser, "$id $path $token\n";
+    return $id;
+}
+
+sub http3 ($path, $token, %o) {
+    my $id = h3_get($path, $token);
+    my @stays = map { h3_get($_, token(time + 600)) } $o{beside} ? '/whole?hold' : ();
+    return { id => $id, begun => h3_said($id, 'begun'), end => sub {
+        my $end = h3_said($id, 'end');
+        $upstream->set(hold => 0);
+        return join ' ', $end, map { $_ eq $h3_before ? 'whole' : $_ }
+            map { h3_said($_, 'end') } @stays, h3_get('/whole', token(time + 600));
+    } };
+}
+
+if ($h3) {
+    $browser = open2($from_browser, $to_browser, @browser,
+        'https://127.0.0.1:' . $t->port('h3'), "$dir/cert.pem");
+    h3_said(ready => 'end');
+    $h3_before = h3_said(h3_get('/whole', token(time + 600)), 'end');
+    like $h3_before, qr/\Awhole h3 \d+\z/, 'HTTP/3: a response, and the port of its connection';
+}
+
 my $pipelined = http_request_bytes(GET => '/branch', token => token(time + 600)) x 2;
 my @cases = (
     [ 'kept alive', \&http1, '/endless', 'closed' ],
@@ -247,6 +291,14 @@ my @cases = (
     [ 'HTTP/2, slices', \&http2, '/slices', 'reset whole -' ],
     [ 'HTTP/2 and TLS', \&curl, '/endless', 'curl 92', '--http2' ],
 );
+my $h3_reset = 'net::ERR_QUIC_PROTOCOL_ERROR whole';
+push @cases, (
+    [ 'HTTP/3', \&http3, '/endless', $h3_reset ],
+    [ 'HTTP/3, buffered', \&http3, '/buffered', $h3_reset ],
+    [ 'HTTP/3, beside another', \&http3, '/endless', "$h3_reset whole", beside => 1 ],
+    [ 'HTTP/3, SSI', \&http3, '/ssi/page.html', $h3_reset ],
+    [ 'HTTP/3, slices', \&http3, '/slices', $h3_reset ],
+) if $h3;
 
 for my $why (qw(expired revoked)) {
     $upstream->set(hold => 1);
