@@ -241,7 +241,8 @@ export class PlatformClient {
     if (!isRefusedToken(answer) || init.body instanceof ReadableStream)
       return answer;
     if (this.#access === token) await this.refresh();
-    if (!isSame(context, this.#context)) throw changed();
+    /* A refresh that ended meanwhile may have left no token. */
+    if (!this.#access || !isSame(context, this.#context)) throw changed();
     return this.#send(url, init, this.#access);
   }
 
