@@ -172,8 +172,8 @@ ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
 
 
 /* In an internal location: NGX_DECLINED for a fetch in its own.  404 for others
-   in the location of a fetch, in whatever server: "internal" keeps clients out,
-   but not whom X-Accel-Redirect or a page's SSI sends there.  Else NGX_OK. */
+   in the location of a fetch: "internal" keeps clients out, but not whom
+   X-Accel-Redirect or a page's SSI sends there.  Else NGX_OK. */
 
 static ngx_int_t
 ngx_http_pgw_access_internal(ngx_http_request_t *r)

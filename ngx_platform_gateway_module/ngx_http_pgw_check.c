@@ -172,7 +172,7 @@ ngx_http_pgw_check_location(ngx_conf_t *cf,
     /* no token is checked in a location that is fetched */
 
     guarded = guarded && clcf->handler
-              && !(clcf->internal && ngx_http_pgw_lease_fetches(mcf, clcf));
+              && !ngx_http_pgw_lease_fetches(mcf, clcf);
 
     passer = NULL;
 

@@ -36,20 +36,36 @@ ngx_http_pgw_lease_digest(u_char *hex, const ngx_str_t *text, ngx_uint_t n)
 }
 
 
+void
+ngx_http_pgw_lease_claim(ngx_conf_t *cf)
+{
+    ngx_http_pgw_source_t     *from = ngx_http_pgw_conf_main(cf)->sources;
+    ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
+
+    for ( /* void */ ; from && clcf->internal; from = from->next) {
+
+        if (from->clcf == NULL
+            && (from->ctx == NULL
+                || from->ctx->srv_conf
+                   == ((ngx_http_conf_ctx_t *) cf->ctx)->srv_conf)
+            && from->location.len == clcf->name.len
+            && ngx_memcmp(from->location.data, clcf->name.data, clcf->name.len)
+               == 0)
+        {
+            from->clcf = clcf;
+        }
+    }
+}
+
+
 ngx_uint_t
 ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
     const ngx_http_core_loc_conf_t *clcf)
 {
-    const ngx_str_t              *name;
     const ngx_http_pgw_source_t  *from;
 
     for (from = mcf->sources; from; from = from->next) {
-
-        name = from->clcf ? &from->clcf->name : &from->location;
-
-        if (name->len == clcf->name.len
-            && ngx_memcmp(name->data, clcf->name.data, name->len) == 0)
-        {
+        if (from->clcf && from->clcf->name.data == clcf->name.data) {
             return 1;
         }
     }

@@ -117,7 +117,12 @@ ngx_http_pgw_lease_left(ngx_msec_t then)
 ngx_int_t ngx_http_pgw_lease_digest(u_char *hex, const ngx_str_t *text,
     ngx_uint_t n);
 
-/* Whether the location, of whatever server, is there for fetches alone. */
+/* Takes the location of cf, if it is internal, for that of the sources that
+   name it and have none yet, until lease_check looks for it as nginx does. */
+void ngx_http_pgw_lease_claim(ngx_conf_t *cf);
+
+/* Whether a source is fetched through the location.  By the address of its
+   name: its "if"s and its limit_except share it, no other location does. */
 ngx_uint_t ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
     const ngx_http_core_loc_conf_t *clcf);
 

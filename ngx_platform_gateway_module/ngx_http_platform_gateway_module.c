@@ -214,6 +214,8 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_ERROR;
     }
 
+    ngx_http_pgw_lease_claim(cf);
+
     if (!conf->enable) {
         return ngx_http_pgw_check_off(cf, stated);
     }

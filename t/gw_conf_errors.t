@@ -140,6 +140,19 @@ rule(@$_[ 0, 1 ], keys => $_->[2], location => "$GUARDED proxy_cache off; empty_
     [ 'none there', undef, $INHERITS . $KEYS ],
     [ 'a cache around a file', undef, $INHERITS . $CACHING =~ s/proxy_pass .*?;/root html;/r ];
 
+# It is that of one server: another one's location of that name is like any other.
+
+my $OTHER = 'server { listen 127.0.0.1:%%PORT_gateway%%; server_name other; ';
+my $HEADLESS = $KEYS =~ s/platform_gateway off;/$GUARDED proxy_pass_request_headers off;/r;
+my $NO_HEADERS = qr/is guarded, but "proxy_pass_request_headers off"/;
+my $TRUST = 'platform_gateway_trust x { issuer https://x; key_location /keys; } ';
+rule(@$_[ 0, 1 ], keys => $_->[2], http => $_->[3], location => "$GUARDED empty_gif;") for
+    [ 'that of another server', $NO_LOCATION, $SOURCE, "$OTHER $KEYS }" ],
+    [ 'guarded, without headers', undef, $SOURCE . $HEADLESS, '' ],
+    [ 'another server\'s so', $NO_HEADERS, $SOURCE . $KEYS, "$OTHER $HEADLESS }" ],
+    [ 'the first of two', undef, $SOURCE . $HEADLESS, "$OTHER $KEYS }" ],
+    [ 'the second of two', $NO_HEADERS, $HEADLESS, "$TRUST $OTHER $KEYS }" ];
+
 # Its ages and files: [lines of http{}, what is said, key location].
 
 my ($file, $kept) = ($t->write_file('keys.json', jwks(jwt_key('a'))), "$dir/kept");

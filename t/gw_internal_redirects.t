@@ -55,7 +55,7 @@ location /sneak/ {
     location ~ ^/sneak/try(?<to>/.*) { try_files /none $to; }
     location ~ ^/sneak/error(?<to>/.*) { return 418; error_page 418 =200 $to; }
     location ~ ^/sneak/named(?<to>/.*) { try_files /none @sneak; }
-    location ~ ^/sneak/page/ { ssi on; root %%DIR%%/www; }
+    location ~ ^/sneak/page/ { ssi on; ssi_types *; root %%DIR%%/www; }
     location = /sneak/auth/keys { auth_request /keys; empty_gif; }
     location = /sneak/auth/_feed { auth_request /_feed; empty_gif; }
     location = /sneak/mirror/keys { mirror /keys; empty_gif; }
@@ -65,9 +65,8 @@ location /sneak/ {
 location @sneak { %%PUBLIC%% rewrite ^/sneak/named(/.*) $1 last; }
 rewrite ^/server(/.*) $1;
 location = /of/page.html { internal; %%PUBLIC%% }
-location = /_feed {
-    internal; %%PUBLIC%% limit_except POST { allow all; }
-    proxy_pass http://127.0.0.1:%%PORT_feed%%/second;
+location = /_feed {    # not what is fetched: the server above has that
+    internal; %%PUBLIC%% proxy_pass http://127.0.0.1:%%PORT_feed%%/second;
 }
 SERVER
 large_client_header_buffers 4 32k;
@@ -75,8 +74,12 @@ platform_gateway_revocations zone=revocations:1m uri=/_feed;
 
 server {    # where the gateway is off, and the feed's location is
     listen 127.0.0.1:%%PORT_plain%%;
-    location = /_feed { internal; subrequest_output_buffer_size 1m; %%TO_feed%% }
+    location = /_feed {
+        internal; subrequest_output_buffer_size 1m; %%TO_feed%% limit_except POST { allow all; }
+    }
     location /from/ { %%TO_accel%% }
+    location = /error { return 418; error_page 418 =200 /_feed; }
+    location = /sneak/page/_feed { ssi on; ssi_types *; root %%DIR%%/www; }
     location = /else { internal; %%TO_feed%% }
     location = /keys { empty_gif; }
 }
@@ -173,30 +176,44 @@ is_deeply [ $res->status, $res->body, @{ $t->logged($res) }{qw(decision reason)}
 $res = http_get($port, '/error/kept');
 is_deeply [ $res->status, $res->json->{uri} ], [ 401, '/public' ], "or an upstream's page";
 
-# A location that is there for fetches serves nothing else, whoever leads to it.
+# A location that is there for fetches serves nothing else, whoever leads to it; one of
+# that name in another server does.
 
 ok eventually(sub { $feed->count > 1 }), 'the feed is read (control)';
 my $fetched = $issuer->count;
+sub second { return scalar grep { $_->{uri} eq '/second' } $feed->requests }
 my %other = ('/sneak/auth' => 500, '/sneak/mirror' => 200, '/sneak/page' => 200);
 for my $way (qw(/from/public?to= /sneak/rewrite /sneak/try /sneak/named /server
     /sneak/error /sneak/page /sneak/auth /sneak/mirror))
 {
-    for my $request (map { ([ GET => "$way$_" ], [ HEAD => "$way$_" ]) } qw(/keys /_feed)) {
-        $res = http($port, @$request);
-        is $res->status, $other{$way} // 404, "@$request";
-        unlike $res->body // '', qr/kty|cursor/, 'shows no document';
+    for my $method (qw(GET HEAD)) {
+        $res = http($port, $method, "$way/keys");
+        is $res->status, $other{$way} // 404, "$method $way/keys";
+        unlike $res->body // '', qr/kty/, 'shows no document';
     }
+    my $second = second();
+    is http_get($port, "$way/_feed")->status, 200, "$way/_feed: is served";
+    ok eventually(sub { second() > $second }), 'by what it passes to';
     like http_get($port, "$way/of/page.html")->body, qr/the page/,
         "$way: leads elsewhere (control)" if $way !~ /error|auth|mirror|from/;
 }
 my $plain = $t->port('plain');
-is http_get(@$_[ 0, 1 ])->status, $_->[2] // 404, "$_->[1] at $_->[0]"
-    for [ $port, '/keys' ], map({ my $at = $_; map { [ $at, $_ ] }
-        qw(/_feed /from/public?to=/_feed) } $port, $plain),
-    [ $plain, '/from/?to=/else', 200 ],    # internal, of another name (control)
-    [ $plain, '/keys', 200 ];              # of that name, and for clients (control)
-is $issuer->count, $fetched, 'the issuer is asked for nothing';
-is_deeply [ grep { $_->{uri} eq '/second' } $feed->requests ], [], 'nor is the feed';
+for my $when ('', ', after a reload') {
+    is http_get(@$_[ 0, 1 ])->status, $_->[2] // 404, "$_->[1] at $_->[0]$when"
+        for [ $port, '/keys' ], [ $port, '/from/public?to=/keys' ],
+        map({ [ $_, '/_feed' ] } $port, $plain),
+        map({ [ $plain, $_ ] } qw(/from/?to=/_feed /error)),
+        [ $port, '/from/public?to=/_feed', 200 ],
+        [ $plain, '/from/?to=/else', 200 ],    # internal, of another name (control)
+        [ $plain, '/keys', 200 ];              # of that name, and for clients (control)
+    $res = http_get($plain, '/sneak/page/_feed');
+    is_deeply [ $res->status, $res->body =~ /cursor/ ], [200], "a page shows no document$when";
+    next if $when;
+    is $issuer->count, $fetched, 'the issuer is asked for nothing';
+    ok $t->reload, 'a reload';
+    $feed->forget;
+    ok eventually(sub { grep { $_->{uri} !~ /second/ } $feed->requests }), 'the feed is read on';
+}
 like $t->nginx->error_log, qr{"/keys" is for the gateway's own fetches}, 'the log says why';
 
 # Bad requests that an error_page sends through all phases: [name, what comes so far
