@@ -141,9 +141,12 @@ ngx_http_pgw_refresh_metadata(ngx_http_pgw_issuer_t *issuer,
 
             /* unless a newer configuration has come, with another issuer */
 
-            if (issuer->from.lease->number == issuer->from.number) {
+            if (ngx_http_pgw_lease_renew(&issuer->from) == NGX_OK) {
                 ngx_memcpy(zone->jwks_uri, uri.data, uri.len);
                 zone->jwks_uri_len = uri.len;
+
+            } else {
+                err = "the lease has passed to others";
             }
 
             ngx_shmtx_unlock(&issuer->from.shpool->mutex);
@@ -287,12 +290,10 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
     {
         err = ngx_http_pgw_refresh_metadata(issuer, document);
 
-        if (err == NULL && ngx_http_pgw_lease_renew(&issuer->from) == NGX_OK) {
+        if (err == NULL) {
             ngx_post_event(&issuer->from.begin, &ngx_posted_events);
             return;
         }
-
-        err = err ? err : "the lease has passed to others";
 
     } else if (err == NULL) {
         err = ngx_http_pgw_keys_parse(issuer, document, &set);
@@ -324,10 +325,8 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
             ngx_http_pgw_refresh_log_failure(issuer, err);
         }
 
-    } else if (outcome != NGX_HTTP_PGW_FETCH_SUPERSEDED
-               && issuer->cache_file.len)
-    {
-        ngx_http_pgw_disk_write(issuer);
+    } else if (issuer->cache_file.len) {
+        ngx_http_pgw_disk_write(issuer);    /* if superseded, what did so */
     }
 }
 
@@ -383,9 +382,8 @@ ngx_http_pgw_refresh_begin(ngx_event_t *ev)
 
 
 /*
- * Begins a fetch that is due.  A worker that exits ends its own fetch: at once
- * if a new configuration is in force, whose workers fetch for themselves; else
- * when no request can be waiting for it any more.
+ * Begins a fetch that is due.  A worker that exits ends its own fetch when no
+ * request can be waiting for it any more.
  */
 
 static void
@@ -400,9 +398,7 @@ ngx_http_pgw_refresh_timer(ngx_event_t *ev)
             issuer->leave_at = ngx_current_msec + issuer->wait;
         }
 
-        if (zone->lease.generation != issuer->from.generation
-            || ngx_http_pgw_lease_left(issuer->leave_at) == 0)
-        {
+        if (ngx_http_pgw_lease_left(issuer->leave_at) == 0) {
             ngx_http_pgw_fetch_abort(&issuer->from);
         }
 

@@ -27,6 +27,7 @@ my $http = <<'HTTP';
 platform_gateway_key_cooldown 1s;
 platform_gateway_key_soft_age 1s;
 platform_gateway_trust shop { issuer <iss>; key_location /_fetch; discovery on; }
+platform_gateway_trust slash { issuer <root>/slash/; key_location /_fetch; discovery on; }
 platform_gateway_trust fixed { issuer https://fixed.test; key_location /_fixed; discovery on; }
 platform_gateway_trust tls { issuer https://id.test; key_location /_tls; discovery on; }
 HTTP
@@ -64,8 +65,14 @@ sub status { return http_get($t->port('gateway'), '/', token => token())->status
 
 sub log_has ($pattern) { return eventually(sub { $t->nginx->error_log =~ $pattern }) }
 
+my $slash = "http://127.0.0.1:$port/slash/";
+$http =~ s{<root>/slash/}{$slash};
+$idp->set('/slash/.well-known/openid-configuration' => JSON::PP::encode_json(
+    { issuer => $slash, jwks_uri => "${slash}keys" }), '/slash/keys' => jwks($key));
 my $nginx = $t->gateway_conf($fetch, alone => 1, http => $http =~ s/<iss>/$iss/r);
 $t->start_nginx;
+ok eventually(sub { grep { $_->{uri} eq '/slash/keys' } $idp->requests }),
+    'an issuer that ends with a slash: asked without a second one';
 
 # -- what is not believed: [what it says, what the log says]
 
@@ -77,7 +84,8 @@ for my $case (
     [ { issuer => undef }, qr/metadata are another's/ ],
     map({ [ { jwks_uri => $_ }, qr/metadata have no "jwks_uri" that begins with "https/ ] }
         undef, '', 7, "http://idp.test/certs", "http://127.0.0.1.idp.test:$port/certs",
-        "http://127.0.0.1:$port/certs x", "http://127.0.0.1:$port/\x{e9}", '/certs',
+        "http://127.0.0.1:$port/certs x",
+        "http://127.0.0.1:$port/certs#x", "http://127.0.0.1:$port/\x{e9}", '/certs',
         "http://127.0.0.1:$port/" . 'c' x 1100, 'https://unix:/run/x.sock:/', 'HTTPS://x/',
         'https:///x', 'https://'),
 ) {
@@ -164,7 +172,7 @@ is_deeply [ $untrusted->{reason}, grep { exists $_->{nearest} } @{ $untrusted->{
 
 # -- nginx -t
 
-$http =~ s/^.*trust (tls|fixed).*\n//gm;
+$http =~ s/^.*trust (tls|fixed|slash).*\n//gm;
 
 for my $case (
     [ 'an issuer elsewhere, without TLS', qr/needs an issuer that begins with "https:/,
