@@ -227,6 +227,10 @@ ngx_http_pgw_lease_activate(const ngx_http_pgw_source_t *from)
         return NGX_DECLINED;
     }
 
+    /* the time is still that of the fork, and a fetch may have ended since */
+
+    ngx_time_update();
+
     other = ngx_memcmp(lease->source, from->source, NGX_HTTP_PGW_DIGEST)
             != 0;
 

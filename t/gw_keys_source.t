@@ -57,15 +57,19 @@ $issuer->set(body => jwks($key, $new));
 $issuer->up;
 keys_until($t, 'and the old workers still fetch', 200, $new);
 
-begin('reloads', cooldown => '30s');
+# From another location, so that the set is of a fetch that these workers began.
+
+my @long = (cooldown => '10m', soft_age => '20m');
+my @moved = (@long, change => [ qr{/_keys} => '/_moved' ]);
+begin('reloads', @moved);
 my $count = $issuer->count;
 my %seen;
 for (1 .. 5) {
-    reload(cooldown => '30s');
+    reload(@moved);
     $seen{ get($key) }++ for 1 .. 5;
 }
 is_deeply \%seen, { 200 => 25 }, 'requests between reloads pass';
-cmp_ok $issuer->count, '<=', $count + 1, 'with at most one fetch';
+is $issuer->count, $count, 'with no fetch before the cooldown is over';
 
 # Another source: gone, although the new one gives nothing yet.
 
@@ -159,30 +163,65 @@ is_deeply [ map { $_->read_response->status } @c ], [ 503, 503 ],
     'neither the new key opens anything for the old issuer, nor the old key still';
 is $issuer->count, $count, 'and the old source is not asked again';
 
-# Two reloads, the second before the workers of the first have begun: the last
-# configuration is the one in force.
+# Workers that begin late: as long as there is that file.
 
-my $slow = preload($t, 'slow', <<'C');
+my $dir = $t->dir;
+my $late = preload($t, 'late', <<"C");
 pid_t fork(void)
 {
     pid_t pid = ((pid_t (*)(void)) dlsym(RTLD_NEXT, "fork"))();
 
-    if (pid == 0)
-        usleep(700000);
+    for (int i = 0; pid == 0 && i < 6000 && access("$dir/wait", F_OK) == 0; i++)
+        usleep(10000);
     return pid;
 }
 C
-keys_gateway($t, @ONE);
-$nginx->{clock} = { so => $slow, file => '' };
-$nginx->start;
-$issuer->set(body => jwks($key));
-keys_until($t, 'slow workers: a set', 200, $key);
-for my $change ([@issuer], [ @issuer, @address ]) {
-    my $read = () = $nginx->error_log =~ /reconfiguring/g;
-    keys_gateway($t, @ONE, change => $change);
+
+# How often the error log says that; after a reload, until it says so once more.
+sub said ($pattern) { return scalar(() = $nginx->error_log =~ /$pattern/g) }
+
+sub reload_late (%o) {
+    my $said = said('start worker process ');
+    $t->write_file('wait', '');
+    keys_gateway($t, @ONE, %o);
     $nginx->signal('HUP');
-    eventually(sub { $read < (() = $nginx->error_log =~ /reconfiguring/g) });
+    return eventually(sub { said('start worker process ') > $said });
 }
-keys_until($t, 'slow workers: the set of the last of two reloads', 200, $new, iss => $NEW);
+
+# A fetch that ends before they begin is not under way any more.
+
+$issuer->set(body => jwks($key));
+keys_gateway($t, @ONE, @long);
+$nginx->{clock} = { so => $late, file => '' };
+keys_hold($issuer, sub { $nginx->start });
+($old) = $nginx->workers;
+ok reload_late(@long), 'late workers: a reload during a fetch';
+$count = $issuer->count;
+$issuer->set(hold => 0);
+ok eventually(sub { said('new key set') && !kill 0, $old }), 'late workers: the fetch ends';
+unlink "$dir/wait";
+keys_until($t, 'late workers: its set is in use', 200, $key);
+keys_passed(0.6, time);    # whatever is due begins
+is $issuer->count, $count, 'late workers: no other fetch before the cooldown is over';
+
+# A fetch that is under way when they begin is given up, for another at once.
+
+keys_hold($issuer, sub { $t->stop($nginx); $nginx->start });
+$count = $issuer->count;
+for my $n (1 .. 3) {
+    reload(@long);
+    ok eventually(sub { $issuer->count == $count + $n }), "reload $n during a fetch begins another";
+}
+$issuer->set(hold => 0);
+keys_until($t, 'which brings the set', 200, $key);
+is $issuer->count, $count + 3, 'and that is all';
+
+# Two reloads, the second before the workers of the first have begun: the last
+# configuration is the one in force.
+
+reload_late(change => [@issuer]);
+reload_late(change => [ @issuer, @address ]);
+unlink "$dir/wait";
+keys_until($t, 'late workers: the set of the last of two reloads', 200, $new, iss => $NEW);
 
 $t->done;
