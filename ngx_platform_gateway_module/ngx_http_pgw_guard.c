@@ -340,7 +340,7 @@ ngx_http_pgw_guard_scope(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
             : ngx_http_pgw_reasons[reason].status == NGX_HTTP_UNAUTHORIZED
             ? (uint64_t) -1 : 0;
 
-    if (lines == 0 || conf->required == NULL) {
+    if (lines == 0) {
         return NGX_OK;
     }
 
@@ -562,8 +562,9 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                       "token verification failed: %s", pj_strerror(ctx->err));
 
     } else if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
-        rc = ngx_http_pgw_guard_scope(r, gr, conf, reason, ctx) == NGX_OK
-             ? ngx_http_pgw_guard_refuse(r, gr, conf, reason, NULL) : rc;
+        rc = conf->required
+             && ngx_http_pgw_guard_scope(r, gr, conf, reason, ctx) != NGX_OK
+             ? rc : ngx_http_pgw_guard_refuse(r, gr, conf, reason, NULL);
 
     } else if (ngx_http_pgw_guard_inject(r, conf, &ctx->grant)
                == NGX_DECLINED

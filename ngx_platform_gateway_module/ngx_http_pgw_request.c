@@ -22,6 +22,17 @@ static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_int_t  ngx_http_pgw_request_index;
 
 
+static ngx_int_t ngx_http_pgw_request_network(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+
+
+ngx_http_variable_t  ngx_http_pgw_request_variables[] = {
+    { ngx_string("platform_client_network"), NULL, ngx_http_pgw_request_network,
+      0, 0, 0 },
+      ngx_http_null_variable
+};
+
+
 /* cleans nothing up: its address is what the state is found by */
 
 static void
@@ -45,17 +56,13 @@ ngx_http_pgw_request_get(const ngx_http_request_t *r)
 }
 
 
-ngx_http_pgw_request_t *
-ngx_http_pgw_request_begin(ngx_http_request_t *r)
+/* not inlined, so that the calls that find the state save no registers */
+
+static __attribute__((noinline)) ngx_http_pgw_request_t *
+ngx_http_pgw_request_make(ngx_http_request_t *r)
 {
     ngx_pool_cleanup_t      *cln;
-    ngx_http_pgw_request_t  *gr = ngx_http_pgw_request_get(r);
-
-    if (gr) {
-        return gr;
-    }
-
-    r = r->main;
+    ngx_http_pgw_request_t  *gr;
 
     cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_request_t));
     if (cln == NULL) {
@@ -78,6 +85,15 @@ ngx_http_pgw_request_begin(ngx_http_request_t *r)
     }
 
     return gr;
+}
+
+
+ngx_http_pgw_request_t *
+ngx_http_pgw_request_begin(ngx_http_request_t *r)
+{
+    ngx_http_pgw_request_t  *gr = ngx_http_pgw_request_get(r);
+
+    return gr ? gr : ngx_http_pgw_request_make(r->main);
 }
 
 
@@ -267,4 +283,32 @@ ngx_http_pgw_request_init(ngx_conf_t *cf)
     ngx_http_top_header_filter = ngx_http_pgw_request_header_filter;
 
     return (ngx_http_pgw_request_index == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+/* A client has all addresses of its /64 in IPv6, so a limit counts the network.
+   A mapped IPv4 address counts as IPv4. */
+
+static ngx_int_t
+ngx_http_pgw_request_network(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    struct sockaddr      *sa = r->connection->sockaddr;
+    struct sockaddr_in6  *sin6;
+
+    if (sa->sa_family == AF_INET) {
+        return ngx_http_pgw_headers_value(v,
+                          (u_char *) &((struct sockaddr_in *) sa)->sin_addr, 4);
+    }
+
+    if (sa->sa_family != AF_INET6) {
+        return ngx_http_pgw_headers_value(v, r->connection->addr_text.data,
+                                          r->connection->addr_text.len);
+    }
+
+    sin6 = (struct sockaddr_in6 *) sa;
+
+    return IN6_IS_ADDR_V4MAPPED(&sin6->sin6_addr)
+           ? ngx_http_pgw_headers_value(v, &sin6->sin6_addr.s6_addr[12], 4)
+           : ngx_http_pgw_headers_value(v, sin6->sin6_addr.s6_addr, 8);
 }

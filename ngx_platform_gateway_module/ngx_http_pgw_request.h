@@ -16,6 +16,9 @@ typedef enum {
 
 extern const ngx_str_t  ngx_http_pgw_request_decisions[NGX_HTTP_PGW_DECISIONS];
 
+/* $platform_client_network */
+extern ngx_http_variable_t  ngx_http_pgw_request_variables[];
+
 /* Makes the request-wide state of r's main request, unless it is there: strips
    its headers, and chooses its ids.  NULL when memory is short.  Works at any
    point in the life of r, a request line that did not parse included. */

@@ -88,8 +88,8 @@ ngx_http_pgw_add_variables(ngx_conf_t *cf)
     ngx_http_variable_t  *var, *v;
 
     ngx_http_variable_t  *tables[] = {
-        ngx_http_pgw_log_variables, ngx_http_pgw_subject_variables,
-        ngx_http_pgw_fetch_variables, NULL
+        ngx_http_pgw_request_variables, ngx_http_pgw_log_variables,
+        ngx_http_pgw_subject_variables, ngx_http_pgw_fetch_variables, NULL
     };
 
     if (ngx_http_pgw_abi_check(cf) != NGX_OK) {

@@ -218,6 +218,8 @@ for my $file (sort keys %rendered) {
         "$file: no client certificates, so no session of one is resumed at another server";
     unlike $rendered{$file}, qr/^\s*rewrite [^#\n]*[(]|^\s*if [^\n]*~[^\n]*[(]|^\s*location ~/m,
         "$file: no rewrite, if or location captures what a client sent";
+    unlike $rendered{$file}, qr/^[^#\n]*["\s]~[^\n]*[(](?!\?:)/m,
+        "$file: no regular expression of a map or a server name captures";
 }
 
 $t->done;
