@@ -5,7 +5,7 @@
 #define PJ_VERSION_H_INCLUDED
 
 #ifndef PLATFORM_VERSION
-#define PLATFORM_VERSION "0.2.0"
+#define PLATFORM_VERSION "0.3.0"
 #endif
 
 #endif
