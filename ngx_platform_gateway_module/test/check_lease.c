@@ -44,6 +44,10 @@ void ngx_log_error_core(ngx_uint_t level, ngx_log_t *log, ngx_err_t err,
 {
 }
 
+void ngx_time_update(void)
+{
+}
+
 void *ngx_alloc(size_t size, ngx_log_t *log)
 {
     return malloc(size);
