@@ -1,4 +1,4 @@
-/* Signature algorithms over OpenSSL: a row each, on three types of key. */
+/* Signature algorithms, implemented with OpenSSL, for three types of key. */
 
 #include "pj_internal.h"
 
@@ -10,13 +10,13 @@
 
 #define RSA_NEW_BITS 2048
 #define P256_BYTES 32     /* of a coordinate, and of r and s */
-#define P256_DER_BYTES 72 /* at most, a signature as OpenSSL has it */
+#define P256_DER_BYTES 72 /* maximum size of a DER signature */
 #define ED25519_BYTES 32  /* of a public key */
 
 /* -- signatures of a digest ----------------------------------------------- */
 
-/* Fills md and returns the context to use: ctx itself if it belongs to this
- * thread alone. */
+/* Computes md and returns the context to use: ctx itself if the key belongs to
+ * this thread, else a copy. */
 static EVP_PKEY_CTX *operation_begin(const pj_key_t *key, EVP_PKEY_CTX *ctx,
                                      pj_str_t input, unsigned char *md)
 {
@@ -53,7 +53,7 @@ static pj_err_t digest_verify(const pj_key_t *key, pj_str_t input, pj_str_t sig)
     return err;
 }
 
-/* *len: the room in sig, then what is used of it. */
+/* *len is the size of sig on entry and the bytes used on return. */
 static bool digest_sign(const pj_key_t *key, pj_str_t input, unsigned char *sig,
                         size_t *len)
 {
@@ -68,13 +68,11 @@ static bool digest_sign(const pj_key_t *key, pj_str_t input, unsigned char *sig,
 
 /* -- RSA ------------------------------------------------------------------ */
 
-/*
- * Whether the modulus n has the fingerprint of CVE-2017-15361 (Nemec and
- * others, "The Return of Coppersmith's Attack", 2017), "ROCA": such keys can
- * be factored.  A library in chips made primes of the form
- * k * M + 65537^a mod M, where M is a product of small primes, so modulo each
- * of these n is a power of 65537; of other keys fewer than one in 2^27 is.
- */
+/* Detects keys that can be factored because of CVE-2017-15361 ("ROCA"; Nemec
+ * and others, "The Return of Coppersmith's Attack", 2017).  A library in smart
+ * cards made primes of the form k * M + 65537^a mod M, where M is a product of
+ * small primes.  So the modulus n is a power of 65537 modulo each of these
+ * primes.  That is true for fewer than one in 2^27 of other keys. */
 static bool has_roca(const BIGNUM *n)
 {
     static const unsigned char primes[] = {
@@ -144,10 +142,9 @@ static const pj_key_type_t rsa = {
 
 /* -- ECDSA on P-256 ------------------------------------------------------- */
 
-/* Requires the uncompressed encoding of a point, and a curve by its name:
- * OpenSSL also accepts other encodings from PEM and DER, and a curve by its
- * numbers.  OpenSSL itself refuses a point off the curve; the point at infinity
- * has no uncompressed encoding. */
+/* Requires an uncompressed point and a named curve.  OpenSSL also accepts other
+ * encodings, and curves given by parameters.  It refuses points off the curve;
+ * the point at infinity cannot be encoded uncompressed. */
 static pj_err_t p256_check(EVP_PKEY *pkey)
 {
     static const char *const demands[][2] = {
@@ -164,8 +161,8 @@ static pj_err_t p256_check(EVP_PKEY *pkey)
             strcmp(text, demands[i][1]) != 0)
             return PJ_ERR_KEY_FORMAT;
     }
-    /* A private key may lack its public half, which OpenSSL works out but
-     * leaves out again: pj_key_derive() is for one encoding of a key. */
+    /* OpenSSL computes a missing public half of a private key but does not
+     * write it. pj_key_derive() needs a single encoding of each key. */
     return EVP_PKEY_set_int_param(pkey, OSSL_PKEY_PARAM_EC_INCLUDE_PUBLIC, 1) ==
                    1
                ? PJ_OK
@@ -186,7 +183,7 @@ static bool p256_in_range(const unsigned char number[P256_BYTES])
            memcmp(number, n, P256_BYTES) < 0;
 }
 
-/* In a token r and s stand side by side (RFC 7518 section 3.4). */
+/* In a token the signature is r || s (RFC 7518 section 3.4). */
 static pj_err_t p256_verify(const pj_key_t *key, pj_str_t input, pj_str_t sig)
 {
     unsigned char der[P256_DER_BYTES], *end = der;
@@ -201,7 +198,7 @@ static pj_err_t p256_verify(const pj_key_t *key, pj_str_t input, pj_str_t sig)
     r = BN_bin2bn(sig.data, P256_BYTES, NULL);
     s = BN_bin2bn(sig.data + P256_BYTES, P256_BYTES, NULL);
     if (pair != NULL && ECDSA_SIG_set0(pair, r, s) == 1) {
-        r = s = NULL; /* the pair's now */
+        r = s = NULL; /* owned by pair */
         len = i2d_ECDSA_SIG(pair, &end);
     }
     BN_free(r);
@@ -255,12 +252,10 @@ static const pj_key_type_t p256 = {
 
 /* -- Ed25519 -------------------------------------------------------------- */
 
-/*
- * With a public key of small order a signature can be made for any text, and
- * OpenSSL takes such keys.  The eight points have five y (RFC 8032 section
- * 5.1.3: a little-endian number, the highest bit aside): 0, 1, -1 and two
- * more.  Refused as well is y >= p, another spelling of y - p.
- */
+/* With a public key of small order anybody can sign any text, and OpenSSL
+ * accepts such keys.  The eight points have five different y (RFC 8032 section
+ * 5.1.3: little-endian, without the highest bit): 0, 1, -1 and two more. y >= p
+ * is refused too, since it is another spelling of y - p. */
 static pj_err_t ed25519_check(EVP_PKEY *pkey)
 {
     static const struct {
@@ -294,7 +289,7 @@ static pj_err_t ed25519_check(EVP_PKEY *pkey)
     return PJ_OK;
 }
 
-/* Here OpenSSL takes the text itself, and a context of its own each time. */
+/* OpenSSL needs the whole text and a new context for each operation. */
 static pj_err_t ed25519_verify(const pj_key_t *key, pj_str_t input,
                                pj_str_t sig)
 {
@@ -351,7 +346,7 @@ static const pj_key_type_t ed25519 = {
 
 /* -- the table ------------------------------------------------------------ */
 
-/* A key that names no algorithm gets the first row of its type. */
+/* The first row of a type is its default algorithm. */
 static const pj_alg_t algs[] = {
     {"RS256", &rsa, "SHA256", RSA_PKCS1_PADDING},
     {"RS384", &rsa, "SHA384", RSA_PKCS1_PADDING},
@@ -386,7 +381,7 @@ const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey)
     return alg->name == NULL ? NULL : alg;
 }
 
-/* "alg" may be absent (RFC 7517 section 4.4). */
+/* "alg" is optional (RFC 7517 section 4.4). */
 static bool is_for(const pj_alg_t *alg, const pj_json_t *jwk)
 {
     if (pj_json_member(jwk, "alg") != NULL &&

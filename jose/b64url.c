@@ -7,7 +7,7 @@
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                "abcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/* The value of each base64url character, plus 64; 0: not one of them. */
+/* The value of each base64url character plus 64; 0 for other characters. */
 static const unsigned char places[256] = {
     ['A'] = 64,  65,  66,  67,  68,  69,  70,  71,          72,
     73,          74,  75,  76,  77,  78,  79,  80,          81,
@@ -93,7 +93,7 @@ pj_err_t pj_b64url_decode(unsigned char *dst, size_t cap, size_t *out_len,
     }
     if (left > 0) {
         memcpy(last, s, left);
-        /* The unused bits, all in this byte, must be zero. */
+        /* The unused bits are all in this byte and must be zero. */
         if (!four_decode(bytes, last) || bytes[left - 1] != 0)
             return PJ_ERR_BASE64;
         memcpy(dst, bytes, left - 1);

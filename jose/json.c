@@ -1,10 +1,10 @@
 /*
- * Memory, and strict JSON: yajl's callbacks build a tree in the arena.
+ * Arenas, and strict JSON parsing with yajl into a tree in an arena.
  *
- * yajl is the lexer and grammar.  pj_json_text_check() refuses what yajl is lax
- * about before yajl runs; the callbacks refuse what it does not look at.  Its
- * own memory is a scratch cut from the far end of the arena and given back
- * when the parse is over, so that only the tree stays.
+ * yajl does the lexing and the grammar. pj_json_text_check() refuses text that
+ * yajl accepts too liberally; the callbacks refuse duplicates and exceeded
+ * limits. yajl's working memory is at the far end of the arena and released
+ * after the parse, so only the tree stays.
  */
 
 #include "pj_internal.h"
@@ -14,9 +14,9 @@
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
-/* yajl's structures and state stack, measured well under half of this. */
+/* yajl's structures and state stack need less than half of this (measured). */
 #define YAJL_FIXED_BYTES 2048
-#define YAJL_BUF_BYTES 2048 /* smallest size of one of yajl's buffers */
+#define YAJL_BUF_BYTES 2048 /* initial size of a yajl buffer */
 #define ALIGN alignof(max_align_t)
 
 /* -- arenas --------------------------------------------------------------- */
@@ -27,7 +27,7 @@ void pj_arena_init(pj_arena_t *arena, void *mem, size_t len)
     arena->end = mem == NULL ? NULL : arena->pos + len;
 }
 
-/* size bytes without alignment, or NULL. */
+/* Returns size unaligned bytes, or NULL. */
 static unsigned char *arena_bytes(pj_arena_t *arena, size_t size)
 {
     unsigned char *p = arena->pos;
@@ -50,11 +50,10 @@ void *pj_arena_alloc(pj_arena_t *arena, size_t size)
 
 /* -- yajl's memory -------------------------------------------------------- */
 
-/* yajl does not check for NULL: scratch_bytes() makes sure that the scratch is
- * large enough. */
+/* yajl does not check for NULL, so scratch_bytes() reserves enough memory. */
 typedef struct {
     pj_arena_t arena;
-    unsigned char *last; /* the youngest block: grows in place */
+    unsigned char *last; /* the newest block grows in place */
 } scratch_t;
 
 static void *scratch_alloc(void *ctx, size_t size)
@@ -65,8 +64,8 @@ static void *scratch_alloc(void *ctx, size_t size)
     return s->last;
 }
 
-/* No sizes are kept.  The memory after a block is ours too, so copying too
- * much does no harm. */
+/* The size of the old block is unknown.  Copying more is harmless, because the
+ * memory behind it belongs to the scratch too. */
 static void *scratch_realloc(void *ctx, void *ptr, size_t size)
 {
     scratch_t *s = ctx;
@@ -89,8 +88,8 @@ static void scratch_free(void *ctx, void *ptr)
     (void) ptr;
 }
 
-/* Largest size that a yajl buffer reaches over a text of len bytes: yajl
- * doubles it until the text, one blank and a NUL fit. */
+/* The largest size of a yajl buffer for a text of len bytes. yajl doubles it
+ * until the text, a blank and a NUL fit. */
 static size_t yajl_buf_max(size_t len)
 {
     size_t size = YAJL_BUF_BYTES;
@@ -104,7 +103,7 @@ static size_t names_max(size_t len)
 {
     size_t max = (size_t) PJ_JSON_MAX_DEPTH * PJ_JSON_MAX_MEMBERS;
 
-    /* A member takes four bytes at least: "":{ */
+    /* A member takes at least four bytes: "":{ */
     return len / 4 + 1 < max ? len / 4 + 1 : max;
 }
 
@@ -120,8 +119,8 @@ size_t pj_json_arena_bytes(size_t len, size_t docs)
 
     if (len > SIZE_MAX / 16)
         return SIZE_MAX;
-    /* A value takes two bytes at least, one where it is a container that is
-     * never closed; a node may need padding. */
+    /* A value takes at least two bytes, or one if it is a container that is
+     * never closed.  A node may need padding. */
     values = len / 2 + docs * (PJ_JSON_MAX_DEPTH + 1);
     if (values > max)
         values = max;
@@ -145,9 +144,9 @@ size_t pj_keyset_arena_bytes(size_t len)
 /* -- the tree ------------------------------------------------------------- */
 
 typedef struct {
-    pj_json_t *node;   /* the open array or object */
-    pj_json_t *last;   /* its youngest child */
-    size_t names_from; /* where its names begin in parser_t.names */
+    pj_json_t *node;   /* an open array or object */
+    pj_json_t *last;   /* its newest child */
+    size_t names_from; /* start of its names in parser_t.names */
 } frame_t;
 
 typedef struct {
@@ -157,22 +156,22 @@ typedef struct {
     size_t values;
     size_t depth;
     frame_t frames[PJ_JSON_MAX_DEPTH];
-    pj_json_t *pending; /* has its name, awaits its value */
+    pj_json_t *pending; /* a member that has no value yet */
     pj_json_t *root;
-    /* The members of the open objects, innermost last, each object's sorted
-     * by name: a duplicate is found in logarithmic time whatever the input. */
+    /* The members of the open objects, innermost last, sorted by name within
+     * each object.  So a duplicate is found in logarithmic time. */
     const pj_json_t **names;
     size_t names_len;
 } parser_t;
 
-/* A callback that cancels returns this. */
+/* Returns 0, which makes a callback cancel the parse. */
 static int stop(parser_t *p, pj_err_t err)
 {
     p->err = err;
     return 0;
 }
 
-/* Points to bytes in the text; copies those that yajl unescaped. */
+/* Sets *out to the bytes; copies them into the arena if yajl unescaped them. */
 static int text_keep(parser_t *p, const unsigned char *data, size_t len,
                      pj_str_t *out)
 {
@@ -202,8 +201,8 @@ static pj_json_t *node_new(parser_t *p)
     return NULL;
 }
 
-/* The node of the value that begins now, linked into its parent; NULL with
- * p->err set when there is none to be had. */
+/* Returns the node of the value that begins here, linked into its parent.  On
+ * failure sets p->err and returns NULL. */
 static pj_json_t *value_begin(parser_t *p, pj_json_type_t type)
 {
     pj_json_t *node = p->pending != NULL ? p->pending : node_new(p);
@@ -248,7 +247,7 @@ static int container_end(void *ctx)
     return 1;
 }
 
-/* Any total order will do; length first is the cheapest. */
+/* An arbitrary total order.  Comparing lengths first is cheapest. */
 static int name_order(pj_str_t a, pj_str_t b)
 {
     if (a.len != b.len)
@@ -256,7 +255,7 @@ static int name_order(pj_str_t a, pj_str_t b)
     return a.len == 0 ? 0 : memcmp(a.data, b.data, a.len);
 }
 
-/* Puts node among the sorted names of the innermost object. */
+/* Inserts node into the sorted names of the innermost object. */
 static pj_err_t name_insert(parser_t *p, const pj_json_t *node)
 {
     size_t lo = p->frames[p->depth - 1].names_from, hi = p->names_len;
@@ -356,8 +355,8 @@ static pj_err_t yajl_run(parser_t *p, scratch_t *scratch)
 
     if (handle == NULL)
         return PJ_ERR_NO_SPACE;
-    /* Comments, trailing text and several values are off unless asked for.
-     * UTF-8 was checked already, and more strictly. */
+    /* Comments, trailing text and multiple values are off by default.  UTF-8
+     * has been checked already, and more strictly. */
     yajl_config(handle, yajl_dont_validate_strings, 1);
     status = yajl_parse(handle, p->text.data, p->text.len);
     if (status == yajl_status_ok)
@@ -394,8 +393,7 @@ pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text, const pj_json_t **root)
         pj_arena_alloc(&scratch.arena, names_max(text.len) * sizeof(*p.names));
 
     err = yajl_run(&p, &scratch);
-    /* Unescaped strings in the scratch may be secret, and no caller knows of
-     * it: wipe it here. */
+    /* The scratch may contain unescaped secrets; callers cannot wipe it. */
     OPENSSL_cleanse(arena->end, (size_t) (scratch.arena.pos - arena->end));
     arena->end += need;
     if (err == PJ_OK)
@@ -439,8 +437,8 @@ pj_str_t pj_json_string(const pj_json_t *obj, const char *name)
                                                   : (pj_str_t){NULL, 0};
 }
 
-/* The exponent at p ("e+5"), 0 if there is none; capped far above the number
- * of digits that a text can have. */
+/* Reads the exponent at p ("e+5"); 0 if there is none.  The value is capped far
+ * above the number of digits in any text. */
 static int64_t exponent_read(const unsigned char *p, const unsigned char *end)
 {
     int64_t exponent = 0;
@@ -457,8 +455,8 @@ static int64_t exponent_read(const unsigned char *p, const unsigned char *end)
     return negative ? -exponent : exponent;
 }
 
-/* Appends a digit to a negative number, since int64_t reaches further below
- * zero; false on overflow. */
+/* Appends a digit to a number that is kept negative, because int64_t has one
+ * more negative value.  False on overflow. */
 static bool digit_append(int64_t *value, int digit)
 {
     return !__builtin_mul_overflow(*value, 10, value) &&
@@ -481,7 +479,8 @@ pj_err_t pj_json_seconds(const pj_json_t *node, pj_round_t round, int64_t *out)
     while (dot < e && *dot != '.')
         dot++;
 
-    left = dot - p + exponent_read(e, end); /* digits that are still whole */
+    left =
+        dot - p + exponent_read(e, end); /* digits before the decimal point */
     for (; p < e && fits; p++) {
         if (p == dot)
             continue;

@@ -1,4 +1,4 @@
-/* JWK and JWK sets: emitting, thumbprint, parsing (RFC 7517, RFC 7638). */
+/* JWK and JWK sets: writing, thumbprints, parsing (RFC 7517, RFC 7638). */
 
 #include "pj_internal.h"
 
@@ -13,7 +13,7 @@
 
 /* -- emitting ------------------------------------------------------------- */
 
-/* The bytes of a member: a number is minimal, big-endian. */
+/* Returns the bytes of a member; a number is minimal and big-endian. */
 static pj_str_t member_bytes(pj_out_t *out, const pj_key_t *key,
                              const pj_member_t *m, unsigned char *dst)
 {
@@ -35,7 +35,7 @@ static pj_str_t member_bytes(pj_out_t *out, const pj_key_t *key,
     return (pj_str_t){dst, 0};
 }
 
-/* The required members of key's JWK; a thumbprint has no others. */
+/* Writes the required members of key's JWK, which the thumbprint covers. */
 static void members_write(pj_out_t *out, const pj_key_t *key)
 {
     const pj_member_t *first = key->alg->type->members;
@@ -97,7 +97,7 @@ pj_err_t pj_key_thumbprint(const pj_key_t *key, char dst[PJ_THUMBPRINT_CHARS])
 
 /* -- parsing -------------------------------------------------------------- */
 
-/* RFC 7517 section 4.3: key_ops, where present, must list "verify". */
+/* key_ops, if present, must contain "verify" (RFC 7517 section 4.3). */
 static bool key_ops_allow(const pj_json_t *jwk)
 {
     const pj_json_t *ops = pj_json_member(jwk, "key_ops");
@@ -113,11 +113,9 @@ static bool key_ops_allow(const pj_json_t *jwk)
     return verify;
 }
 
-/*
- * A Base64urlUInt (RFC 7518 section 2): strict base64url and no leading zero
- * octet, so that a number has one spelling only.  It becomes a parameter for
- * OpenSSL whose bytes are in dst[0..max).
- */
+/* Parses a Base64urlUInt (RFC 7518 section 2): strict base64url without a
+ * leading zero octet, so a number has one spelling.  The parameter for OpenSSL
+ * refers to dst. */
 static pj_err_t number_parse(OSSL_PARAM *param, const pj_member_t *member,
                              unsigned char *dst, pj_str_t text)
 {
@@ -138,7 +136,7 @@ static pj_err_t number_parse(OSSL_PARAM *param, const pj_member_t *member,
     return err;
 }
 
-/* The parameters that OpenSSL makes a public key from. */
+/* The parameters of a public key for OpenSSL. */
 typedef struct {
     OSSL_PARAM params[PJ_JWK_MEMBERS + 1];
     unsigned char numbers[PJ_JWK_MEMBERS][PJ_RSA_MAX_BYTES];
@@ -177,7 +175,7 @@ static pj_err_t parts_parse(parts_t *parts, const pj_key_type_t *type,
     return err;
 }
 
-/* OpenSSL refuses a point that is not on its curve, but takes any numbers. */
+/* OpenSSL refuses a point that is not on the curve, but accepts any numbers. */
 static pj_err_t jwk_key(pj_key_t **out, const pj_alg_t *alg,
                         const pj_json_t *jwk, pj_str_t kid)
 {
@@ -198,8 +196,8 @@ static pj_err_t jwk_key(pj_key_t **out, const pj_alg_t *alg,
     return err != PJ_OK ? err : pj_key_wrap(out, alg, pkey, kid, false);
 }
 
-/* Whether a key is for signatures: "use" may be absent (RFC 7517 section 4.2),
- * and a SPIFFE bundle has a name of its own for keys of tokens. */
+/* Returns true if the key is for signatures.  "use" is optional (RFC 7517
+ * section 4.2); SPIFFE bundles use "jwt-svid". */
 static bool use_allows(const pj_json_t *jwk)
 {
     pj_str_t use = pj_json_string(jwk, "use");
@@ -208,7 +206,7 @@ static bool use_allows(const pj_json_t *jwk)
            pj_str_eq(use, PJ_STR("sig")) || pj_str_eq(use, PJ_STR("jwt-svid"));
 }
 
-/* Adds one entry, or returns why it is skipped. */
+/* Adds an entry, or returns the reason to ignore it. */
 static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
 {
     pj_str_t kid = pj_json_string(jwk, "kid");
@@ -253,8 +251,8 @@ static pj_err_t jwks_parse(pj_keyset_t *set, pj_arena_t *arena, pj_str_t json)
     if (keys == NULL || keys->type != PJ_JSON_ARRAY)
         return PJ_ERR_JSON_TYPE;
 
-    /* A faulty entry is ignored, but not a failure of ours: a key would go
-     * missing silently. */
+    /* A faulty entry is ignored.  A local failure is not, because the set would
+     * silently lack a key. */
     ERR_set_mark();
     for (const pj_json_t *jwk = keys->child;
          jwk != NULL && err != PJ_ERR_CRYPTO; jwk = jwk->next) {
@@ -278,7 +276,7 @@ pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena, pj_str_t json)
     return jwks_parse(set, arena, json);
 }
 
-/* The only key of that type, or NULL. */
+/* Returns the key of this type if there is exactly one, else NULL. */
 static const pj_key_t *only_key(const pj_keyset_t *set,
                                 const pj_key_type_t *type)
 {
@@ -295,8 +293,8 @@ static const pj_key_t *only_key(const pj_keyset_t *set,
     return only;
 }
 
-/* With two keys of one type neither could be chosen, so there are at most as
- * many blocks as types. */
+/* Two keys of one type are refused because pj_keyset_choose() could not choose
+ * between them. */
 static pj_err_t pem_parse(pj_keyset_t *set, pj_str_t text)
 {
     static const pj_str_t begin = PJ_STR("-----BEGIN");

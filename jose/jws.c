@@ -6,7 +6,7 @@
 
 #define HEADER_MAX_BYTES (64 + 6 * PJ_KID_MAX_BYTES)
 
-/* Cuts the part before the first dot off rest, and the dot.  Without a dot
+/* Removes the part before the first dot, and the dot, from rest.  Without a dot
  * both the part and rest become empty. */
 static pj_str_t part_cut(pj_str_t *rest)
 {
@@ -41,8 +41,8 @@ pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes, pj_jws_t *jws)
     return PJ_OK;
 }
 
-/* typ is a media type, "application/" may be left out (RFC 7515 section
- * 4.1.9); len 0: there is none, or no text. */
+/* Reads typ, a media type without its optional "application/" (RFC 7515 section
+ * 4.1.9).  Empty unless it is a string. */
 static pj_str_t typ_read(const pj_json_t *root)
 {
     static const pj_str_t prefix = PJ_STR("application/");
@@ -135,7 +135,7 @@ pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ, pj_str_t payload,
     pj_out_text(&out, PJ_STR("."));
     at = pj_out_take(&out, len);
     if (at == NULL)
-        return out.err; /* before the costly part */
+        return out.err; /* before the expensive part */
     err = key->alg->type->sign(key, input, sig);
     if (err != PJ_OK)
         return err;

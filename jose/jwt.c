@@ -15,10 +15,10 @@
 #define ACCESS (ACCOUNT | BRANCH | SYSTEM)
 #define ALL (ACCESS | REFRESH)
 
-/* FROM and UNTIL are times, with fractions rounded towards refusal. */
+/* FROM and UNTIL are times; fractions are rounded towards refusal. */
 typedef enum { STRING, STRINGS, FROM, UNTIL } claim_type_t;
 
-/* The claims, the kinds that carry (and so require) them, and their place. */
+/* The claims, the kinds that have (and require) them, and their place. */
 static const struct {
     pj_str_t name;
     unsigned kinds;
@@ -74,7 +74,7 @@ static bool is_string(const pj_json_t *node)
     return node != NULL && node->type == PJ_JSON_STRING && node->text.len > 0;
 }
 
-/* An array whose elements, if any, are non-empty strings. */
+/* Returns true for an array, possibly empty, of non-empty strings. */
 static bool is_strings(const pj_json_t *node)
 {
     if (node == NULL || node->type != PJ_JSON_ARRAY)
@@ -86,7 +86,7 @@ static bool is_strings(const pj_json_t *node)
     return true;
 }
 
-/* Finds the kind of the payload by its exact pair of claims. */
+/* Sets the kind, which token_type and token_scope determine together. */
 static pj_err_t kind_read(pj_claims_t *claims)
 {
     claims->token_type = pj_json_string(claims->root, "token_type");
@@ -105,7 +105,7 @@ static pj_err_t kind_read(pj_claims_t *claims)
     return PJ_ERR_TOKEN_KIND;
 }
 
-/* Stores a claim at its place; false: it is not of its type. */
+/* Stores a claim; returns false if it has the wrong type. */
 static bool claim_store(void *place, claim_type_t type, const pj_json_t *node)
 {
     if (type == FROM || type == UNTIL)
@@ -154,7 +154,7 @@ static pj_err_t optional_read(pj_claims_t *claims)
     return PJ_OK;
 }
 
-/* What holds of more than one claim: typ of access tokens, and sub. */
+/* Checks typ of access tokens, and that sub equals account_id. */
 static pj_err_t extras_check(pj_claims_t *claims)
 {
     if (claims->kind != PJ_TOKEN_REFRESH &&
@@ -275,7 +275,7 @@ uint64_t pj_claims_faults(const pj_claims_t *claims, const pj_policy_t *policy)
     return faults;
 }
 
-/* The codes are in the order in which faults are reported. */
+/* The lowest bit is the fault to report: the codes are in that order. */
 pj_err_t pj_claims_check(const pj_claims_t *claims, const pj_policy_t *policy)
 {
     uint64_t faults;

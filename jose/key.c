@@ -1,7 +1,5 @@
-/*
- * The key object, its checks, and keys as operators supply them: PEM or DER,
- * PKCS#8, PKCS#1 or SPKI.
- */
+/* Key objects, their checks, and parsing of PEM or DER: PKCS#8, PKCS#1,
+ * SPKI. */
 
 #include "pj_internal.h"
 
@@ -23,10 +21,8 @@ pj_err_t pj_kid_check(pj_str_t kid)
     return PJ_OK;
 }
 
-/*
- * A context set up for one operation of key.  Made once a key, then copied or
- * reused, so that no operation looks algorithms up by name.
- */
+/* Returns a context set up for one operation.  It is made once for a key, then
+ * copied or reused, so that no operation looks up algorithms by name. */
 static EVP_PKEY_CTX *context_new(const pj_key_t *key,
                                  int (*init)(EVP_PKEY_CTX *))
 {
@@ -117,7 +113,7 @@ pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key)
     if (pkey != NULL)
         err = pj_key_wrap(out, key->alg, pkey, pj_key_id(key), key->is_private);
     if (err == PJ_OK)
-        (*out)->digest = EVP_MD_CTX_new(); /* goes without, too */
+        (*out)->digest = EVP_MD_CTX_new(); /* NULL is allowed */
     ERR_pop_to_mark();
     return err;
 }
@@ -232,7 +228,7 @@ pj_err_t pj_key_pem(const pj_key_t *key, bool private_half, char *dst,
 
 /* -- reading -------------------------------------------------------------- */
 
-/* What a key text says it is. */
+/* The format of a key, known from its PEM label. */
 typedef enum { FORM_DER, FORM_PKCS8, FORM_PKCS1, FORM_SPKI } form_t;
 
 typedef struct {
@@ -263,11 +259,9 @@ static pj_str_t trim(pj_str_t s)
     return s;
 }
 
-/*
- * The only block of a PEM text, or what DER is.  PEM is not read by OpenSSL,
- * whose reader may ask for a passphrase and skips text around the block.
- * Encrypted keys fail by their label, or by the colon of their headers.
- */
+/* Decodes PEM with a single block, or copies DER. OpenSSL's PEM reader is not
+ * used because it may prompt for a passphrase and skips text around the block.
+ * Encrypted keys fail because of their label, or the colon of their headers. */
 static bool text_decode(decoded_t *out, pj_str_t text)
 {
     pj_str_t pem = trim(text);
@@ -293,7 +287,7 @@ static bool text_decode(decoded_t *out, pj_str_t text)
     return true;
 }
 
-/* Whether der is exactly one value of the universal class. */
+/* Returns true if der is exactly one value of the universal class. */
 static bool is_one_value(const unsigned char *der, size_t len)
 {
     const unsigned char *p = der;
@@ -321,7 +315,7 @@ static EVP_PKEY *pkcs8_key(const decoded_t *in)
     return pkey;
 }
 
-/* PKCS#1 is the content of PKCS#8: once wrapped, both are read alike. */
+/* Wraps PKCS#1 as PKCS#8, so that OpenSSL reads both the same way. */
 static EVP_PKEY *pkcs1_key(const decoded_t *in)
 {
     PKCS8_PRIV_KEY_INFO *info = NULL;
@@ -335,7 +329,7 @@ static EVP_PKEY *pkcs1_key(const decoded_t *in)
     if (copy != NULL && info != NULL &&
         PKCS8_pkey_set0(info, OBJ_nid2obj(NID_rsaEncryption), 0, V_ASN1_NULL,
                         NULL, copy, (int) in->len) == 1) {
-        copy = NULL; /* info's now */
+        copy = NULL; /* owned by info */
         pkey = EVP_PKCS82PKEY(info);
     }
     OPENSSL_clear_free(copy, in->len);
@@ -354,7 +348,7 @@ static EVP_PKEY *private_key(const decoded_t *in)
     return pkey;
 }
 
-/* Only the canonical DER form of a key is good: it encodes to itself. */
+/* Accepts canonical DER only: encoding the key again gives the same bytes. */
 static EVP_PKEY *public_key(const decoded_t *in)
 {
     const unsigned char *p = in->der;

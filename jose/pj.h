@@ -1,10 +1,11 @@
 /*
  * pj: a small, strict JOSE core.
  *
- * Spans in, spans out: no globals, no files, no clock, no log.  Memory comes
- * from an arena of the caller's, so that every call is bounded by its limits;
- * keys alone are objects that are to be freed.  Threads may call anything at
- * once unless they share an arena.  OpenSSL's error queue stays as it was.
+ * Functions read spans and write into caller memory.  There are no globals,
+ * files, clock or logs.  Working memory comes from an arena of the caller, so
+ * the limits below bound every call.  Keys are the only objects that must be
+ * freed.  Any number of threads may call any function at once unless they share
+ * an arena.  OpenSSL's error queue stays unchanged.
  */
 
 #ifndef PJ_H_INCLUDED
@@ -31,7 +32,7 @@
 #define PJ_THUMBPRINT_CHARS 43    /* base64url of a SHA-256 */
 #define PJ_DER_MAX_BYTES 16384    /* a decoded PEM or DER key */
 
-/* A borrowed run of bytes, without a NUL; data may be NULL if len is 0. */
+/* A borrowed run of bytes, not NUL-terminated. data may be NULL if len is 0. */
 typedef struct {
     const unsigned char *data;
     size_t len;
@@ -43,7 +44,7 @@ typedef struct {
 /* -- errors --------------------------------------------------------------- */
 
 /* clang-format off */
-/* The one channel of errors: PJ_ERR_x, its name and its phrase. */
+/* Every error: PJ_ERR_x, its name and its phrase. */
 #define PJ_ERRORS(X)                                                          \
     X(ARGUMENT, "argument", "a wrong argument inside the program")            \
     X(NO_SPACE, "no_space", "out of working memory")                          \
@@ -82,10 +83,11 @@ typedef struct {
 
 #define PJ_ERROR_CODE(code, name, phrase) PJ_ERR_##code,
 
-/* PJ_OK is 0, so `if (err)` reads well; PJ_ERR_COUNT is no code. */
+/* PJ_OK is 0, so `if (err)` works.  PJ_ERR_COUNT is the number of codes. */
 typedef enum { PJ_OK = 0, PJ_ERRORS(PJ_ERROR_CODE) PJ_ERR_COUNT } pj_err_t;
 
-/* The phrase: never any input, safe in a log line and in a header. */
+/* The phrase for err.  It contains no input, so it is safe in logs and
+ * headers. */
 const char *pj_strerror(pj_err_t err);
 const char *pj_errname(pj_err_t err);
 
@@ -99,49 +101,52 @@ typedef struct {
 
 void pj_arena_init(pj_arena_t *arena, void *mem, size_t len);
 
-/* size bytes aligned for any type, or NULL when the arena is spent. */
+/* Returns size bytes aligned for any type, or NULL when the arena is full. */
 void *pj_arena_alloc(pj_arena_t *arena, size_t size);
 
-/* Arena bytes that always suffice to verify and parse a token of token_bytes
- * (pj_jws_header(), pj_claims_parse()), and for pj_keyset_parse() of len. */
+/* The arena size that always suffices to read a token of token_bytes
+ * (pj_jws_header() and pj_claims_parse()), or to parse a key set of len
+ * bytes. */
 size_t pj_token_arena_bytes(size_t token_bytes);
 size_t pj_keyset_arena_bytes(size_t len);
 
 /* -- text ----------------------------------------------------------------- */
 
-/* s without its NUL. */
+/* The span of a C string. */
 pj_str_t pj_str(const char *s);
 
 bool pj_str_eq(pj_str_t a, pj_str_t b);
 
-/* True when s, without NUL, is the ASCII text b, letter case aside. */
+/* Compares s with the ASCII text b, ignoring letter case. s must not contain
+ * NUL. */
 bool pj_str_caseeq(pj_str_t s, pj_str_t b);
 
-/* Bytes of the UTF-8 sequence at p < end; an ill-formed one (*valid is false
- * then) ends before the first byte that cannot continue it. */
+/* Returns the length of the UTF-8 sequence at p < end.  An ill-formed sequence
+ * sets *valid to false and ends before the first byte that cannot continue
+ * it. */
 size_t pj_utf8_next(const unsigned char *p, const unsigned char *end,
                     bool *valid);
 
-/* Bytes of the character at p < end if it steers a terminal: a control
- * character, the end of a line, or a change of direction.  Else 0. */
+/* Returns the length of the character at p < end if it can affect a terminal (a
+ * control character, a line separator or a change of direction), else 0. */
 size_t pj_steers(const unsigned char *p, const unsigned char *end);
 
-/* Whether s is itself the inside of a JSON string: visible ASCII and spaces
- * without quotes and backslashes. */
+/* Returns true if s needs no escapes inside a JSON string: it is visible ASCII
+ * and spaces without quotes and backslashes. */
 bool pj_json_plain(pj_str_t s);
 
-/* Writes s as the inside of a JSON string and returns its length; with a NULL
- * dst only measures.  Invalid UTF-8 becomes U+FFFD, and what steers a terminal
- * an escape. */
+/* Escapes s for the inside of a JSON string and returns the length written; a
+ * NULL dst only measures.  Invalid UTF-8 becomes U+FFFD. Characters that affect
+ * a terminal (pj_steers()) are escaped. */
 size_t pj_json_escape(char *dst, pj_str_t s);
 
 /* -- base64 (RFC 4648) ---------------------------------------------------- */
 
-/* Characters that n bytes take without padding; SIZE_MAX for more bytes than
- * can be. */
+/* The encoded length of n bytes without padding.  SIZE_MAX if n is impossibly
+ * large. */
 size_t pj_b64url_encoded_len(size_t n);
 
-/* Encodes src into dst[0..cap), without padding and NUL. */
+/* Encodes src into dst[0..cap) without padding.  Writes no NUL. */
 PJ_MUST_CHECK pj_err_t pj_b64url_encode(char *dst, size_t cap, size_t *out_len,
                                         pj_str_t src);
 
@@ -151,7 +156,7 @@ PJ_MUST_CHECK pj_err_t pj_b64url_decode(unsigned char *dst, size_t cap,
                                         size_t *out_len, pj_str_t src);
 
 /* Decodes standard base64 as used in environment variables: white space is
- * skipped, padding may be left out, all else is strict. */
+ * skipped and padding is optional; everything else is strict. */
 PJ_MUST_CHECK pj_err_t pj_b64_decode(unsigned char *dst, size_t cap,
                                      size_t *out_len, pj_str_t src);
 
@@ -166,12 +171,12 @@ typedef enum {
     PJ_JSON_OBJECT
 } pj_json_type_t;
 
-/* A parsed value; a tree linked by child (first) and next (sibling). */
+/* A parsed value. child is its first child, next its next sibling. */
 typedef struct pj_json_s pj_json_t;
 struct pj_json_s {
     pj_json_type_t type;
     bool boolean;  /* PJ_JSON_BOOL */
-    pj_str_t name; /* member name, unescaped; empty elsewhere */
+    pj_str_t name; /* unescaped name of a member, else empty */
     pj_str_t text; /* string: unescaped UTF-8; number: as written */
     size_t count;  /* children of an array or object */
     const pj_json_t *child;
@@ -187,51 +192,54 @@ struct pj_json_s {
 PJ_MUST_CHECK pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text,
                                      const pj_json_t **root);
 
-/* The member of obj called name, or NULL; NULL too if obj is no object. */
+/* Returns the member called name, or NULL. obj may be NULL or any type. */
 const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name);
 
-/* The string that the member of obj called name is; len 0 where there is no
- * such member, or it is no string. */
+/* Returns the text of the member called name if it is a string, else an empty
+ * span. */
 pj_str_t pj_json_string(const pj_json_t *obj, const char *name);
 
 typedef enum { PJ_ROUND_DOWN, PJ_ROUND_UP } pj_round_t;
 
-/* The number that node holds (a NumericDate, RFC 7519 section 2), a fraction
- * rounded towards the past or the future, exactly.  PJ_ERR_JSON_TYPE for what
- * is no number, or lies outside of int64_t. */
+/* Reads a NumericDate (RFC 7519 section 2).  A fraction is rounded exactly,
+ * down (to the past) or up.  PJ_ERR_JSON_TYPE if node is not a number or does
+ * not fit int64_t. */
 PJ_MUST_CHECK pj_err_t pj_json_seconds(const pj_json_t *node, pj_round_t round,
                                        int64_t *out);
 
 /* -- algorithms (RFC 7518) ------------------------------------------------ */
 
-/* RS256, RS384, RS512, PS256 (RSA), ES256 (P-256), EdDSA and its newer name
- * Ed25519 (RFC 8037, RFC 9864); there is one object for each. */
+/* One object each for RS256, RS384, RS512, PS256 (RSA), ES256 (P-256), EdDSA
+ * and its newer name Ed25519 (RFC 8037, RFC 9864). */
 typedef struct pj_alg_s pj_alg_t;
 
-/* The algorithm whose "alg" is exactly name; NULL: it is not accepted. */
+/* Returns the algorithm whose "alg" is exactly name, or NULL. */
 const pj_alg_t *pj_alg_find(pj_str_t name);
 const char *pj_alg_name(const pj_alg_t *alg);
 
 /* -- keys (RFC 7517, RFC 7518 section 6, RFC 8037) ------------------------ */
 
 /*
- * A key for one algorithm, and its id, immutable.  Any number of threads may
- * use it, unless it is a copy (pj_key_copy()).
+ * A key for one algorithm, with its id.  It is immutable and may be shared by
+ * threads, except a copy made by pj_key_copy().
  *
- * The key chooses the algorithm, and a token's header has to agree: a JWK is
- * for the one that its "alg" names and for no other of its type.  Without
- * "alg", and as PEM or DER, an RSA key is for RS256, one on P-256 for ES256
- * and one on Ed25519 for EdDSA.
+ * The key determines the algorithm, and the token header must agree.  A JWK
+ * with "alg" is for that algorithm only.  A JWK without "alg", or a PEM or DER
+ * key, is for RS256 (RSA), ES256 (P-256) or EdDSA (Ed25519).
  */
 typedef struct pj_key_s pj_key_t;
 
-/* Parses a private key given as PEM or DER, PKCS#8 or (RSA) PKCS#1, and copies
- * kid; on error *out is NULL.  A PEM text is one block with nothing but white
- * space around it.  Refused are encrypted keys (no passphrase is ever asked
- * for), RSA-PSS keys, other curves and curves without a name, compressed
- * points, bytes behind the key, and a kid that is empty, too long, has a NUL
- * or is not UTF-8.  PJ_ERR_KEY_WEAK: the bounds above, an RSA key weak to
- * ROCA, or an Ed25519 key of small order, which anybody could sign with. */
+/*
+ * Parses a private key in PEM or DER, as PKCS#8 or (RSA) PKCS#1, and copies
+ * kid.  On error *out is NULL. PEM must be a single block, with only white
+ * space around it.
+ *
+ * PJ_ERR_KEY_FORMAT for encrypted keys, RSA-PSS keys, other curves, curves
+ * given by parameters, compressed points and trailing bytes.  PJ_ERR_TOKEN_KID
+ * for a kid that is empty, too long, contains NUL or is not UTF-8.
+ * PJ_ERR_KEY_WEAK for RSA keys outside the bounds above or vulnerable to ROCA,
+ * and for Ed25519 keys of small order, for which anybody can forge signatures.
+ */
 PJ_MUST_CHECK pj_err_t pj_key_private(pj_key_t **out, pj_str_t pem_or_der,
                                       pj_str_t kid);
 
@@ -239,35 +247,35 @@ PJ_MUST_CHECK pj_err_t pj_key_private(pj_key_t **out, pj_str_t pem_or_der,
 PJ_MUST_CHECK pj_err_t pj_key_public(pj_key_t **out, pj_str_t pem_or_der,
                                      pj_str_t kid);
 
-/* A copy that shares nothing with key, for the one thread that makes it and
- * signs much: a shared key has a lock (OpenSSL's state of blinding), and each
- * use of it sets up memory of its own. */
+/* Makes a copy that shares nothing with key, for use by a single thread.  It
+ * signs faster: each use of a shared key takes a lock (OpenSSL's blinding
+ * state) and allocates memory. */
 PJ_MUST_CHECK pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key);
 
-/* PJ_OK, or PJ_ERR_KEY_MISMATCH unless their public halves are the same. */
+/* PJ_ERR_KEY_MISMATCH unless both keys have the same public half. */
 PJ_MUST_CHECK pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b);
 
-/* NULL is allowed. */
+/* key may be NULL. */
 void pj_key_free(pj_key_t *key);
 
-/* Lives as long as the key. */
+/* Both results are valid as long as the key. */
 pj_str_t pj_key_id(const pj_key_t *key);
 const pj_alg_t *pj_key_alg(const pj_key_t *key);
 
-/* Makes a new private key of alg's type, for the algorithm that it will be for
- * when it is read again; kid as in pj_key_private(). */
+/* Generates a private key of alg's type.  Written as PEM and read again, it is
+ * for the default algorithm of that type. kid as in pj_key_private(). */
 PJ_MUST_CHECK pj_err_t pj_key_generate(pj_key_t **out, const pj_alg_t *alg,
                                        pj_str_t kid);
 
-/* Writes the private half (PKCS#8) or the public one (SubjectPublicKeyInfo) as
- * PEM, no NUL.  PJ_ERR_ARGUMENT for the private half of a public key,
- * PJ_ERR_NO_SPACE when it does not fit.  The caller wipes a private half. */
+/* Writes the private half (PKCS#8) or the public half (SubjectPublicKeyInfo) as
+ * PEM, without NUL. PJ_ERR_ARGUMENT if key has no private half, PJ_ERR_NO_SPACE
+ * if it does not fit.  The caller wipes a private half. */
 PJ_MUST_CHECK pj_err_t pj_key_pem(const pj_key_t *key, bool private_half,
                                   char *dst, size_t cap, size_t *out_len);
 
-/* Derives len secret bytes from the private key (HKDF-SHA256, RFC 5869): the
- * same wherever key and label are, and of no use for finding the key or what
- * another label gives.  PJ_ERR_ARGUMENT for a public key. */
+/* Derives len secret bytes from the private key and label by HKDF-SHA256 (RFC
+ * 5869).  The result is the same on every machine.  It reveals neither the key
+ * nor the bytes for other labels.  PJ_ERR_ARGUMENT for a public key. */
 PJ_MUST_CHECK pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label,
                                      unsigned char *out, size_t len);
 
@@ -275,7 +283,7 @@ PJ_MUST_CHECK pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label,
 typedef enum {
     PJ_TYP_JWT,     /* "JWT" */
     PJ_TYP_AT,      /* "at+jwt" (RFC 9068) */
-    PJ_TYP_REFRESH, /* "refresh+jwt": nobody takes it for an access token */
+    PJ_TYP_REFRESH, /* "refresh+jwt": never accepted as an access token */
     PJ_TYP_COUNT    /* number of values, not a value */
 } pj_typ_t;
 
@@ -283,47 +291,45 @@ typedef enum {
 PJ_MUST_CHECK pj_err_t pj_key_thumbprint(const pj_key_t *key,
                                          char out[PJ_THUMBPRINT_CHARS]);
 
-/* Writes {"keys":[...]} of the public halves of keys[0..count), each with the
- * required members of its kty, use, alg, kid.  PJ_ERR_NO_SPACE when it does
- * not fit. */
+/* Writes {"keys":[...]} with the public halves of keys[0..count): the required
+ * members of each kty, and use, alg and kid.  PJ_ERR_NO_SPACE if it does not
+ * fit. */
 PJ_MUST_CHECK pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count,
                                     char *dst, size_t cap, size_t *out_len);
 
-/* A key set; zero-initialise, fill with pj_keyset_parse(), then clear. */
+/* A key set.  Zero-initialise it, fill it with pj_keyset_parse(), clear it with
+ * pj_keyset_clear(). */
 typedef struct {
     pj_key_t *keys[PJ_KEYSET_MAX_KEYS];
     size_t count;          /* usable keys */
-    bool of_file;          /* keys and tokens may be without a kid */
-    size_t ignored;        /* entries passed over */
-    pj_err_t last_ignored; /* why the last of them was, or PJ_OK */
-    const pj_key_t *twice; /* its kid is that of an ignored one, too; or NULL */
+    bool of_file;          /* kid is optional in keys and tokens */
+    size_t ignored;        /* ignored entries */
+    pj_err_t last_ignored; /* reason for the last of them, or PJ_OK */
+    const pj_key_t *twice; /* key whose kid an ignored entry repeats, or NULL */
 } pj_keyset_t;
 
-/* Parses a JWK set (RFC 7517 section 5).  Entries of an unknown kty or crv,
- * for another use, key_ops or alg, weak or malformed ones, those without kid
- * and repeats of a kid are ignored and counted; private members are never
- * read. On error *set has no keys; PJ_ERR_CRYPTO and PJ_ERR_NO_SPACE say that
- * we failed and not the document. */
+/* Parses a JWK set (RFC 7517 section 5).  Ignores and counts entries with an
+ * unknown kty or crv, with another use, key_ops or alg, without kid or with a
+ * repeated kid, and weak or malformed keys.  Private members are never read.
+ * On error *set is empty.  PJ_ERR_CRYPTO and PJ_ERR_NO_SPACE are local
+ * failures; other errors are faults of the document. */
 PJ_MUST_CHECK pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena,
                                        pj_str_t json);
 
-/*
- * The same of a file that an operator wrote: also of public keys in PEM, one
- * block after the other and nothing but white space between them, and with
- * keys that have no kid.  PJ_ERR_KEY_FORMAT, PJ_ERR_KEY_WEAK for such a text
- * with any other block; PJ_ERR_TOKEN_KID: two keys of one type.
- */
+/* Parses a key file written by an operator: a JWK set in which kid is optional,
+ * or public keys in PEM with only white space between the blocks.  PEM must not
+ * contain two keys of the same type (PJ_ERR_TOKEN_KID), and every block must be
+ * usable (else PJ_ERR_KEY_FORMAT or PJ_ERR_KEY_WEAK). */
 PJ_MUST_CHECK pj_err_t pj_keyset_parse_file(pj_keyset_t *set, pj_arena_t *arena,
                                             pj_str_t text);
 
-/* The key whose id is exactly kid, or NULL; it goes with the set. */
+/* Returns the key whose id is exactly kid, or NULL. The set owns it. */
 const pj_key_t *pj_keyset_find(const pj_keyset_t *set, pj_str_t kid);
 
-/*
- * The key that a token with this alg and kid (len 0: none) was signed with, or
- * NULL.  That is the one with the id.  In a set of a file, if token or key has
- * no id, it is the only one of the algorithm's type, whatever that one's id.
- */
+/* Returns the key to verify a token with this alg and kid (empty if absent), or
+ * NULL. A key with exactly this kid is preferred.  In a set read from a file,
+ * if the token or the key has no kid, the only key of the algorithm's type is
+ * used. */
 const pj_key_t *pj_keyset_choose(const pj_keyset_t *set, const pj_alg_t *alg,
                                  pj_str_t kid);
 void pj_keyset_clear(pj_keyset_t *set);
@@ -332,33 +338,31 @@ void pj_keyset_clear(pj_keyset_t *set);
 
 /* The pieces of a compact JWS; all point into the token. */
 typedef struct {
-    const pj_alg_t *alg; /* that the header names; NULL: it was not read */
-    pj_str_t header;     /* base64url, as the next two */
+    const pj_alg_t *alg; /* set by pj_jws_header(), NULL until then */
+    pj_str_t header;     /* in base64url */
     pj_str_t payload;
     pj_str_t signature;
     pj_str_t signing_input; /* header "." payload */
 } pj_jws_t;
 
 typedef struct {
-    pj_str_t kid;          /* unescaped, at most PJ_KID_MAX_BYTES bytes; len 0:
-                              there is none */
-    bool refresh;          /* typ is refresh+jwt: the issuer's own */
-    bool at_jwt;           /* typ is at+jwt (RFC 9068) */
-    const pj_json_t *root; /* all of it; NULL: it is no JSON */
+    pj_str_t kid; /* unescaped, at most PJ_KID_MAX_BYTES; empty if absent */
+    bool refresh; /* typ is refresh+jwt */
+    bool at_jwt;  /* typ is at+jwt (RFC 9068) */
+    const pj_json_t *root; /* the whole header, NULL if it is not JSON */
 } pj_jws_header_t;
 
-/* PJ_ERR_TOKEN_SIZE over max_bytes, PJ_ERR_TOKEN_SHAPE unless it has three
- * non-empty parts. */
+/* Splits a token at its dots.  PJ_ERR_TOKEN_SIZE if it is longer than
+ * max_bytes, PJ_ERR_TOKEN_SHAPE unless it has three non-empty parts. */
 PJ_MUST_CHECK pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes,
                                     pj_jws_t *jws);
 
-/*
- * Decodes and checks the JOSE header: alg must be known, typ absent, "JWT" or
- * "at+jwt" (in any case, with or without "application/": RFC 7515 section
- * 4.1.9, RFC 9068 section 2.1), crit absent, kid absent or a string.  jwk,
- * jku, x5u and x5c are never looked at (RFC 8725 section 3.10).  The issuer
- * itself (own) takes typ "refresh+jwt", too, and no token without kid.
- */
+/* Decodes and checks the JOSE header: alg must be known, crit absent, kid
+ * absent or a string, and typ absent, "JWT" or "at+jwt", in any letter case,
+ * with or without "application/" (RFC 7515 section 4.1.9, RFC 9068 section
+ * 2.1). jwk, jku, x5u and x5c are ignored (RFC 8725 section 3.10).  With own,
+ * for the issuer's own tokens, typ may also be "refresh+jwt" and kid is
+ * required. */
 PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws, bool own,
                                      pj_jws_header_t *header);
 
@@ -366,35 +370,35 @@ PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws, bool own,
  * header names the algorithm of the key (RFC 8725 section 3.1). */
 PJ_MUST_CHECK pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key);
 
-/* Writes a token, no NUL, whose header is {"alg":...,"typ":...,"kid":...}.
- * PJ_ERR_NO_SPACE when it does not fit, PJ_ERR_ARGUMENT for a public key. */
+/* Writes a token with the header {"alg":...,"typ":...,"kid":...}, without NUL.
+ * PJ_ERR_NO_SPACE if it does not fit, PJ_ERR_ARGUMENT for a public key. */
 PJ_MUST_CHECK pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ,
                                    pj_str_t payload, char *dst, size_t cap,
                                    size_t *out_len);
 
 /* -- JWT claims (RFC 7519) ------------------------------------------------ */
 
-/* The kinds of token, each of one token_type and token_scope (empty for
+/* Kinds of token, each with its own token_type and token_scope (empty for
  * refresh tokens). */
 typedef enum {
     PJ_TOKEN_ACCOUNT,
     PJ_TOKEN_BRANCH,
     PJ_TOKEN_SYSTEM,
     PJ_TOKEN_REFRESH,
-    PJ_TOKEN_FOREIGN /* of an issuer whose tokens know no kinds */
+    PJ_TOKEN_FOREIGN /* of another issuer, which has no kinds */
 } pj_token_kind_t;
 
-/* Not of a foreign one. */
+/* kind must not be PJ_TOKEN_FOREIGN. */
 pj_str_t pj_token_type(pj_token_kind_t kind);
 pj_str_t pj_token_scope(pj_token_kind_t kind);
 
-/* Verified or not, the claims of a payload in their types.  A string that the
- * kind does not carry has len 0; an array that it does not carry is NULL. */
+/* The typed claims of a payload, verified or not.  A string that the kind does
+ * not have is empty, such an array is NULL. */
 typedef struct {
     pj_token_kind_t kind;
-    int64_t iat; /* seconds; a fraction of one is rounded towards refusal */
+    int64_t iat; /* times are in seconds, rounded towards refusal */
     int64_t exp;
-    int64_t nbf; /* 0: none */
+    int64_t nbf; /* 0 if absent */
     pj_str_t iss;
     pj_str_t sub;
     pj_str_t jti;
@@ -410,67 +414,66 @@ typedef struct {
     const pj_json_t *branch_ids; /* array of strings */
     const pj_json_t *roles;      /* array of strings */
     const pj_json_t *root;       /* the whole payload object */
-    pj_str_t fault; /* name of the claim that PJ_ERR_TOKEN_CLAIMS is about */
+    pj_str_t fault;              /* the claim that caused PJ_ERR_TOKEN_CLAIMS */
 } pj_claims_t;
 
 typedef struct {
     const pj_str_t *issuers;   /* accepted iss values, compared exactly */
     size_t issuer_count;       /* at least 1 */
-    const pj_str_t *audiences; /* any of these must be in aud ... */
-    size_t audience_count;     /* ... unless 0: aud is then not looked at */
+    const pj_str_t *audiences; /* aud must contain at least one of them */
+    size_t audience_count;     /* if 0, aud is not checked */
     int64_t now_s;             /* seconds since the epoch */
     int64_t leeway_s;          /* 0 to 300 */
-    bool allow_confirmation;   /* whether a token with cnf (RFC 7800) passes
-                                  without proof of its key */
+    bool allow_confirmation; /* accept a token with cnf (RFC 7800) without proof
+                                of possession of its key */
 } pj_policy_t;
 
-/* Which claims of a foreign issuer's tokens say what is asked of all. */
+/* The names of claims in a foreign issuer's tokens. */
 typedef struct {
-    const char *subject; /* a string that is not empty; required */
-    const char *session; /* such a string, or NULL: no claim says it */
+    const char *subject; /* required, a non-empty string */
+    const char *session; /* optional, a non-empty string; NULL if not used */
 } pj_names_t;
 
-/*
- * Decodes the payload: sets root, and iss where that is a string.  Nothing
- * else may be read of the claims before pj_claims_read() or
- * pj_claims_read_foreign().  PJ_ERR_TOKEN_CLAIMS for a payload that is no
- * object, PJ_ERR_JSON_* or PJ_ERR_BASE64.
- */
+/* Decodes the payload and sets root, and iss if it is a string.  Other claims
+ * must not be used until pj_claims_read() or pj_claims_read_foreign() returns
+ * PJ_OK. PJ_ERR_TOKEN_CLAIMS if the payload is not an object; PJ_ERR_JSON_* or
+ * PJ_ERR_BASE64. */
 PJ_MUST_CHECK pj_err_t pj_claims_decode(pj_arena_t *arena, const pj_jws_t *jws,
                                         pj_claims_t *claims);
 
-/*
- * Reads the claims of a foreign issuer's token (RFC 7519 section 4.1): iss,
- * the subject and exp are required, iat and nbf are optional, and each has its
- * type.  account_id is the subject, session_id the session, where the token
- * says it.  PJ_ERR_TOKEN_CLAIMS, with claims->fault.
- */
+/* Reads the claims of a foreign issuer's token (RFC 7519 section 4.1): iss, the
+ * subject and exp are required, iat, nbf and the session are optional.  Sets
+ * account_id to the subject and session_id to the session.  PJ_ERR_TOKEN_CLAIMS
+ * with claims->fault. */
 PJ_MUST_CHECK pj_err_t pj_claims_read_foreign(pj_claims_t *claims,
                                               const pj_names_t *names);
 
 /*
- * pj_claims_decode(), then reads the claims by kind.  Every claim that the
- * kind requires must be there with its type; strings non-empty, arrays of
- * (non-empty) strings possibly empty; sub equal to account_id; typ of an
- * access token "access".  nbf and aud are optional, but not of another type.
- * PJ_ERR_TOKEN_CLAIMS (claims->fault has len 0 for a payload that is no
- * object), PJ_ERR_TOKEN_KIND, PJ_ERR_JSON_* or PJ_ERR_BASE64; root is set
- * where the payload is JSON.  Neither signature nor time is looked at.
+ * Like pj_claims_decode(), then reads the claims by kind; pj_claims_read() does
+ * only the latter.  Every claim that the kind requires must be present with its
+ * type: strings and the elements of arrays are non-empty, arrays may be empty.
+ * sub must equal account_id, and typ of an access token must be "access". nbf
+ * and aud are optional.
+ *
+ * PJ_ERR_TOKEN_CLAIMS with claims->fault (empty if the payload is not an
+ * object), PJ_ERR_TOKEN_KIND, PJ_ERR_JSON_* or PJ_ERR_BASE64. root is set if
+ * the payload is JSON. Signature and times are not checked.
  */
 PJ_MUST_CHECK pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
                                        pj_claims_t *claims);
 PJ_MUST_CHECK pj_err_t pj_claims_read(pj_claims_t *claims);
 
-/* Refused when now >= exp + leeway, when iat or nbf > now + leeway.  Order:
- * issuer, audience, cnf, not-yet, expired, so that a foreign token is never
- * reported as merely expired. */
+/* Refuses the claims when now >= exp + leeway, or iat or nbf > now + leeway.
+ * Checks issuer, audience, cnf, not-yet and expired in this order, so a foreign
+ * token is never reported as merely expired. */
 PJ_MUST_CHECK pj_err_t pj_claims_check(const pj_claims_t *claims,
                                        const pj_policy_t *policy);
 
-/* A set of errors: the bit of err. */
+/* The bit of err in a set of errors. */
 #define PJ_FAULT(err) (UINT64_C(1) << (err))
 
-/* The set of all faults for which pj_claims_check() refuses the claims. */
+/* Returns the set of all faults for which pj_claims_check() refuses the
+ * claims. */
 PJ_MUST_CHECK uint64_t pj_claims_faults(const pj_claims_t *claims,
                                         const pj_policy_t *policy);
 

@@ -1,6 +1,4 @@
-/*
- * Shared by the files of the core only.
- */
+/* Declarations shared by the files of this folder only. */
 
 #ifndef PJ_INTERNAL_H_INCLUDED
 #define PJ_INTERNAL_H_INCLUDED
@@ -13,65 +11,62 @@
 
 /* -- algorithms (alg.c) --------------------------------------------------- */
 
-/*
- * A member that every JWK of a type of keys has: a value that is the same for
- * all of them, or a number of at most size bytes, or size bytes of the public
- * point.
- */
+/* A required member of a JWK. It is a constant (value), a number of at most
+ * size bytes (param), or size bytes of the public point from offset at. */
 typedef struct {
     const char *name;
     const char *value;
-    const char *param; /* the number as OpenSSL names it */
-    size_t at;         /* where in the point */
+    const char *param; /* OpenSSL's name for the number */
+    size_t at;
     size_t size;
 } pj_member_t;
 
 #define PJ_JWK_MEMBERS 4
 #define PJ_POINT_MAX_BYTES 65
 
-/* What algorithms share whose keys are of one type. */
+/* A type of key, shared by its algorithms. */
 typedef struct {
-    const char *name; /* as OpenSSL has it */
+    const char *name; /* OpenSSL's name */
 
-    /* In alphabetical order, as in a thumbprint (RFC 7638 section 3.3); the
-     * last has no name. */
+    /* In alphabetical order, as in a thumbprint (RFC 7638 section 3.3).  The
+     * name of the last is NULL. */
     pj_member_t members[PJ_JWK_MEMBERS + 1];
 
-    const char *group;      /* NULL: the type has one group, or none */
-    size_t point_bytes;     /* 0: the public key is numbers */
-    size_t signature_bytes; /* in a token; 0: as OpenSSL says of the key */
+    const char *group;  /* NULL unless OpenSSL needs the name of the group */
+    size_t point_bytes; /* 0 if the public key is numbers */
+    size_t signature_bytes; /* in a token; 0 to use OpenSSL's size */
 
-    /* PJ_ERR_KEY_WEAK, or PJ_ERR_KEY_FORMAT for keys that are not meant. */
+    /* PJ_ERR_KEY_WEAK, or PJ_ERR_KEY_FORMAT for an unsupported key. */
     pj_err_t (*check)(EVP_PKEY *pkey);
 
     /* sig has key->size bytes. */
     pj_err_t (*verify)(const pj_key_t *key, pj_str_t input, pj_str_t sig);
     pj_err_t (*sign)(const pj_key_t *key, pj_str_t input, unsigned char *sig);
 
-    /* A new key, NULL on failure. */
+    /* Returns a new key, or NULL on failure. */
     EVP_PKEY *(*generate)(void);
 } pj_key_type_t;
 
 struct pj_alg_s {
     const char *name; /* "alg" (RFC 7518 section 3.1) */
     const pj_key_type_t *type;
-    const char *digest; /* NULL: the text itself is signed */
-    int padding;        /* of RSA, else 0 */
+    const char *digest; /* NULL if the text itself is signed */
+    int padding;        /* for RSA, else 0 */
 };
 
-/* The row that keys of this type are for; NULL: there is none. */
+/* Returns the default algorithm for the type of pkey, or NULL. */
 const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey);
 
-/* The row that a JWK is for; NULL: there is none. */
+/* Returns the algorithm for a JWK, or NULL. */
 const pj_alg_t *pj_alg_of_jwk(const pj_json_t *jwk);
 
 struct pj_key_s {
     const pj_alg_t *alg;
     EVP_PKEY *pkey;
-    EVP_MD *md;           /* of alg; without one, neither has the key ... */
-    EVP_PKEY_CTX *verify; /* ... these, initialised; operation_begin() */
-    EVP_PKEY_CTX *sign;   /* likewise; NULL for a public key */
-    EVP_MD_CTX *digest;   /* of a key that is one thread's alone, else NULL */
+    EVP_MD *md;           /* of alg; if NULL, so are the next two */
+    EVP_PKEY_CTX *verify; /* initialised, see operation_begin() */
+    EVP_PKEY_CTX *sign;   /* NULL also for a public key */
+    EVP_MD_CTX *digest;   /* of a copy (pj_key_copy()), else NULL */
     size_t md_bytes;
     size_t size; /* of a signature, in bytes */
     bool is_private;
@@ -81,12 +76,11 @@ struct pj_key_s {
 
 /* -- memory (json.c) ------------------------------------------------------ */
 
-/* Arena bytes that parsing documents of len bytes in all may take; docs is
- * how many they are. */
+/* The arena size that suffices to parse docs documents of len bytes in
+ * total. */
 size_t pj_json_arena_bytes(size_t len, size_t docs);
 
-/* Decodes base64url and parses the JSON text that comes out; the arena has
- * both. */
+/* Decodes base64url and parses the result as JSON. Both stay in the arena. */
 PJ_MUST_CHECK pj_err_t pj_json_decode(pj_arena_t *arena, pj_str_t src,
                                       const pj_json_t **root);
 
@@ -94,18 +88,16 @@ PJ_MUST_CHECK pj_err_t pj_json_decode(pj_arena_t *arena, pj_str_t src,
 
 bool pj_is_space(unsigned char c);
 
-/* True for well-formed UTF-8 without NUL. */
+/* Returns true for well-formed UTF-8 without NUL. */
 bool pj_utf8_valid(pj_str_t s);
 
-/*
- * Refuses what yajl lets pass: overlong or otherwise malformed UTF-8,
- * surrogates, lone or misordered \u surrogate escapes, NUL, and control
- * characters that RFC 8259 does not count as white space.
- */
+/* Refuses text that yajl accepts: malformed (also overlong) UTF-8, surrogates,
+ * lone or misordered \u surrogate escapes, NUL, and control characters that are
+ * not white space in RFC 8259. */
 PJ_MUST_CHECK pj_err_t pj_json_text_check(pj_str_t text);
 
-/* Text under construction in caller memory, and the first error: it is asked
- * for at the end.  Begins as {dst, 0, cap, PJ_OK}. */
+/* Text under construction in caller memory.  Start with {dst, 0, cap, PJ_OK}
+ * and check err once, at the end. */
 typedef struct {
     char *dst;
     size_t len;
@@ -113,7 +105,7 @@ typedef struct {
     pj_err_t err;
 } pj_out_t;
 
-/* Room for len characters, or NULL. */
+/* Appends len characters for the caller to fill, or returns NULL. */
 char *pj_out_take(pj_out_t *out, size_t len);
 void pj_out_text(pj_out_t *out, pj_str_t text);
 void pj_out_b64url(pj_out_t *out, pj_str_t bytes);
@@ -123,20 +115,17 @@ void pj_out_json_string(pj_out_t *out, pj_str_t s);
 
 /* -- keys (key.c) --------------------------------------------------------- */
 
-/*
- * Makes a key for alg of pkey, which it takes over also on failure.  Checks
- * kid (len 0: it has none), the kind and strength of the key and, where it is
- * private, that its halves fit.  PJ_ERR_KEY_FORMAT where alg is NULL or for
- * other keys.
- */
+/* Makes a key for alg and takes ownership of pkey, even on failure.  Checks kid
+ * (may be empty), the type and strength of the key and, if it is private, that
+ * the halves match.  PJ_ERR_KEY_FORMAT if alg is NULL or of another type. */
 PJ_MUST_CHECK pj_err_t pj_key_wrap(pj_key_t **out, const pj_alg_t *alg,
                                    EVP_PKEY *pkey, pj_str_t kid,
                                    bool is_private);
 
-/* pj_key_public() of a key that has no kid. */
+/* Like pj_key_public(), for a key without kid. */
 PJ_MUST_CHECK pj_err_t pj_key_public_unnamed(pj_key_t **out, pj_str_t pem);
 
-/* PJ_OK when kid may name a key. */
+/* PJ_ERR_TOKEN_KID unless kid is valid. */
 PJ_MUST_CHECK pj_err_t pj_kid_check(pj_str_t kid);
 
 #endif /* PJ_INTERNAL_H_INCLUDED */

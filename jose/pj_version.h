@@ -1,5 +1,5 @@
-/* The version of the last release, or of the one that is being made.  make
- * defines what tools/version prints instead. */
+/* The version of the last release, or of the next one while it is prepared.
+ * The makefile overrides it with the output of tools/version. */
 
 #ifndef PJ_VERSION_H_INCLUDED
 #define PJ_VERSION_H_INCLUDED

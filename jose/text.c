@@ -1,4 +1,4 @@
-/* Spans, UTF-8, JSON strings checked and written, error texts, output. */
+/* Spans, UTF-8, checking and writing JSON strings, error texts, output. */
 
 #include "pj_internal.h"
 
@@ -29,8 +29,8 @@ bool pj_is_space(unsigned char c)
 
 /* -- UTF-8 (Unicode table 3-7) -------------------------------------------- */
 
-/* Only the second byte's range depends on the first: that is what shuts out
- * overlong forms, surrogates and code points past U+10FFFF. */
+/* Only the range of the second byte depends on the first.  This excludes
+ * overlong forms, surrogates and code points above U+10FFFF. */
 size_t pj_utf8_next(const unsigned char *p, const unsigned char *end,
                     bool *valid)
 {
@@ -65,14 +65,14 @@ bool pj_utf8_valid(pj_str_t s)
 
 #define ONES UINT64_C(0x0101010101010101)
 
-/* Whether all are ASCII from 0x20 on and no backslash; within a string no
- * quote and no DEL either. */
+/* Returns true if all eight bytes are ASCII from 0x20 up and not a backslash
+ * and, in a string, neither a quote nor DEL. */
 static bool plain8(const unsigned char *p, bool in_string)
 {
     uint64_t x, odd;
 
     /* Each term sets the top bit of a byte that is not plain, and possibly of
-     * bytes above it. */
+     * higher bytes. */
     memcpy(&x, p, sizeof(x));
     odd = x | (x - ONES * 0x20) | ((x ^ ONES * '\\') - ONES);
     if (in_string)
@@ -82,7 +82,7 @@ static bool plain8(const unsigned char *p, bool in_string)
 
 /* -- reading JSON strings ------------------------------------------------- */
 
-/* The code unit of the escape \uXXXX at p, or -1. */
+/* Returns the code unit of the escape \uXXXX at p, or -1. */
 static int unit_read(const unsigned char *p, size_t left)
 {
     int unit = left < 6 || p[0] != '\\' || p[1] != 'u' ? -1 : 0;
@@ -95,13 +95,13 @@ static int unit_read(const unsigned char *p, size_t left)
     return unit;
 }
 
-/* Checks the escape at p (a backslash); *len is its length. */
+/* Checks the escape at p, which starts with a backslash, and sets its *len. */
 static pj_err_t escape_check(const unsigned char *p, size_t left, size_t *len)
 {
     int unit = unit_read(p, left), low;
 
     *len = unit < 0 ? 2 : 6;
-    if (unit < 0) /* which letters may follow is left to yajl */
+    if (unit < 0) /* yajl checks the letter */
         return left < 2 || p[1] == 'u' ? PJ_ERR_JSON_SYNTAX : PJ_OK;
     if (unit < 0xD800 || unit > 0xDFFF)
         return unit == 0 ? PJ_ERR_JSON_NUL : PJ_OK;
@@ -141,14 +141,14 @@ pj_err_t pj_json_text_check(pj_str_t text)
 
 /* -- writing JSON strings ------------------------------------------------- */
 
-/* How many characters at p are plain: stand for themselves. */
+/* Counts the characters at p that need no escape. */
 static size_t plain_run(const unsigned char *p, const unsigned char *end)
 {
     const unsigned char *at = p;
 
     while (end - at >= 8 && plain8(at, true))
         at += 8;
-    /* The last eight overlap what has been seen. */
+    /* The last eight bytes may overlap the previous ones. */
     if (at > p && end - at < 8 && plain8(end - 8, true))
         at = end;
     while (at < end && *at >= 0x20 && *at < 0x7F && *at != '"' && *at != '\\')
@@ -177,8 +177,8 @@ size_t pj_steers(const unsigned char *p, const unsigned char *end)
                : 0;
 }
 
-/* Writes to dst the escape of the character at p, which is not plain; *n is
- * that character's length. */
+/* Writes the escape of the character at p, which is not plain, to dst.  Sets *n
+ * to the length of that character. */
 static size_t escape_one(char *dst, const unsigned char *p,
                          const unsigned char *end, size_t *n)
 {
@@ -249,7 +249,7 @@ static const struct {
     PJ_ERRORS(ERR_TEXT){"unknown", "an unknown error"},
 };
 
-/* The enum may be unsigned or signed: the cast covers both. */
+/* The cast is for compilers whose enums are signed. */
 static size_t err_index(pj_err_t err)
 {
     return (unsigned) err < PJ_ERR_COUNT ? err : PJ_ERR_COUNT;
