@@ -135,7 +135,7 @@ $t->write_file('keys.json', jwks(jwt_key('a')));
 my %http = (directives => $minimal);
 my $public = 'platform_gateway_access public;';
 for my $page ([ directives => 'Several issuers' ], ['other-issuers'], ['coming-from'],
-    [ logout => 'Other issuers' ])
+    ['revocation-feed'])
 {
     my ($name, $section) = @$page;
     my $text = $t->read_file("$root/docs/$name.md");
