@@ -1,4 +1,4 @@
-/* Bounded appends with one sticky overflow flag. */
+/* A bounded byte buffer with a sticky overflow flag. */
 
 #include "base/buf.h"
 
@@ -81,8 +81,8 @@ void buf_addf(struct buf *b, const char *format, ...)
     va_start(ap, format);
     n = vsnprintf(room != 0 ? b->data + b->len : NULL, room, format, ap);
     va_end(ap);
-    /* vsnprintf wants room for its NUL too: a text that fills the buffer to
-     * the last byte counts as overflow. */
+    /* vsnprintf needs room for a NUL, so a text that fills the buffer to the
+     * last byte counts as overflow. */
     if (n < 0 || (size_t) n >= room) {
         b->overflow = true;
         return;

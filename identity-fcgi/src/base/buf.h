@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An append that does not fit sets overflow, and from then on the content is
- * not to be used: a sequence of appends needs one check at its end. */
+/* An append that does not fit sets overflow.  The content is invalid from then
+ * on, so a series of appends needs only one check at the end. */
 struct buf {
     char *data;
     size_t len;
@@ -18,7 +18,7 @@ struct buf {
 /* Binds b to caller memory and empties it. */
 void buf_init(struct buf *b, void *mem, size_t cap);
 
-/* Empties b, wipes what was in it and clears overflow; the memory stays. */
+/* Wipes and empties b and clears overflow; it keeps its memory. */
 void buf_reset(struct buf *b);
 
 void buf_add(struct buf *b, const void *data, size_t len);

@@ -13,26 +13,26 @@
 
 extern char **environ;
 
-/* What a value is; a number's size is that of its member. */
+/* The type of a value.  The size of a number is that of its member. */
 enum kind {
-    KIND_TEXT,    /* char *, of the form or accepted by check */
-    KIND_WORD,    /* enum: its place in accepted; bool: whether that is even */
-    KIND_NUMBER,  /* within accepted */
-    KIND_SECONDS, /* likewise, a duration (as all from here) in seconds */
-    KIND_MS       /* likewise, in milliseconds */
+    KIND_TEXT,    /* char *, checked by form or check */
+    KIND_WORD,    /* enum: index in accepted; bool: true if the index is even */
+    KIND_NUMBER,  /* in the range of accepted */
+    KIND_SECONDS, /* a duration in that range, in seconds */
+    KIND_MS       /* the same in milliseconds */
 };
 
 struct setting {
     const char *name;
     enum kind kind;
-    size_t member, size;  /* in struct config; no size: checked for others */
-    const char *preset;   /* the default; NULL: unset, or see derive() */
-    const char *accepted; /* for the error line; the rule of many kinds */
-    const char *form;     /* of a text, as the two that follow */
-    size_t max;           /* bytes; 0: 65536 */
+    size_t member, size;  /* in struct config; size 0 if only checked */
+    const char *preset;   /* default value, or NULL (see derive()) */
+    const char *accepted; /* for error messages; range or words of a kind */
+    const char *form;     /* of a text, like max and check */
+    size_t max;           /* bytes, 0 for 65536 */
     bool (*check)(const char *text);
-    const char *between; /* words, each of the form; NULL: it is one value */
-    const char *local;   /* the default where APP_ENV is local, if another */
+    const char *between; /* separators of a list, or NULL for one value */
+    const char *local;   /* default if APP_ENV is local, or NULL for preset */
     bool secret;
 };
 
@@ -48,7 +48,7 @@ struct setting {
         .size = sizeof(((struct config *) 0)->m), .preset = p, .accepted = a,  \
         __VA_ARGS__                                                            \
     }
-/* Read by nginx's templates, not by this program, but checked here too. */
+/* Used by the nginx templates, and only checked by this program. */
 #define FOREIGN(n, p, a, ...)                                                  \
     {                                                                          \
         .name = n, .preset = p, .accepted = a, __VA_ARGS__                     \
@@ -170,8 +170,8 @@ static const struct setting settings[] = {
 };
 /* clang-format on */
 
-/* Where values come from: the file wins over the process's environment; an
- * empty value is no value. */
+/* Returns the value from the file, else from the environment.  An empty value
+ * counts as unset. */
 static const char *lookup(const struct parse_env *file, const char *name)
 {
     const char *value = parse_env_get(file, name);
@@ -189,8 +189,8 @@ static const char *preset_of(const struct config *cfg, const struct setting *s)
 
 #define MEMBER(cfg, s) ((void *) ((char *) (cfg) + (s)->member))
 
-/* The part of a text that is not accepted: of a list its first bad word, copied
- * to word, or the text if it has no word; NULL: the text is good. */
+/* Returns the part of text that is not accepted, or NULL. For a list that is
+ * the first bad word, copied to word, or text if it contains no word. */
 static const char *refused_part(const struct setting *s, const char *text,
                                 char word[512])
 {
@@ -243,9 +243,10 @@ static bool store_value(struct config *cfg, const struct setting *s,
     return true;
 }
 
-/* Names the setting, its value, shortened and printable, and accepted ones. */
-static void say_refused(const struct setting *s, const char *text,
-                        struct error *e)
+/* Names the setting, its value (printable and truncated), and accepted
+ * values. */
+static void write_refusal(const struct setting *s, const char *text,
+                          struct error *e)
 {
     char shown[64] = "the value", *out = shown, word[512];
     const char *part = s->between != NULL ? refused_part(s, text, word) : NULL;
@@ -265,16 +266,15 @@ static void say_refused(const struct setting *s, const char *text,
                 s->accepted);
 }
 
-/* -- rules that join settings --------------------------------------------- */
+/* -- rules across settings ------------------------------------------------ */
 
-/* Defaults that follow from other settings or from the machine. */
+/* Derives defaults from other settings and from the machine. */
 static void derive(struct config *cfg, const struct parse_env *file)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
-    /* One core is left to all that is not hashing: on a machine whose every
-     * core hashes, a refresh takes several times as long, at whatever priority
-     * the hashes run. */
+    /* Leaves one core free of hashing.  If every core hashes, a refresh takes
+     * several times as long, even though hashing runs at low priority. */
     if (cfg->hash_concurrency == 0) {
         cfg->hash_concurrency = cores > 256 ? 256
                                 : cores > 2 ? (int) cores - 1
@@ -290,7 +290,7 @@ static void derive(struct config *cfg, const struct parse_env *file)
 
 const char *config_refuse_seed(const struct config *cfg)
 {
-    /* libpq looks at these two by itself. */
+    /* libpq reads these two variables itself. */
     const char *addr = getenv("PGHOSTADDR");
     const char *host = cfg->db_host != NULL ? cfg->db_host : getenv("PGHOST");
 
@@ -306,7 +306,7 @@ const char *config_refuse_seed(const struct config *cfg)
                  "accepted: false, or another PLATFORM_DB_HOST";
 }
 
-/* The rule that the values break together, or NULL. */
+/* Returns the message for a broken rule across settings, or NULL. */
 static const char *broken_rule(const struct config *cfg)
 {
     const char *wrong = cfg->db_seed_on_start ? config_refuse_seed(cfg) : NULL;
@@ -349,8 +349,8 @@ static const char *broken_rule(const struct config *cfg)
     return wrong;
 }
 
-/* Whether a[0..len) becomes b by at most that many insertions, deletions and
- * replacements of letters (the Levenshtein distance). */
+/* Returns true if the Levenshtein distance between a[0..len) and b is at most
+ * edits. */
 static bool is_near(const char *a, size_t len, const char *b, int edits)
 {
     for (; len > 0 && *a == *b; a++, b++, len--) {
@@ -364,9 +364,10 @@ static bool is_near(const char *a, size_t len, const char *b, int edits)
                           is_near(a + 1, len - 1, b + 1, edits - 1)));
 }
 
-/* A name one or two letters off a known one is a typing error whose setting
- * would silently keep its default: refused.  Any other PLATFORM_ name may be
- * somebody else's (an orchestrator's, a newer version's): warned of. */
+/* A name within two edits of a known name is probably a typing error, and the
+ * setting would silently keep its default, so it is refused.  Other unknown
+ * PLATFORM_ names may belong to an orchestrator or a newer version and cause a
+ * warning. */
 static bool check_names(struct config *cfg, char **vars, struct error *e)
 {
     for (; vars != NULL && *vars != NULL; vars++) {
@@ -394,9 +395,9 @@ static bool check_names(struct config *cfg, char **vars, struct error *e)
     return true;
 }
 
-/* -- the whole ------------------------------------------------------------ */
+/* -- loading and printing ------------------------------------------------- */
 
-/* The first bad value gives false and *e; without e bad ones are skipped. */
+/* Returns false with *e at the first bad value.  If e is NULL, skips it. */
 static bool load_values(struct config *cfg, const struct parse_env *file,
                         struct error *e)
 {
@@ -410,7 +411,7 @@ static bool load_values(struct config *cfg, const struct parse_env *file,
             text = preset_of(cfg, s);
         }
         if (text != NULL && !store_value(cfg, s, text) && e != NULL) {
-            say_refused(s, text, e);
+            write_refusal(s, text, e);
             return false;
         }
     }
@@ -506,7 +507,7 @@ void config_scrub_environment(void)
     for (const struct setting *s = settings; s->name != NULL; s++) {
         char *value = s->secret ? getenv(s->name) : NULL;
 
-        /* getenv() points at the bytes that /proc/PID/environ shows. */
+        /* getenv() returns the memory that /proc/PID/environ shows. */
         if (value != NULL) {
             OPENSSL_cleanse(value, strlen(value));
             unsetenv(s->name);

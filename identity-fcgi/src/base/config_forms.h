@@ -1,11 +1,11 @@
-/* Forms of settings that the program and nginx's templates share: config.c and
- * tools/render both go by this file.  FORM_x is an extended regular expression
- * for a whole value, or for each word of a list; A_x is what an error says is
- * accepted.  Where there is no FORM_x, a value is one of A_x's words, in any
- * case.  tools/render reads strings and names alone. */
+/* Forms of settings that the program (config.c) and the nginx templates
+ * (tools/render) share.  FORM_x is an extended regular expression for a whole
+ * value, or for each word of a list.  A_x describes accepted values in errors.
+ * Without a FORM_x, a value must be one of the words of A_x, in any letter
+ * case. tools/render understands only strings and names. */
 #pragma once
 
-/* Parts of others. */
+/* Parts of the forms. */
 #define LABEL "[_0-9A-Za-z]([-_0-9A-Za-z]*[_0-9A-Za-z])?"
 #define LAST_LABEL "[0-9]*[_A-Za-z]([-_0-9A-Za-z]*[_0-9A-Za-z])?"
 #define OCTET "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -38,8 +38,8 @@
 #define FORM_SITE "https?://" SERVER "(:" PORT ")?/?"
 #define A_SITE "http://host:port or https://host:port, without a path"
 
-/* As a browser sends it.  The host may begin with a "*." before two labels or
- * more, since *.com would match anybody's host. */
+/* An origin as browsers send it.  A leading "*." must be followed by at least
+ * two labels, because *.com would match any host. */
 #define FORM_ORIGIN                                                            \
     "https?://(\\*\\." LABEL "\\." NAME "|" IPV4 "|\\[" IPV6 "\\]|" NAME       \
     ")(:" PORT ")?"

@@ -1,4 +1,4 @@
-/* What went wrong, in one line for people. */
+/* A one-line error message. */
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-/* What went wrong, in one line for people. */
+/* A one-line error message. */
 
 #pragma once
 
@@ -11,5 +11,6 @@ struct error {
 void error_write(struct error *e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Writes it; always false, as analyzers can see. */
+/* Writes the message.  The value is false, in a form that analyzers
+ * understand. */
 #define error_is(...) (error_write(__VA_ARGS__), false)

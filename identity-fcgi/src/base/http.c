@@ -1,4 +1,4 @@
-/* Requests from FastCGI parameters, responses to CGI, and header values. */
+/* Requests from FastCGI parameters, CGI responses, and header values. */
 
 #include "base/http.h"
 
@@ -34,7 +34,7 @@ static pj_str_t trim(pj_str_t s)
     return s;
 }
 
-/* The part before the first sep; *rest is the part after it. */
+/* Returns the part before the first sep; *rest is the part after it. */
 static pj_str_t split(pj_str_t s, char sep, pj_str_t *rest)
 {
     const unsigned char *at = s.len != 0 ? memchr(s.data, sep, s.len) : NULL;
@@ -63,7 +63,8 @@ static pj_str_t unquote(pj_str_t s)
     return s;
 }
 
-/* Whether s has but small letters, digits, those of others, and capitals. */
+/* Returns true if s has only lower-case letters, digits and characters of
+ * others; upper-case letters too if capitals is set. */
 static bool has_only(pj_str_t s, const char *others, bool capitals)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -125,8 +126,8 @@ void http_request_init(struct http_request *req, char *const *params,
             pj_str_t *field =
                 (pj_str_t *) ((char *) req + request_params[i].field);
 
-            /* The first one counts: nginx's own parameters come before those
-             * made from the client's headers. */
+            /* Uses the first value: nginx's own parameters come before those
+             * made from client headers. */
             if (len == request_params[i].len &&
                 memcmp(*params, request_params[i].name, len) == 0 &&
                 field->data == NULL && (*params)[len + 1] != '\0') {
@@ -134,7 +135,7 @@ void http_request_init(struct http_request *req, char *const *params,
             }
         }
     }
-    /* A peer other than our nginx may send any ids, or none. */
+    /* Peers other than our nginx may send invalid ids or none. */
     if (!id_is_valid(req->request_id)) {
         (void) RAND_bytes(raw, sizeof(raw));
         (void) uuid_hex(req->made_id, raw, sizeof(raw));
@@ -202,13 +203,13 @@ static const char *title_of(int status)
 void http_header(struct http_response *res, const char *name, const char *value)
 {
     if (strpbrk(value, "\r\n") != NULL) {
-        res->headers.overflow = true; /* answered as a 500 */
+        res->headers.overflow = true; /* becomes a 500 */
         return;
     }
     buf_addf(&res->headers, "%s: %s\r\n", name, value);
 }
 
-/* Drops every header line but Set-Cookie. */
+/* Drops all header lines except Set-Cookie. */
 static void keep_cookies(struct buf *headers)
 {
     pj_str_t line, rest = {(unsigned char *) headers->data, headers->len};
@@ -348,8 +349,8 @@ static pj_str_t without_port(pj_str_t host, const char *port)
     return host;
 }
 
-/* Whether origin is the listed one; or, where the host of that begins with a
- * "*." label, has one label or several in its place. */
+/* Returns true if origin equals listed.  If the host of listed starts with a
+ * "*." label, one or more labels may take its place. */
 static bool matches(pj_str_t origin, pj_str_t listed)
 {
     pj_str_t tail, label, head = split(listed, '*', &tail);
@@ -362,7 +363,7 @@ static bool matches(pj_str_t origin, pj_str_t listed)
         !pj_str_caseeq(skip(origin, origin.len - tail.len), tail)) {
         return false;
     }
-    /* What the star stands for, with the dot that tail begins with. */
+    /* The part that matches the star, including the first dot of tail. */
     origin = (pj_str_t){origin.data + head.len,
                         origin.len - head.len - tail.len + 1};
     while (origin.len != 0) {
@@ -374,13 +375,14 @@ static bool matches(pj_str_t origin, pj_str_t listed)
     return true;
 }
 
-/* A browser leaves out a port that is its scheme's, so that does not count. */
+/* Browsers omit the default port of the scheme, so it is ignored in the
+ * list. */
 static bool origin_listed(const struct config *cfg, pj_str_t origin)
 {
     const char *p = cfg->cors_origins != NULL ? cfg->cors_origins : "";
 
     if (!has_only(origin, "-_.:/[]", false)) {
-        return false; /* what no browser sends */
+        return false; /* never sent by browsers */
     }
     for (size_t len; *p != '\0'; p += len) {
         pj_str_t listed;
@@ -398,9 +400,9 @@ static bool origin_listed(const struct config *cfg, pj_str_t origin)
     return false;
 }
 
-/* Whether origin has the host and port that the request was sent to.  The
- * scheme is not compared: TLS may end before nginx.  So a port left out on
- * either side is the default of the origin's scheme. */
+/* Returns true if origin has the host and port of the request.  The scheme is
+ * not compared, because a proxy before nginx may terminate TLS. A missing port
+ * on either side is the default port of the origin's scheme. */
 static bool origin_is_own(const struct http_request *req, pj_str_t origin)
 {
     pj_str_t host, scheme = split(origin, ':', &host);
@@ -467,7 +469,7 @@ bool http_etag_matches(pj_str_t value, const char *etag, bool strong)
             rest = skip(rest, 1);
             continue;
         }
-        /* A tag may contain commas, so the quotes delimit it. */
+        /* A tag may contain commas; its quotes delimit it. */
         rest = skip(rest, weak ? 2 : 0);
         if (!begins(rest, "\"")) {
             return false;

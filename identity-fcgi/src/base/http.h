@@ -20,37 +20,37 @@ struct http_request {
     pj_str_t scheme; /* http or https, from nginx */
     pj_str_t if_match, if_none_match;
     pj_str_t remote_addr, user_agent;
-    pj_str_t request_id; /* normalised by nginx; made here when it is not */
+    pj_str_t request_id; /* from nginx; made here if it is missing or invalid */
     pj_str_t correlation_id;
     bool body_too_large;
-    char made_id[33]; /* room for an id of our own */
+    char made_id[33]; /* memory for an id made here */
 };
 
 struct http_response {
     int status;
     struct buf headers; /* complete lines, each ending in CR LF */
     struct buf body;
-    /* For logs and metrics: the code of the body and, where known, whom it was
-     * about.  static or arena strings. */
+    /* For logs and metrics: the code of the body, and the account and session,
+     * if known. code is a static or arena string. */
     const char *code;
     char account_id[37];
     char session_id[37];
 };
 
-/* Fills *req from FastCGI parameters: NULL-terminated NAME=value strings,
- * which must outlive it.  (HTTP_HOST of the environment is a bind address.) */
+/* Fills *req from FastCGI parameters: NAME=value strings, NULL-terminated,
+ * which must outlive it. (HTTP_HOST of the environment is a bind address.) */
 void http_request_init(struct http_request *req, char *const *params,
                        pj_str_t body, bool body_too_large);
 
-/* Copies text as UTF-8 into out, as much as fits whole. */
+/* Copies text to out as valid UTF-8, truncated at a character boundary. */
 void http_text(char *out, size_t cap, pj_str_t text);
 
-/* Empties *res over the caller's memory. */
+/* Initialises *res with the caller's memory. */
 void http_response_init(struct http_response *res, void *headers,
                         size_t headers_cap, void *body, size_t body_cap);
 
-/* Writes the head as CGI wants it into head.  A response that overflowed
- * becomes a 500; the body of one to HEAD and of a 304 is dropped. */
+/* Writes the CGI header block to head.  A response that overflowed becomes a
+ * 500.  The body is dropped for HEAD and for status 304. */
 void http_response_head(struct http_response *res,
                         const struct http_request *req, struct buf *head);
 
@@ -58,45 +58,45 @@ void http_response_head(struct http_response *res,
 void http_header(struct http_response *res, const char *name,
                  const char *value);
 
-/* Turns *res into an RFC 9457 problem: drops body and headers but Set-Cookie.
- * Headers of the problem (Retry-After) are added after it. */
+/* Turns *res into an RFC 9457 problem.  Drops the body and all headers except
+ * Set-Cookie, so further headers (Retry-After) must be added afterwards. */
 void http_problem(struct http_response *res, const struct http_request *req,
                   int status, const char *code, const char *detail);
 
 enum http_cookie { HTTP_COOKIE_NONE, HTTP_COOKIE_ONE, HTTP_COOKIE_CONFLICT };
 
-/* Finds the cookie called name (RFC 6265 section 4.2).  An empty value counts
- * as none; different values are a conflict. */
+/* Finds the cookie called name (RFC 6265 section 4.2).  Empty values are
+ * ignored; different values are a conflict. */
 enum http_cookie http_cookie_find(pj_str_t cookie_header, const char *name,
                                   pj_str_t *value);
 
-/* The next non-empty value of the cookie called name; *rest, at first the
- * whole header, moves on.  False at the end. */
+/* Returns the next non-empty value of the cookie called name and advances
+ * *rest, initially the whole header.  False at the end. */
 bool http_cookie_next(pj_str_t *rest, const char *name, pj_str_t *value);
 
-/* Appends Set-Cookie for the refresh token, or its clearing (Max-Age=0). */
+/* Appends Set-Cookie with the refresh token, or to clear it (Max-Age=0). */
 void http_cookie_set(struct http_response *res, const struct config *cfg,
                      pj_str_t token, int64_t max_age_s);
 #define http_cookie_clear(res, cfg)                                            \
     http_cookie_set(res, cfg, (pj_str_t){NULL, 0}, 0)
 
-/* The token of "Authorization: Bearer x" (RFC 6750 2.1), else empty; without
- * data unless the scheme is Bearer. */
+/* Returns the token of "Authorization: Bearer x" (RFC 6750 section 2.1), or an
+ * empty span. data is NULL unless the scheme is Bearer. */
 pj_str_t http_bearer(pj_str_t authorization);
 
-/* Whether a request that carries the cookie may act on it: Origin listed or
- * the request's own, or no browser at all. */
+/* Returns true if the request may use the cookie: its Origin is listed or its
+ * own host, or it is not from a cross-site page of a browser. */
 bool http_origin_allowed(const struct config *cfg,
                          const struct http_request *req);
 
-/* Whether the media type is application/json, charset utf-8 or none. */
+/* Returns true for application/json, with charset utf-8 or without charset. */
 bool http_is_json(pj_str_t content_type);
 
-#define HTTP_ETAG_MAX 35 /* its quotes and the NUL included */
+#define HTTP_ETAG_MAX 35 /* including quotes and NUL */
 
-/* The strong entity tag of a document, by its bytes. */
+/* Writes the strong entity tag of a document, a hash of its bytes. */
 void http_etag(char etag[HTTP_ETAG_MAX], const void *document, size_t len);
 
-/* Whether the value of If-Match (strong, RFC 9110 section 13.1.1) or
- * If-None-Match (section 13.1.2) names etag, or is "*". */
+/* Returns true if value contains etag or is "*". value is of If-Match (strong,
+ * RFC 9110 section 13.1.1) or If-None-Match (section 13.1.2). */
 bool http_etag_matches(pj_str_t value, const char *etag, bool strong);

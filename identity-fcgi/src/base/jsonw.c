@@ -1,4 +1,4 @@
-/* A JSON writer that cannot emit anything but valid JSON. */
+/* A JSON writer; its output is valid unless it overflows. */
 
 #include "base/jsonw.h"
 
@@ -10,7 +10,7 @@ void jsonw_init(struct jsonw *w, struct buf *out)
     *w = (struct jsonw){.out = out};
 }
 
-/* The comma and the name that stand before a value. */
+/* Writes the comma and the name before a value. */
 static void before_value(struct jsonw *w, const char *name)
 {
     if (w->need_comma[w->depth]) {

@@ -1,4 +1,4 @@
-/* Writes JSON into a struct buf, with commas and escapes where they belong. */
+/* Writes JSON, with its commas and escapes, into a struct buf. */
 
 #pragma once
 
@@ -16,7 +16,7 @@ struct jsonw {
 
 void jsonw_init(struct jsonw *w, struct buf *out);
 
-/* name is NULL in an array and for the root; it is not escaped. */
+/* name is NULL in an array and for the root.  It is not escaped. */
 void jsonw_open(struct jsonw *w, const char *name, char bracket);
 void jsonw_close(struct jsonw *w, char bracket);
 #define jsonw_object(w, name) jsonw_open(w, name, '{')
@@ -28,7 +28,7 @@ void jsonw_close(struct jsonw *w, char bracket);
 void jsonw_string(struct jsonw *w, const char *name, const void *s, size_t len);
 void jsonw_cstr(struct jsonw *w, const char *name, const char *s);
 void jsonw_int(struct jsonw *w, const char *name, int64_t v);
-/* A value that is JSON already, which the caller guarantees. */
+/* Writes a value that the caller guarantees to be valid JSON. */
 void jsonw_json(struct jsonw *w, const char *name, const char *json,
                 size_t len);
 #define jsonw_null(w, name) jsonw_json(w, name, "null", 4)

@@ -1,4 +1,4 @@
-/* One JSON object a line; lines are written whole. */
+/* Writes JSON log lines, each with a single write(). */
 
 #include "base/log.h"
 
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* PIPE_BUF: lines of several processes do not interleave on a shared pipe. */
+/* PIPE_BUF, so lines of several processes do not interleave in a pipe. */
 #define LINE_MAX_BYTES 4096
 #define FIELD_MAX_BYTES 1024
 #define TRUNCATED ",\"truncated\":true}\n"
@@ -51,7 +51,7 @@ bool log_audit_to(const char *where)
     if (settings.audit_fd >= 0 || errno != ENXIO) {
         return settings.audit_fd >= 0;
     }
-    /* A socket; by hand, as syslog(3) does not tell of a lost line. */
+    /* ENXIO: a socket. syslog(3) is not used because it hides lost lines. */
     settings.audit_prefix = "<86>identity-fcgi: "; /* authpriv.info */
     settings.audit_fd = socket(AF_UNIX, SOCK_DGRAM, 0);
     (void) snprintf(log.sun_path, sizeof(log.sun_path), "%s", path);
@@ -79,7 +79,7 @@ bool log_lost(void)
 struct line {
     struct buf text;
     struct jsonw json;
-    size_t whole; /* up to the last field that fitted */
+    size_t whole; /* length up to the last field that fitted */
 };
 
 static void mark(struct line *l)
@@ -101,7 +101,7 @@ static void add(struct line *l, struct log_field f)
 static void add_time(struct line *l)
 {
     static _Thread_local char when[] = "yyyy-mm-ddThh:mm:ss.mmmZ";
-    static _Thread_local time_t second = -1; /* that is in when */
+    static _Thread_local time_t second = -1; /* the second written in when */
     struct timespec ts;
     struct tm tm;
 
@@ -162,7 +162,7 @@ void log_event(enum log_level level, const char *event, const char *message,
         jsonw_object_end(&l.json);
         buf_addc(&l.text, '\n');
     }
-    /* A command tells of a lost line by its exit status. */
+    /* Commands report a lost line in their exit status. */
     lost = write(audit ? settings.audit_fd : STDERR_FILENO, l.text.data,
                  l.text.len) != (ssize_t) l.text.len;
 }

@@ -1,18 +1,18 @@
-/* Work to be done while an answer is on its way. */
+/* Work to do while waiting for an answer. */
 
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Run at most once, in the caller's own thread, between sending a question and
- * waiting for its answer; not run at all where nothing was sent. */
+/* A function to run at most once, in the calling thread, between sending a
+ * request and waiting for its answer.  It is not run if nothing is sent. */
 struct meanwhile {
     void (*run)(void *arg);
     void *arg;
 };
 
-/* Runs m, if there is one and it was not run before. */
+/* Runs m unless it is NULL or was run before. */
 static inline void meanwhile_run(struct meanwhile *m)
 {
     void (*run)(void *arg) = m != NULL ? m->run : NULL;

@@ -1,5 +1,5 @@
-/* Counters and histograms: atomic numbers, which all threads add to.  A sum may
- * miss what is being counted at that moment, and never goes back. */
+/* Counters and histograms: atomic numbers that all threads update.  A sum may
+ * lag behind an update in progress but never decreases. */
 
 #include "base/metrics.h"
 
@@ -19,7 +19,7 @@ static const struct {
     enum metrics_counter first;
     const char *name;
     const char *help;
-    const char *label; /* NULL: the name has one counter */
+    const char *label; /* NULL if the name has a single counter */
     const char *values[8];
 } families[] = {
     {METRICS_LOGIN_SUCCEEDED, "identity_logins_total",
@@ -82,7 +82,7 @@ static const struct {
     int status;
     const char *code; /* "" for answers without one */
 } outcomes[] = {
-    {0, "other"}, /* the first: where all else goes */
+    {0, "other"}, /* the first row counts all other pairs */
     {200, ""},
     {200, "AUTH_CHANGE_CREDENTIAL_SUCCESS"},
     {200, "AUTH_END_SESSION_SUCCESS"},
@@ -125,7 +125,7 @@ static const int64_t bounds[] = {1000,    2500,    5000,    10000,  25000,
                                  2500000, 5000000, 10000000};
 
 struct histogram {
-    _Atomic uint64_t within[COUNT(bounds) + 1]; /* the last: +Inf */
+    _Atomic uint64_t within[COUNT(bounds) + 1]; /* the last is +Inf */
     _Atomic uint64_t sum_us;
 };
 
@@ -290,7 +290,7 @@ static void add_process(struct buf *out)
 {
     struct rusage use = {0};
     long resident = 0;
-    /* This file stays readable when the process is not dumpable. */
+    /* Readable even if the process is not dumpable. */
     FILE *f = fopen("/proc/self/statm", "re");
 
     if (f != NULL) {

@@ -1,4 +1,4 @@
-/* The texts of settings: the forms of values, and environment files. */
+/* Parsing of settings, names of accounts and environment files. */
 
 #include "base/parse.h"
 
@@ -36,7 +36,7 @@ bool parse_form(const char *text, const char *form, size_t max)
     return ok;
 }
 
-/* A decimal integer with nothing around it. */
+/* A decimal integer and nothing else. */
 static bool parse_int(const char *text, int64_t *out)
 {
     if (!parse_form(text, "0*[0-9]{1,18}", 0)) {
@@ -124,7 +124,7 @@ bool parse_loopback(const char *hosts)
 
 #define IS_SPACE(c) (memchr(" \t\r\n", c, 4) != NULL)
 
-/* ASCII's, or U+0080 to U+009F. */
+/* Returns true if s has an ASCII control character or U+0080 to U+009F. */
 static bool has_control(pj_str_t s)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -162,7 +162,8 @@ const char *parse_account_name(pj_str_t in, unsigned char *mem, pj_str_t *out)
 #define NAME_CHARS                                                             \
     "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz0123456789"
 
-/* Takes quotes and escapes out of value, in place; what is wrong, or NULL. */
+/* Removes quotes and escapes from value in place.  Returns the fault, or
+ * NULL. */
 static const char *unquote(char *value)
 {
     char quote = value[0];
@@ -187,7 +188,7 @@ static const char *unquote(char *value)
     return in[1] != '\0' ? "text after the closing quote" : NULL;
 }
 
-/* One line, without its end; what is wrong with it, or NULL. */
+/* Parses a line without its newline.  Returns the fault, or NULL. */
 static const char *read_line(struct parse_env *file, char *line)
 {
     char *name = line + strspn(line, BLANKS);
@@ -223,9 +224,9 @@ bool parse_env_read(struct parse_env *file, const char *path, struct error *e)
     if (in == NULL) {
         return error_is(e, "%s: cannot open: %s", path, strerror(errno));
     }
-    setvbuf(in, NULL, _IONBF, 0); /* no copy of it stays behind */
+    setvbuf(in, NULL, _IONBF, 0); /* stdio keeps no copy of the secrets */
     rest = file->text = calloc(1, PARSE_ENV_MAX_BYTES + 1);
-    /* A variable takes three bytes at least; the last one is NULL. */
+    /* A variable takes at least three bytes; one more for the final NULL. */
     file->vars = calloc(PARSE_ENV_MAX_BYTES / 3 + 2, sizeof(char *));
     errno = ENOMEM;
     len = rest != NULL ? fread(rest, 1, PARSE_ENV_MAX_BYTES, in) : 0;

@@ -1,4 +1,4 @@
-/* The texts of settings: the forms of values, and environment files. */
+/* Parsing of settings, names of accounts and environment files. */
 
 #pragma once
 
@@ -6,47 +6,49 @@
 
 #include <pj.h>
 
-/* -- values: each tells whether text is of its form, and then fills *out -- */
+/* -- values: each returns true and sets *out if text has its form -- */
 
-/* Integer seconds, or a number (with up to three decimals) followed by s, m,
- * h or d; in milliseconds. */
+/* Integer seconds, or a number (up to three decimals) followed by s, m, h or d.
+ * In milliseconds. */
 bool parse_duration(const char *text, int64_t *out_ms);
 
-/* A number, or a duration, within range: "LOW to HIGH". */
+/* A number or a duration within range, "LOW to HIGH". */
 bool parse_within(const char *text, const char *range, bool duration,
                   int64_t *out);
 
-/* One of words ("one, two"), in any case; its place among them. */
+/* A word of words ("one, two"), in any letter case.  *out is its index. */
 bool parse_word(const char *text, const char *words, int64_t *out);
 
-/* At most max bytes (0: 65536) that match an extended regular expression as a
- * whole (NULL: any bytes). */
+/* True if text has at most max bytes (or 65536, if max is 0) and matches an
+ * extended regular expression as a whole.  A NULL form matches anything. */
 bool parse_form(const char *text, const char *form, size_t max);
 
-/* For forms: visible ASCII without the double quote and the backslash. */
+/* A character class: visible ASCII without the double quote and backslash. */
 #define PARSE_VISIBLE "[]!#-[^-~]"
 
-/* The id of a key: one that PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS and an
- * unquoted line of an environment file can hold. */
+/* The id of a key.  The rules keep it valid in
+ * PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS and in an unquoted line of an environment
+ * file. */
 #define PARSE_KID_ACCEPTED                                                     \
     "visible ASCII without quotes, backslashes, commas and equals signs, at "  \
     "most 255"
 bool parse_kid(const char *text);
 
-/* host:port, [v6]:port, or (with a slash in it) a Unix socket's path, each
- * optionally as nginx writes it ("unix:"). */
+/* host:port, [v6]:port or the path of a Unix socket, which contains a slash.
+ * An "unix:" prefix, as in nginx, is accepted. */
 bool parse_listen(const char *text);
 
-/* A comma-separated list of hosts, as libpq takes them, all this machine. */
+/* A comma-separated list of hosts, in libpq's form, that are all this
+ * machine. */
 bool parse_loopback(const char *hosts);
 
 /* -- names of accounts -- */
 
 #define ACCOUNT_NAME_MAX 320 /* bytes */
 
-/* As they are compared: trims spaces, tabs, CR and LF and folds A-Z.  *out
- * points into mem, which has room for in.len bytes.  NULL, or what such a name
- * must do that this one does not. */
+/* Normalises a name for comparison: trims spaces, tabs, CR and LF and converts
+ * A-Z to lower case.  *out points into mem, which has in.len bytes.  Returns
+ * NULL, or the rule that the name breaks, as the end of "the name must ...". */
 PJ_MUST_CHECK const char *parse_account_name(pj_str_t in, unsigned char *mem,
                                              pj_str_t *out);
 
@@ -55,23 +57,26 @@ PJ_MUST_CHECK const char *parse_account_name(pj_str_t in, unsigned char *mem,
 #define PARSE_ENV_MAX_BYTES (1024 * 1024)
 
 struct parse_env {
-    char **vars; /* NAME=value as in environ; they point into text */
+    char **vars; /* NAME=value as in environ; point into text */
     size_t count;
     char *text;
 };
 
-/* Reads a plain subset of systemd's EnvironmentFile=: lines NAME=value, blank
- * lines, comments after # or ; at the start of a line.  A value is bare, or
- * whole between double quotes, where \ before one of "\`$ stands for that
- * character, or between single quotes.  A later line wins over an earlier one
- * of that name.  What systemd would read in another way (a value of several
- * lines, a bare backslash) or only warn of is refused: one line in *e,
- * without any value, and *file is empty. */
+/*
+ * Reads a subset of systemd's EnvironmentFile=: lines NAME=value, blank lines,
+ * and comments that start with # or ;.  A value is unquoted, or enclosed in
+ * single or double quotes; in double quotes a backslash escapes "\`$. The last
+ * line of a name wins.
+ *
+ * Input that systemd would read differently (multi-line values, unquoted
+ * backslashes) or only warn about is refused: *e has one line without any
+ * value, and *file is empty.
+ */
 PJ_MUST_CHECK bool parse_env_read(struct parse_env *file, const char *path,
                                   struct error *e);
 
-/* NULL: there is none. */
+/* Returns the value of name, or NULL. */
 const char *parse_env_get(const struct parse_env *file, const char *name);
 
-/* Wipes and frees. */
+/* Wipes and frees the file. */
 void parse_env_free(struct parse_env *file);

@@ -1,4 +1,4 @@
-/* UUIDs (RFC 9562): random ones, their text and their bytes; hexadecimal. */
+/* UUIDs (RFC 9562): generating, reading, writing; hexadecimal digits. */
 
 #include "base/uuid.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Whether a dash precedes this byte. */
+/* True if a dash precedes byte i. */
 #define DASH_BEFORE(i) ((i) == 4 || (i) == 6 || (i) == 8 || (i) == 10)
 
 char *uuid_hex(char *out, const unsigned char *bytes, size_t n)
@@ -64,8 +64,8 @@ bool uuid_generate(char out[UUID_LEN + 1])
     unsigned char raw[UUID_BYTES];
 
     out[0] = '\0';
-    /* The kernel's: OpenSSL's generator costs several times as much, behind a
-     * lock that all threads share. */
+    /* The kernel's generator is several times faster than OpenSSL's, which also
+     * takes a lock shared by all threads. */
     if (getrandom(raw, sizeof(raw), 0) != sizeof(raw)) {
         return false;
     }

@@ -1,4 +1,4 @@
-/* PostgreSQL's binary formats: parameters out, rows in. */
+/* Parameters and rows in PostgreSQL's binary formats. */
 
 #include "db/db.h"
 
@@ -39,7 +39,7 @@ struct db_value db_id_or_null(const char *text)
     return v;
 }
 
-/* Its bytes, in scratch where they are not in text. */
+/* Returns the bytes of v, in scratch unless they are in its text. */
 static pj_str_t bytes_of(struct db_params *p, const struct db_value *v,
                          unsigned char *scratch)
 {
@@ -57,7 +57,7 @@ static pj_str_t bytes_of(struct db_params *p, const struct db_value *v,
     case OID_TIMESTAMPTZ:
         db_write_int64(scratch, v->number);
         return (pj_str_t){scratch, 8};
-    default: /* a null pointer would be SQL's null, not the empty string */
+    default: /* a NULL pointer would become SQL's null */
         return v->text.data != NULL ? v->text : pj_str("");
     }
 }
@@ -73,7 +73,7 @@ void db_params_add(struct db_params *p, const struct db_value *values,
             bytes = bytes_of(p, v, p->scratch[n]);
         }
         if (v->fence) {
-            p->has_fence = true; /* known once there is a connection */
+            p->has_fence = true; /* set by the connection */
             p->fence = n;
         }
         p->types[n] = v->type;
@@ -95,7 +95,7 @@ size_t db_row_count(const struct db_rows *rows)
 
 size_t db_affected(const struct db_rows *rows)
 {
-    /* libpq's signature lacks a const. */
+    /* PQcmdTuples() lacks a const. */
     return (size_t) strtoul(PQcmdTuples((PGresult *) rows), NULL, 10);
 }
 

@@ -6,36 +6,37 @@
 
 #define DB_MAX_PARAMS 20
 
-/* Times: PostgreSQL counts from 2000, we from 1970. */
+/* PostgreSQL counts time from 2000-01-01. */
 #define DB_EPOCH_US (INT64_C(946684800) * 1000000)
 
-/* Prepared once a connection, where prepared statements are on. */
+/* A statement.  Prepared once per connection if PLATFORM_DB_PREPARED is on. */
 struct db_statement {
     const char *name;
     const char *sql;
-    bool writes; /* not to be sent again when its answer is lost */
+    bool writes; /* must not be repeated if its answer is lost */
 };
 
 #define DB_PARAM_PLACES (DB_MAX_PARAMS + 1)
 
-/* Parameters in order, zeroed at first.  The ones past the limit share the last
- * place and are not counted: the server refuses a statement with too few. */
+/* Parameters in order.  Zero-initialise.  Parameters over the limit share the
+ * last place and are not counted, so the server refuses the statement. */
 struct db_params {
     size_t count;
     unsigned types[DB_PARAM_PLACES];
     const char *values[DB_PARAM_PLACES];
     int lengths[DB_PARAM_PLACES];
-    int formats[DB_PARAM_PLACES];               /* 1: binary */
+    int formats[DB_PARAM_PLACES];               /* 1 for binary */
     unsigned char scratch[DB_PARAM_PLACES][16]; /* UUIDs and integers */
-    bool bad_uuid;  /* a UUID was malformed: the statement cannot match */
-    bool has_fence; /* the parameter of this number is set by the connection */
+    bool bad_uuid;  /* a UUID was malformed, so the statement cannot match a row
+                     */
+    bool has_fence; /* the connection sets parameter number fence */
     size_t fence;
 };
 
 /* The value of a parameter. */
 struct db_value {
     enum {
-        OID_ANY = 0, /* what the server infers, from text */
+        OID_ANY = 0, /* text of a type that the server infers */
         OID_BOOL = 16,
         OID_BYTEA = 17,
         OID_INT8 = 20,
@@ -44,7 +45,7 @@ struct db_value {
         OID_UUID = 2950
     } type;
     bool null, fence;
-    pj_str_t text; /* or, of some types, */
+    pj_str_t text;
     int64_t number;
 };
 
@@ -56,17 +57,16 @@ struct db_value {
 #define DB_BOOL(b) DB_VALUE(OID_BOOL, .number = (b))
 #define DB_TIME_US(us) DB_VALUE(OID_TIMESTAMPTZ, .number = (us) -DB_EPOCH_US)
 #define DB_TIME(s) DB_TIME_US((s) *1000000)
-/* The time by the database's clock, a timestamptz, at which the sender gives
- * the statement up.  A server that hung for a while could otherwise do a write
- * long after the client was told that nothing happened, so the write compares
- * this first.  (It does so before it waits for a locked row; that wait is
- * bounded by the statement timeout.) */
+/* The deadline of the statement by the database's clock.  A write compares it
+ * with clock_timestamp(), so that a server that hung does not execute the write
+ * after the client was told that nothing happened.  The comparison is made
+ * before the wait for a locked row; the statement timeout bounds that wait. */
 #define DB_FENCE DB_VALUE(OID_TIMESTAMPTZ, .fence = true)
-/* NULL gives SQL's null; of an id "" too. */
+/* NULL becomes SQL's null; db_id_or_null() treats "" the same. */
 struct db_value db_any(const char *text);
 struct db_value db_id_or_null(const char *text);
 
-/* Adds count values; db_params() takes them as they are. */
+/* Adds parameters; db_params() is the same for a list of values. */
 void db_params_add(struct db_params *p, const struct db_value *values,
                    size_t count);
 #define DB_VALUES(...)                                                         \
@@ -75,22 +75,22 @@ void db_params_add(struct db_params *p, const struct db_value *values,
             sizeof(struct db_value)
 #define db_params(p, ...) db_params_add(p, DB_VALUES(__VA_ARGS__))
 
-/* What the server said of a failure. */
+/* A failure as reported by the server. */
 struct db_error {
-    char state[6];       /* SQLSTATE; "" where there was no answer */
-    char constraint[64]; /* the one that was violated, or "" */
+    char state[6];       /* SQLSTATE, or "" without an answer */
+    char constraint[64]; /* the violated constraint, or "" */
     char message[256];   /* one line */
 };
 
-struct db_rows; /* a result; db_rows_free() it */
+struct db_rows; /* a result, freed by db_rows_free() */
 
 size_t db_row_count(const struct db_rows *rows);
-/* Rows that an INSERT, UPDATE or DELETE touched. */
+/* Rows that an INSERT, UPDATE or DELETE changed. */
 size_t db_affected(const struct db_rows *rows);
-/* The column of this SQL name; -1 without one. */
+/* The column of this name, or -1. */
 int db_column(const struct db_rows *rows, const char *name);
 bool db_is_null(const struct db_rows *rows, size_t row, int col);
-/* Writes the UUID's text and a NUL; "" for null. */
+/* Writes the text of a UUID, or "" for null. */
 void db_uuid(const struct db_rows *rows, size_t row, int col, char out[37]);
 int64_t db_int64(const struct db_rows *rows, size_t row, int col);
 /* A timestamptz in microseconds since 1970. */
@@ -101,8 +101,8 @@ const char *db_text(const struct db_rows *rows, size_t row, int col,
                     size_t *len);
 void db_rows_free(struct db_rows *rows);
 
-/* Milliseconds of a clock that never jumps. */
+/* CLOCK_MONOTONIC in milliseconds. */
 int64_t db_now_ms(void);
 
-/* A bigint, and so a timestamptz, as it travels in binary. */
+/* Writes PostgreSQL's binary format of bigint and timestamptz. */
 void db_write_int64(unsigned char out[8], int64_t v);

@@ -1,9 +1,8 @@
-/* One connection, and one honest answer to "did it happen?".  The pool lends
- * it, and migrations and operators have it for themselves.  libpq is used
- * without blocking: every wait is a poll() with a deadline, so a server that
- * hangs costs a request its time and no more.  There is no PQcancel(): it
- * blocks on a server that does not answer, and the server's own
- * statement_timeout ends what we gave up on. */
+/* A connection, used by the pool, migrations and operators' commands.  It
+ * reports whether a statement was executed, even when its answer is lost.  All
+ * waits are poll() with a deadline, so a hung server delays a request but does
+ * not block it.  PQcancel() is not used: it can block, and statement_timeout
+ * ends abandoned statements anyway. */
 
 #include "db/db_conn.h"
 
@@ -13,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How long the difference between the server's clock and ours is trusted. */
+/* Validity of the measured difference between the server's clock and ours. */
 #define CLOCK_TRUSTED_MS 1000
 #define MAX_HOSTS 8
 
@@ -28,7 +27,7 @@ static bool wait_for(PGconn *pg, short events, int64_t deadline_ms)
         if (poll(&p, 1, left < 60000 ? (int) left : 60000) > 0) {
             return true;
         }
-        /* 0 and EINTR: look at the clock again. */
+        /* 0 or EINTR: check the deadline again. */
     }
     return false;
 }
@@ -53,13 +52,13 @@ static const char *field(const PGresult *res, int which)
     return text != NULL ? text : "";
 }
 
-static enum db_outcome judge(const PGresult *res)
+static enum db_outcome classify(const PGresult *res)
 {
     static const char *const transient[] = {
         "08",    /* connection exception */
         "25006", /* read-only: a standby now */
         "26000", /* the prepared statement is gone */
-        "0A000", /* its plan's columns have changed */
+        "0A000", /* the columns of its plan have changed */
         "40",    /* deadlock or serialisation failure */
         "53300", /* too many connections */
         "57P",   /* shutting down */
@@ -77,8 +76,8 @@ static enum db_outcome judge(const PGresult *res)
     return DB_REFUSED;
 }
 
-/* The commit happens after the statement's result was sent and may still fail,
- * so only "ready for query" makes it DONE. */
+/* The commit happens after the result was sent and may still fail, so the
+ * outcome is DB_DONE only after "ready for query". */
 enum db_outcome db_conn_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
 {
     enum db_outcome outcome = DB_DONE;
@@ -108,14 +107,14 @@ enum db_outcome db_conn_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
         case PGRES_PIPELINE_SYNC:
             PQclear(res);
             return PQexitPipelineMode(pg) ? outcome : DB_LOST;
-        case PGRES_PIPELINE_ABORTED: /* by what came before it */
+        case PGRES_PIPELINE_ABORTED: /* because an earlier statement failed */
             PQclear(res);
             continue;
         case PGRES_TUPLES_OK:
         case PGRES_COMMAND_OK:
             break;
         default:
-            outcome = judge(res);
+            outcome = classify(res);
         }
         PQclear(*out);
         *out = res;
@@ -146,7 +145,7 @@ void db_conn_error(const PGconn *pg, const PGresult *res,
 
 /* -- connecting ----------------------------------------------------------- */
 
-/* The server logs its notices itself. */
+/* The server logs notices itself. */
 static void ignore_notice(void *arg, const char *message)
 {
     (void) arg;
@@ -162,8 +161,8 @@ void db_conn_close(struct db_conn *c)
     c->clock_read_ms = 0;
 }
 
-/* Copies the nth item of a comma-separated list, or its only one; nothing if
- * there is none.  Returns the number of items. */
+/* Copies the nth item of a comma-separated list, or its only item.  Copies ""
+ * if it does not exist.  Returns the number of items. */
 static size_t list_item(const char *list, size_t n, char *out, size_t cap)
 {
     size_t count = 0;
@@ -180,8 +179,8 @@ static size_t list_item(const char *list, size_t n, char *out, size_t cap)
     return count;
 }
 
-/* Begins connecting to the nth host; NULL when memory is short. */
-static PGconn *start(const struct config *cfg, size_t n)
+/* Starts connecting to the nth host; NULL if memory is short. */
+static PGconn *start_connect(const struct config *cfg, size_t n)
 {
     char host[256], port[16];
     /* clang-format off */
@@ -199,10 +198,10 @@ static PGconn *start(const struct config *cfg, size_t n)
     return PQconnectStartParams(names, values, 0);
 }
 
-/* Every statement of the service finds a few rows by an index, and joins them
- * row by row.  Of a small database the planner knows only that it is small
- * today: it would read and hash whole tables, at twice the cost, and keep that
- * plan while they grow.  Nor is any of them worth compiling. */
+/* Every statement of the service finds a few rows by index and joins them row
+ * by row.  For a small database the planner would read and hash whole tables,
+ * at twice the cost, and keep that plan while the tables grow.  JIT never pays
+ * off. */
 #define SETTINGS(timeout, lock, local)                                         \
     "set_config('enable_hashjoin', 'off', " local "),"                         \
     "set_config('enable_mergejoin', 'off', " local "),"                        \
@@ -211,11 +210,11 @@ static PGconn *start(const struct config *cfg, size_t n)
     "set_config('lock_timeout', " lock ", " local "),"                         \
     "set_config('statement_timeout', " timeout ", " local ")"
 
-/* Sets up the session if it is ours alone, which it is when the server process
- * that answers is the one announced at the start.  A pooler that shares server
- * connections announces itself; its sessions are not touched. */
-static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
-                   int64_t deadline_ms)
+/* Configures the session unless a pooler shares it with others.  The session is
+ * ours alone if the backend that answers is the one announced at the
+ * start_connect, because a pooler announces itself. */
+static bool configure_session(struct db_conn *c, PGconn *pg,
+                              const struct config *cfg, int64_t deadline_ms)
 {
     static const char sql[] =
         "SELECT set_config('default_transaction_isolation', 'read committed',"
@@ -238,8 +237,8 @@ static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
     return ok;
 }
 
-/* Whether the server answered, but refuses the role, its password or the
- * database: by the SQLSTATE in its message, which libpq has nowhere else. */
+/* Returns true if the server refused the role, its password or the database.
+ * libpq reports the SQLSTATE of such an error only inside its message. */
 static bool is_refusal(const PGconn *pg)
 {
     const char *why = PQerrorMessage(pg);
@@ -248,11 +247,11 @@ static bool is_refusal(const PGconn *pg)
            strstr(why, ":  3D000:") != NULL || strstr(why, ":  42501:") != NULL;
 }
 
-/* Connects to one host; false with one line in err. */
+/* Connects to one host.  On failure *e has one line. */
 static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
                         bool autocommit, int64_t deadline_ms, struct error *e)
 {
-    PGconn *pg = start(cfg, n);
+    PGconn *pg = start_connect(cfg, n);
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
     bool ok = PQstatus(pg) != CONNECTION_BAD;
     const char *why;
@@ -266,7 +265,7 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
     }
     (void) PQsetNoticeProcessor(pg, ignore_notice, NULL);
     if (ok && PQsetnonblocking(pg, 1) == 0 &&
-        (!autocommit || settle(c, pg, cfg, deadline_ms))) {
+        (!autocommit || configure_session(c, pg, cfg, deadline_ms))) {
         c->pg = pg;
         return true;
     }
@@ -274,7 +273,7 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
     if (why[0] == '\0') {
         why = "no answer from the database in time";
     }
-    if (!c->refused) { /* what a host said is worth more than silence */
+    if (!c->refused) { /* keep the message of a host that answered */
         error_write(e, "%.*s", (int) strcspn(why, "\n"), why);
     }
     c->refused = c->refused || is_refusal(pg);
@@ -330,9 +329,9 @@ static enum db_outcome prepare(struct db_conn *c, const struct db_statement *st,
     return outcome;
 }
 
-/* Sets up the statement's fence, if it has one, from the server's clock, which
- * is asked for now and then.  The clock was read before its answer came, so a
- * fence is slightly early, which is the safe side. */
+/* Computes the statement's fence, if it has one, from the server's clock, which
+ * is measured again at times.  The server read its clock before we received the
+ * answer, so the fence is slightly early, which is safe. */
 static enum db_outcome set_fence(struct db_conn *c,
                                  const struct db_params *params,
                                  int64_t deadline_ms, PGresult **res)
@@ -359,8 +358,8 @@ static enum db_outcome set_fence(struct db_conn *c,
     return outcome;
 }
 
-/* Begins a pipeline, all of which is one transaction: its isolation, then the
- * statement's timeouts.  (The server would log a warning of SET LOCAL.) */
+/* Begins a pipeline, which is one transaction, with its isolation level and
+ * timeouts. (The server would log a warning for SET LOCAL.) */
 static bool send_settings(struct db_conn *c)
 {
     const char *timeouts[] = {c->timeout_ms, c->lock_ms};
@@ -373,8 +372,8 @@ static bool send_settings(struct db_conn *c)
                              NULL, timeouts, NULL, NULL, 0);
 }
 
-/* Sends a statement, by its name where it is prepared; on a session that is
- * shared, in one transaction and one packet with its settings. */
+/* Sends a statement, by name if it is prepared.  On a shared session its
+ * settings precede it in the same transaction and packet. */
 static bool send_statement(struct db_conn *c, const struct db_statement *st,
                            const struct db_params *params, bool prepared)
 {
@@ -396,7 +395,7 @@ static bool send_statement(struct db_conn *c, const struct db_statement *st,
     return ok && (!c->shared || PQpipelineSync(c->pg));
 }
 
-/* Sends the statement and does the other work while the server is busy. */
+/* Sends the statement and runs meanwhile while the server works. */
 static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
                            const struct db_params *params, bool prepared,
                            int64_t deadline_ms, struct meanwhile *meanwhile,
@@ -441,8 +440,8 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
     }
     if (outcome == DB_DONE) {
         c->answered_ms = db_now_ms();
-        /* A write that did nothing may have met a clock that was set: read the
-         * clock again before the next try. */
+        /* A write without effect may be due to a change of the server's clock:
+         * measure it again before the next attempt. */
         if (params->has_fence && strcmp(PQcmdTuples(res), "0") == 0) {
             c->clock_read_ms = 0;
         }
@@ -453,8 +452,7 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
     log_line(LOG_ERROR_, "db.error", "%s: %s %s", st->name,
              error.state[0] != '\0' ? error.state : "-", error.message);
     PQclear(res);
-    /* A connection that did not answer, or answered wrongly, is not used
-     * again; after an ordinary error it is. */
+    /* A connection is kept after an ordinary error only. */
     if (outcome >= DB_RETRY) {
         db_conn_close(c);
     }

@@ -1,4 +1,4 @@
-/* Shared by the files that use libpq only. */
+/* Connections, for the files that use libpq. */
 
 #pragma once
 
@@ -10,57 +10,58 @@
 
 #define DB_MAX_PREPARED 32
 
-/* The client waits this much longer than the server: an answer of "canceled"
- * says for certain that nothing was done, while giving up does not. */
+/* The client waits this much longer than the server's timeout.  An answer of
+ * "canceled" proves that nothing was done; giving up does not. */
 #define DB_GRACE_MS 250
 
 struct db_conn {
-    PGconn *pg;   /* NULL: not connected */
-    bool lent;    /* by the pool, under its lock */
-    bool refused; /* when last connecting: a host answered, but refused us */
+    PGconn *pg;   /* NULL if not connected */
+    bool lent;    /* in use; guarded by the pool's lock */
+    bool refused; /* a host refused the last attempt to connect */
     const struct db_statement *prepared[DB_MAX_PREPARED];
     size_t prepared_count;
-    /* A pooler stands between and may hand the server's session to others: the
-     * session is left alone, and each statement carries its own settings. */
+    /* A pooler shares the server's session with other clients.  So the session
+     * is not configured; each statement carries its own settings. */
     bool shared;
-    char timeout_ms[24]; /* of a statement, for the server */
-    char lock_ms[24];    /* likewise, of a wait for a locked row */
-    int64_t answered_ms; /* of the last answer; 0: none yet */
-    /* The server's clock minus db_now_ms(), and when that was found out. */
-    int64_t clock_ahead_us, clock_read_ms; /* 0: not yet */
-    unsigned char fence[8];                /* of the statement in hand */
+    char timeout_ms[24]; /* statement_timeout */
+    char lock_ms[24];    /* lock_timeout */
+    int64_t answered_ms; /* time of the last answer, or 0 */
+    /* The server's clock minus db_now_ms(), and the time of that
+     * measurement. */
+    int64_t clock_ahead_us, clock_read_ms; /* 0 if not measured */
+    unsigned char fence[8];                /* of the current statement */
 };
 
-/* The outcome of one attempt to run a statement. */
+/* The outcome of an attempt to run a statement. */
 enum db_outcome {
     DB_DONE,
-    DB_REFUSED, /* the server said no: nothing was changed */
-    DB_LOCKED,  /* likewise, since others held a row for too long */
-    DB_RETRY,   /* likewise, and a second try may go better */
-    DB_LOST,    /* no answer to what came before the statement */
+    DB_REFUSED, /* refused by the server, nothing was changed */
+    DB_LOCKED,  /* refused after waiting too long for a locked row */
+    DB_RETRY,   /* refused, but a second attempt may succeed */
+    DB_LOST,    /* no answer before the statement was sent */
     DB_DOUBT    /* no answer to the statement */
 };
 
-/* Tries each host of cfg once, *host first, with an equal part of the remaining
- * time each, and sets *host to the one that answered.  autocommit: statements
- * are READ COMMITTED and have the timeout of cfg, whatever the role's defaults.
- * On failure one line in *e. */
+/* Tries each host of cfg once, starting with *host, with an equal share of the
+ * remaining time.  Sets *host to the host that answered.  With autocommit,
+ * statements are READ COMMITTED and have the timeouts of cfg, regardless of the
+ * role's defaults.  On failure *e has one line. */
 bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
                   bool autocommit, int64_t deadline_ms, struct error *e);
 void db_conn_close(struct db_conn *c);
 
-/* Runs st once.  If the outcome is DB_RETRY or a later one, the connection is
- * closed. */
+/* Runs st once.  Closes the connection if the outcome is DB_RETRY, DB_LOST or
+ * DB_DOUBT. */
 enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
                             const struct db_statement *st,
                             const struct db_params *params, int64_t deadline_ms,
                             struct meanwhile *meanwhile, struct db_rows **rows);
 
-/* Reads results until the server is ready for the next statement; *out is the
- * last one, to be cleared. */
+/* Reads results until the server is ready for the next statement.  *out is the
+ * last result; the caller clears it. */
 enum db_outcome db_conn_collect(PGconn *pg, int64_t deadline_ms,
                                 PGresult **out);
 
-/* The message of a failure, in one line; res may be NULL. */
+/* Describes a failure in one line; res may be NULL. */
 void db_conn_error(const PGconn *pg, const PGresult *res,
                    struct db_error *error);

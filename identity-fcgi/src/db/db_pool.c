@@ -1,4 +1,4 @@
-/* A bounded pool of connections, which all threads of the process share. */
+/* A bounded pool of connections that all threads share. */
 
 #include "db/db_pool.h"
 
@@ -13,8 +13,8 @@
 #define BACKOFF_FIRST_MS 50
 #define BACKOFF_MOST_MS 1000
 
-/* How long after an answer a connection is assumed to be alive.  A lost write
- * leaves doubt; a read is simply sent again. */
+/* A connection is assumed to be alive for this long after an answer.  A lost
+ * write is of unknown effect; a lost read is repeated. */
 #define FRESH_FOR_WRITE_MS 20
 #define FRESH_FOR_READ_MS 1000
 
@@ -23,11 +23,11 @@ struct db_pool {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     size_t size, lent;
-    /* Connecting, for all threads together. */
-    unsigned failures; /* in a row */
-    bool refused;      /* the last time */
+    /* State of connecting, shared by all threads. */
+    unsigned failures; /* consecutive */
+    bool refused;      /* at the last attempt */
     int64_t retry_at_ms;
-    size_t host; /* the one that worked last */
+    size_t host; /* the last host that worked */
     struct db_conn conns[];
 };
 
@@ -73,23 +73,25 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Takes a connected connection or, if there is none or a fresh one is wanted,
- * one to be connected.  The server's limit may allow us fewer than the pool's
- * size, so whoever cannot connect waits for one that is lent.  NULL at the
- * deadline, and at once if nothing is lent and connecting has just failed. */
-static struct db_conn *take(struct db_pool *pool, bool another,
-                            int64_t deadline_ms)
+/* Reserves an idle connection, or one that is not connected if none is idle or
+ * another is requested.  The server may allow fewer connections than the pool's
+ * size, so a thread that cannot connect waits for a connection in use.  Returns
+ * NULL at the deadline, and immediately if no connection is in use and
+ * connecting has just failed. */
+static struct db_conn *pool_reserve(struct db_pool *pool, bool another,
+                                    int64_t deadline_ms)
 {
     struct db_conn *c;
-    bool late;
+    bool expired;
 
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         int64_t now = db_now_ms(), until = deadline_ms;
-        struct db_conn *idle = NULL, *spare = NULL; /* the warmest, any */
+        struct db_conn *idle = NULL;  /* the last used of these */
+        struct db_conn *spare = NULL; /* not connected */
         struct timespec ts;
 
-        late = now >= deadline_ms;
+        expired = now >= deadline_ms;
         for (c = pool->conns; c < pool->conns + pool->size; c++) {
             if (!c->lent && c->pg == NULL) {
                 spare = c;
@@ -103,7 +105,7 @@ static struct db_conn *take(struct db_pool *pool, bool another,
             spare = NULL;
         }
         c = spare != NULL && (another || idle == NULL) ? spare : idle;
-        if (late || c != NULL || pool->lent == 0) {
+        if (expired || c != NULL || pool->lent == 0) {
             break;
         }
         ts.tv_sec = (time_t) (until / 1000);
@@ -111,19 +113,19 @@ static struct db_conn *take(struct db_pool *pool, bool another,
         (void) pthread_cond_clockwait(&pool->changed, &pool->lock,
                                       CLOCK_MONOTONIC, &ts);
     }
-    if (c != NULL && !late) {
+    if (c != NULL && !expired) {
         c->lent = true;
         pool->lent++;
     }
     pthread_mutex_unlock(&pool->lock);
-    if (late) {
+    if (expired) {
         metrics_count(METRICS_DB_ERROR_POOL);
         log_line(LOG_WARN_, "db.pool_busy", "no connection free in time");
     }
-    return late ? NULL : c;
+    return expired ? NULL : c;
 }
 
-static void give(struct db_pool *pool, struct db_conn *c)
+static void pool_release(struct db_pool *pool, struct db_conn *c)
 {
     pthread_mutex_lock(&pool->lock);
     c->lent = false;
@@ -132,7 +134,7 @@ static void give(struct db_pool *pool, struct db_conn *c)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Connects c and notes how that went; says so once when it changes. */
+/* Connects c and records the result.  Logs it when it changes. */
 static bool connect_within(struct db_pool *pool, struct db_conn *c,
                            int64_t deadline_ms)
 {
@@ -176,9 +178,9 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     return ok;
 }
 
-/* Whether a connection seems to be alive, as far as can be told without a
- * round trip.  A server that went away has usually said so or closed: reading
- * that here, before a write is sent, is what keeps "answer lost" rare. */
+/* Returns true if the connection seems alive, without a round trip.  A server
+ * that went away has usually sent a message or closed the connection.  Reading
+ * that before sending a write makes lost answers rare. */
 static bool is_alive(struct db_conn *c, bool before_write)
 {
     int64_t fresh_ms = before_write ? FRESH_FOR_WRITE_MS : FRESH_FOR_READ_MS;
@@ -196,19 +198,19 @@ static bool is_alive(struct db_conn *c, bool before_write)
     return true;
 }
 
-/* Lends a connection that seems to be alive. */
-static struct db_conn *lend(struct db_pool *pool, bool another,
-                            bool before_write, int64_t deadline_ms)
+/* Reserves a connection that seems alive, connecting it if necessary. */
+static struct db_conn *pool_borrow(struct db_pool *pool, bool another,
+                                   bool before_write, int64_t deadline_ms)
 {
     struct db_conn *c;
 
-    while ((c = take(pool, another, deadline_ms)) != NULL) {
+    while ((c = pool_reserve(pool, another, deadline_ms)) != NULL) {
         if (c->pg != NULL ? is_alive(c, before_write)
                           : connect_within(pool, c, deadline_ms)) {
             break;
         }
         db_conn_close(c);
-        give(pool, c);
+        pool_release(pool, c);
     }
     return c;
 }
@@ -228,8 +230,8 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
 
     *rows = NULL;
     for (int i = 0; i < 2 && outcome >= DB_RETRY; i++) {
-        /* If one was lost, others probably were too. */
-        struct db_conn *c = lend(pool, i > 0, st->writes, deadline_ms);
+        /* If a connection was lost, the idle ones probably were too. */
+        struct db_conn *c = pool_borrow(pool, i > 0, st->writes, deadline_ms);
         int64_t started_us = metrics_now_us();
 
         if (c == NULL) {
@@ -241,7 +243,7 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
         if (outcome != DB_DONE) {
             metrics_count(errors[outcome]);
         }
-        give(pool, c);
+        pool_release(pool, c);
         if (outcome == DB_DOUBT && st->writes) {
             return DB_UNKNOWN;
         }

@@ -1,4 +1,4 @@
-/* A bounded pool of connections, for all threads of the process. */
+/* A bounded pool of connections that all threads share. */
 
 #pragma once
 
@@ -9,20 +9,20 @@
 enum db_result {
     DB_OK,
     DB_UNAVAILABLE, /* nothing was changed */
-    DB_BUSY,        /* likewise, since others held a row for too long */
-    DB_UNKNOWN      /* the answer to a write was lost */
+    DB_BUSY, /* nothing was changed, the wait for a locked row took too long */
+    DB_UNKNOWN /* the answer to a write was lost */
 };
 
-/* NULL when memory is short; cfg must outlive it. */
+/* NULL if memory is short; cfg must outlive the pool. */
 struct db_pool *db_pool_new(const struct config *cfg);
 void db_pool_free(struct db_pool *pool);
-/* Connections that there may be and that are in use; whether the server refused
- * the role, its password or the database when last connecting. */
+/* Size of the pool, connections in use, and whether the server refused the
+ * role, its password or the database at the last attempt to connect. */
 void db_pool_use(struct db_pool *pool, int *size, int *used, bool *refused);
 
-/* Runs a statement, waiting for a connection, connecting and executing until
- * deadline_ms of db_now_ms() at most.  meanwhile, if not NULL, is run while the
- * server works.  On DB_OK *rows is the caller's. */
+/* Runs a statement. deadline_ms of db_now_ms() bounds waiting for a connection,
+ * connecting and executing. meanwhile (may be NULL) runs while the server
+ * works.  On DB_OK the caller owns *rows. */
 PJ_MUST_CHECK enum db_result
 db_pool_run(struct db_pool *pool, const struct db_statement *st,
             const struct db_params *params, int64_t deadline_ms,

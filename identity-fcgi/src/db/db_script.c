@@ -1,4 +1,4 @@
-/* A connection of migrations, sweeps and operators, with transactions. */
+/* A connection with transactions, for migrations, sweeps and operators. */
 
 #include "db/db_script.h"
 
@@ -38,7 +38,7 @@ const struct db_error *db_script_error(const struct db_script *s)
     return &s->error;
 }
 
-/* Waits for the answer to what was sent. */
+/* Waits for the answer to a statement. */
 static bool finish(struct db_script *s, bool sent, struct db_rows **rows)
 {
     PGresult *res = NULL;
