@@ -9,7 +9,7 @@ use POSIX qw(strftime);
 
 my ($t, $key, undef, $upstream) = Platform::Test->gateway;
 
-my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
+my $nginx = $t->gateway_conf(<<'SERVER', buffers => '2 4k', http => <<'HTTP');
 platform_gateway_cors_origins https://app.example.com;
 error_log %%DIR%%/debug.log debug;
 location / { platform_gateway_access public; platform_gateway_route_not_found; }
@@ -32,7 +32,6 @@ platform_gateway_token_max_size 4000;
 limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m; limit_req_status 429;
 client_header_timeout 2s;
 client_max_body_size 100;
-large_client_header_buffers 2 4k;
 lingering_timeout 100ms;
 upstream two { server 127.0.0.1:%%PORT_nobody%%; server 127.0.0.1:%%PORT_upstream%% backup; }
 HTTP

@@ -18,7 +18,7 @@ sub rule ($name, $said, @in) {
     return push @good, @in if @in == 1 && !$said;
     my %in = (keys => $SOURCE . $KEYS, zone => 'gateway:1m', @in % 2 ? (location => @in) : @in);
     my $issuer = $in{no_issuer} ? '' : 'platform_gateway_issuer http://i;';
-    my ($ok, $why) = $t->location_test(location => $in{location},
+    my ($ok, $why) = $t->location_test(%in{qw(location buffers)},
         http => "platform_gateway_zone $in{zone}; $issuer\n" . ($in{http} // ''),
         server => "$in{keys}\n" . ($in{server} // ''));
     return ok($ok, "accepted: $name") || diag $why if !$said;
@@ -235,7 +235,7 @@ my $SMALL = qr{"/here" accepts tokens of 16384 bytes .*_buffers 2 24k" in};
 my $LARGE = qr/"\/here" uses "\w+_pass".* say "large_cl\w+ 2 24k" in its/;
 my $PROTO = 'fastcgi_pass 127.0.0.1:1;';
 rule("buffers $_->[0]; $_->[2]", $_->[1], location => $_->[2], server => $_->[3],
-    http => "large_client_header_buffers $_->[0];") for
+    buffers => $_->[0]) for
     map({ [ $_, $SMALL, $SERVED ] } '4 8k', '4 16407'),
     map({ [ $_, undef, $SERVED ] } '4 16408', '1 24k'),
     [ '4 32k', $SMALL, $BRANCH . $PASS, "large_client_header_buffers 4 8k; $ON" ],

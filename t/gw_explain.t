@@ -12,7 +12,7 @@ my $port = $t->port('gateway');
 
 $t->set(CORS => 'platform_gateway_cors_origins https://app.test;',
     EXPLAIN => 'platform_gateway_access public; platform_gateway_explain;');
-$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+$t->gateway_conf(<<'SERVER', buffers => '4 8k', http => <<'HTTP');
 server_name gateway.test;
 location = /explain {
     client_body_buffer_size 32k; %%EXPLAIN%%
@@ -53,7 +53,6 @@ platform_gateway_issuer http://issuer.test http://second.test;
 platform_gateway_token_max_size 4k;
 platform_gateway_key_wait 0;
 platform_gateway_key_soft_age 1h;
-large_client_header_buffers 4 8k;
 allow 127.0.0.1; deny all;
 server {
     listen 127.0.0.1:%%PORT_other%%;

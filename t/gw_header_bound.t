@@ -36,7 +36,6 @@ location /tried { try_files /none @fastcgi; }
 location @fastcgi { %%FASTCGI%% }
 location /page { ssi on; ssi_types application/json; %%TO_includes%% }
 SERVER
-large_client_header_buffers 2 24k;
 fastcgi_param REQUEST_METHOD $request_method;
 uwsgi_param REQUEST_METHOD $request_method;
 map $uri $address { default 127.0.0.1:%%PORT_fastcgi%%; }

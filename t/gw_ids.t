@@ -18,7 +18,7 @@ $t->echo_fastcgi;
 $t->write_file('file', 'a file');
 $t->write_file('ssi', '<!--#echo var="request_id" --> <!--#include virtual="/included" -->');
 
-$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+$t->gateway_conf(<<'SERVER', buffers => '', http => <<'HTTP');
 platform_gateway_access public;
 set $early $request_id;
 location / { %%TO_upstream%% }

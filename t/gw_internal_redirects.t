@@ -12,7 +12,7 @@ my $accel = $t->http_server(accel => sub ($request, @) {
 });
 
 $t->set(PUBLIC => 'platform_gateway_access public;', BRANCH => 'platform_gateway_access branch;');
-$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+$t->gateway_conf(<<'SERVER', buffers => '4 32k', http => <<'HTTP');
 root %%DIR%%/www;
 pass /public: %%PUBLIC%%
 pass /off: platform_gateway off;
@@ -69,7 +69,6 @@ location = /_feed {    # not what is fetched: the server above has that
     internal; %%PUBLIC%% proxy_pass http://127.0.0.1:%%PORT_feed%%/second;
 }
 SERVER
-large_client_header_buffers 4 32k;
 platform_gateway_revocations zone=revocations:1m uri=/_feed;
 
 server {    # where the gateway is off, and the feed's location is

@@ -25,12 +25,11 @@ pass /dead to dead: platform_gateway_route dead;
 location /retried { platform_gateway_route retried; proxy_pass http://first_dead; }
 %%MORE%%
 SERVER
-my %AROUND = (main => 'worker_processes %%WORKERS%%;', http => <<'HTTP');
+my %AROUND = (main => 'worker_processes %%WORKERS%%;', buffers => '2 4k', http => <<'HTTP');
 platform_gateway_zone gateway:1m;
 platform_gateway_key_soft_age 60s;
 platform_gateway_key_cooldown 1s;
 platform_gateway_key_wait 20s;
-large_client_header_buffers 2 4k;
 platform_gateway_token_max_size 3k;
 upstream first_dead { server 127.0.0.1:%%PORT_dead%%; server 127.0.0.1:%%PORT_upstream%% backup; }
 server { listen 127.0.0.1:%%PORT_metrics%%; location = /metrics { platform_gateway_metrics; } }

@@ -20,7 +20,7 @@ $t->write_file('www/404.html', "<html><head><title>404 Mine</title></head>");
 $t->write_file('www/file.html', 'a file');
 $t->write_file('www/included.html', 'before <!--#include virtual="/nothing" --> after');
 
-$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+$t->gateway_conf(<<'SERVER', buffers => '2 2k', http => <<'HTTP');
 root %%DIR%%/www;
 platform_gateway_access public;
 platform_gateway_realm 'two words';
@@ -66,7 +66,6 @@ limit_req_zone $binary_remote_addr zone=req:1m rate=1r/m;
 limit_req_status 429;
 limit_conn_zone $binary_remote_addr zone=conn:1m;
 limit_conn_status 429;
-large_client_header_buffers 2 2k;
 client_header_buffer_size 1k;
 lingering_timeout 200ms;
 gzip on;

@@ -27,7 +27,6 @@ pass /same: platform_gateway_route same;
 location /gif { empty_gif; }
 SERVER
 my $HTTP = <<'HTTP';
-large_client_header_buffers 4 32k;
 platform_gateway_zone gateway:1m;
 platform_gateway_key_soft_age 3600s;
 platform_gateway_key_cooldown 1s;
@@ -69,7 +68,7 @@ sub context ($path, $token) {
 
 sub start ($cache) {
     my $nginx = $t->gateway_conf($SERVER, main => 'worker_processes 1;',
-        http => "platform_gateway_token_cache $cache;\n$HTTP");
+        buffers => '4 32k', http => "platform_gateway_token_cache $cache;\n$HTTP");
     $clock //= Platform::Test::Clock->new($t, $nginx);
     $issuer->set(body => jwks($key));
     $t->start_gateway;

@@ -102,11 +102,12 @@ sub expand ($self, $text, $name = 'nginx') {
         ROOT    => $self->root,
         BUILD   => Platform::Test::Env::build(),
         MODULE  => $module,
+        # An operator's nginx has other lines here, or none: each process of a test keeps
+        # its files in the test's directory, and logs more.
         GLOBALS => join("\n", 'daemon off;', "pid $dir/$name.pid;",
             "error_log $dir/$name.error.log info;", $> == 0 ? 'user root;' : '',
             $self->{module} ? "load_module $module;" : ''),
         GLOBALS_HTTP => join("\n", "access_log $dir/$name.combined.log;",
-            $text =~ /large_client_header_buffers/ ? '' : 'large_client_header_buffers 2 24k;',
             map {"${_}_temp_path $dir/$name/$_;"} qw(client_body proxy fastcgi uwsgi scgi)),
         # A location for the gateway's own requests.
         FETCHED => qq{internal; proxy_http_version 1.1; proxy_set_header Connection "";
@@ -416,8 +417,7 @@ daemons along.
 =head1 CONFIGURATIONS
 
 C<nginx_conf(TEXT [, NAME])> takes C<%%GLOBALS%%> (daemon, pid, error_log, user,
-load_module), C<%%GLOBALS_HTTP%%> (temporary paths, a plain access log, and header
-buffers that hold a token, unless TEXT sets them itself), C<%%PLATFORM_LOG%%> (the
+load_module), C<%%GLOBALS_HTTP%%> (temporary paths and a plain access log), C<%%PLATFORM_LOG%%> (the
 JSON access log), C<%%PORT_x%%>, C<%%TO_x%%> (the C<proxy_pass> to that port),
 C<%%DIR%%>, C<%%ROOT%%>, C<%%BUILD%%>, C<%%MODULE%%> and what C<set(NAME =E<gt>
 VALUE)> gave.  C<nginx_conf> again and C<reload> change a running one.

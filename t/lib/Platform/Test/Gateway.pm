@@ -21,6 +21,7 @@ events { }
 http {
     %%GLOBALS_HTTP%%
     %%PLATFORM_LOG%%
+    <buffers>
     <issuer>
     <http>
     server {
@@ -56,7 +57,8 @@ sub gateway ($class) {
 
 # Writes that configuration around the lines of its server; http => those of
 # http{} (with an issuer of their own, or the stub's; alone => they have blocks of
-# issuers, and no issuer is beside these), main => those above.  A
+# issuers, and no issuer is beside these), main => those above, buffers => the
+# large_client_header_buffers (2 24k, as README has it, if not given; '' for none).  A
 # line "pass LOCATION: DIRECTIVES" is a location with them, and those of the lines
 # below it that are indented more, that passes to the echo upstream, "pass LOCATION
 # to NAME: ..." to that server of the test.  Returns the nginx object.
@@ -67,6 +69,7 @@ sub gateway_conf ($self, $server, %o) {
         http   => $http,
         server => $server,
         keys   => $o{alone} ? '' : $KEYS,
+        buffers => _buffers(%o),
         issuer => $o{alone} || $http =~ /^\s*platform_gateway_issuer\s/m ? ''
             : "platform_gateway_issuer $Platform::Test::Jwt::ISSUER;",
     );
@@ -77,11 +80,18 @@ sub gateway_conf ($self, $server, %o) {
     return $self->nginx_conf($GATEWAY =~ s/<(\w+)>/$part{$1}/gr);
 }
 
+# What a location needs that takes tokens of 16k.
+sub _buffers (%o) {
+    my $size = $o{buffers} // '2 24k';
+    return $size && "large_client_header_buffers $size;";
+}
+
 # nginx -t of a server with a location /here; http, server, location => lines
-# of those blocks: (passed, what it said).
+# of those blocks, buffers as above: (passed, what it said).
 sub location_test ($self, %in) {
     my ($http, $server, $location) = map { $_ // '' } @in{qw(http server location)};
-    my $nginx = $self->nginx_conf("%%GLOBALS%%\nevents { }\nhttp { %%GLOBALS_HTTP%%\n$http\n"
+    my $nginx = $self->nginx_conf("%%GLOBALS%%\nevents { }\nhttp { %%GLOBALS_HTTP%%\n"
+        . _buffers(%in) . "\n$http\n"
         . "server { listen 127.0.0.1:%%PORT_gateway%%;\n$server\n"
         . "location /here { $location\n } } }", 'check');
     my @result = $nginx->test;

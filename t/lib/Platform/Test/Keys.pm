@@ -22,6 +22,7 @@ my $CONF = <<'CONF';
 events { worker_connections 2048; }
 http {
     %%GLOBALS_HTTP%%
+    large_client_header_buffers 2 24k;
     keepalive_timeout 60s;
     platform_gateway on;
     platform_gateway_issuer http://issuer.test;

@@ -116,6 +116,7 @@ events { worker_connections 512; }
 http {
     %%GLOBALS_HTTP%%
     %%PLATFORM_LOG%%
+    large_client_header_buffers 2 24k;
     keepalive_timeout 60s;
     $keys
     platform_gateway_issuer $issuer;
