@@ -1,4 +1,4 @@
-/* What handlers have in common: refusals, callers, bodies, answers. */
+/* Functions that handlers share: refusals, callers, request bodies, answers. */
 
 #include "auth/auth.h"
 
@@ -24,9 +24,9 @@
 
 #define PLACE_US (1000000 / RETRIES_A_SECOND)
 
-/* Those who are refused get places in time, one by one: who all come again
- * after the same pause are as many at once again.  The end of the last place;
- * threads may take the same one. */
+/* Refused clients get successive places in time, because clients that retry
+ * after the same delay arrive together again.  This is the end of the last
+ * place.  Threads may take the same place. */
 static _Atomic int64_t taken_us;
 
 static int64_t retry_after_s(const struct config *cfg)
@@ -36,7 +36,8 @@ static int64_t retry_after_s(const struct config *cfg)
     place_us = (place_us > now_us ? place_us : now_us) + PLACE_US;
     wait_s = 1 + (place_us - now_us) / 1000000;
     if (wait_s > cfg->retry_after_max_s) {
-        return 1 + now_us % cfg->retry_after_max_s; /* any of them */
+        return 1 + now_us % cfg->retry_after_max_s; /* an arbitrary time within
+                                                       the maximum */
     }
     taken_us = place_us;
     return wait_s;
@@ -75,8 +76,8 @@ bool auth_invalid(struct worker *w, const char *format, ...)
     return auth_refuse(w, 400, "REQUEST_INVALID", detail);
 }
 
-/* An account counts as held until whoever waits for it now has given up, too,
- * and a second longer. */
+/* An account counts as held until current waiters have timed out, and a second
+ * longer. */
 #define HELD_MS 1000
 
 bool auth_database_unavailable(struct worker *w)
@@ -102,7 +103,7 @@ bool auth_failed(struct worker *w, const char *what)
                        "The request could not be completed.");
 }
 
-/* -- who asks: an access token, and its session -- */
+/* -- callers -- */
 
 /* A challenge for a bearer token (RFC 6750 section 3.1). */
 static bool refuse_token(struct worker *w, const char *code, const char *detail)
@@ -115,7 +116,8 @@ static bool refuse_token(struct worker *w, const char *code, const char *detail)
     return false;
 }
 
-/* Half of the workers, so that the others serve everybody else. */
+/* Limits held accounts to half of the workers, so that the others serve the
+ * remaining requests. */
 bool auth_enter(struct worker *w, pj_str_t account_id)
 {
     int most = w->cfg->worker_threads > 1 ? w->cfg->worker_threads / 2 : 1;
@@ -252,7 +254,7 @@ static void fold_address(pj_str_t remote_addr, char *out, size_t cap)
         snprintf(out, cap, "%s/64", text);
         return;
     }
-    /* A client on a Unix socket has no address: all of them are one. */
+    /* Clients on a Unix socket have no address and share a single one. */
     snprintf(out, cap, "%s",
              inet_pton(AF_INET, text, &a4) == 1 ? text : "0.0.0.0");
 }
@@ -261,7 +263,7 @@ bool auth_attempt_identify(const struct keys *keys, pj_str_t account,
                            pj_str_t remote_addr, struct attempt *out)
 {
     fold_address(remote_addr, out->address, sizeof(out->address));
-    if (keys->signing == NULL || /* a local set-up without keys */
+    if (keys->signing == NULL || /* local and not configured */
         HMAC(EVP_sha256(), keys->hmac_key, sizeof(keys->hmac_key), account.data,
              account.len, out->account_hmac, NULL) == NULL) {
         return false;
@@ -272,7 +274,6 @@ bool auth_attempt_identify(const struct keys *keys, pj_str_t account,
 bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
                         const char *limited_event, struct auth_attempt *a)
 {
-    /* Whose it is where that is known: not yet at a login. */
     const char *of = w->res->account_id, *by = w->res->session_id;
     int64_t retry_after_s = 1;
     char seconds[24];
@@ -313,7 +314,7 @@ void auth_attempt_settle(struct worker *w, const struct auth_attempt *a)
 
 /* -- tokens -- */
 
-/* Signs a token into the arena's free end and keeps that part. */
+/* Signs a token into the free part of the arena and allocates it. */
 static bool sign(struct worker *w, const struct token *token, pj_str_t *out)
 {
     size_t left = (size_t) (w->arena.end - w->arena.pos);
@@ -419,8 +420,8 @@ static void add_token(struct jsonw *json, const char *name, pj_str_t token)
     }
 }
 
-/* Whose tokens these are: tabs of a browser share one cookie, so the answer to
- * a refresh may be of another session. */
+/* Writes the account and session of the tokens, because tabs of a browser share
+ * a cookie and a refresh may answer for another session. */
 static void add_owner(struct jsonw *json, const struct auth_answer *a)
 {
     jsonw_cstr(json, "accountId", a->view->session.account_id);

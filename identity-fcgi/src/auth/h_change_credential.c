@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TRIES 3 /* of an account that changes under our hands */
+#define TRIES 3 /* if the account changes concurrently */
 
 struct change {
     const struct session *own;
@@ -19,7 +19,7 @@ struct change {
     struct account account;
     char fresh[PASSWORD_PHC_MAX];
     struct auth_attempt attempt;
-    int64_t ended; /* sessions */
+    int64_t ended; /* ended sessions */
 };
 
 static bool read_body(struct worker *w, struct change *c)
@@ -33,7 +33,8 @@ static bool read_body(struct worker *w, struct change *c)
            auth_credential_fits(w, "newCredential", c->next);
 }
 
-/* The session's account; one that is gone or disabled has no sessions. */
+/* Reads the session's account; a deleted or disabled account has no
+ * sessions. */
 static bool read_account(struct worker *w, struct change *c)
 {
     enum store_result result =
@@ -46,9 +47,9 @@ static bool read_account(struct worker *w, struct change *c)
 
 static bool check_current(struct worker *w, struct change *c)
 {
-    enum password_result verdict = password_verify(
-        c->account.credential_hash, c->current, w->store.deadline_ms,
-        c->fresh); /* of the current one: not what is wanted here */
+    enum password_result verdict =
+        password_verify(c->account.credential_hash, c->current,
+                        w->store.deadline_ms, c->fresh); /* not used here */
 
     if (verdict == PASSWORD_BUSY) {
         return auth_busy(w);
@@ -64,8 +65,8 @@ static bool check_current(struct worker *w, struct change *c)
 
 #define NOT_ALLOWED 400, "AUTH_CREDENTIAL_NOT_ALLOWED"
 
-/* After the current one: only its owner may learn what is forbidden, and have
- * the list read. */
+/* Checked after the current credential, so that only the owner can probe the
+ * list and cause it to be read. */
 static bool check_next(struct worker *w, const struct change *c)
 {
     char detail[128];
@@ -92,8 +93,9 @@ static bool check_next(struct worker *w, const struct change *c)
     }
 }
 
-/* STORE_NONE: the credential is another one meanwhile, the account is disabled
- * or the session has ended.  After a lost answer it is read whether it came. */
+/* STORE_NONE if the credential has changed, the account is disabled or the
+ * session has ended.  If the answer is lost, reads whether the credential is
+ * the new one. */
 static enum store_result write(struct worker *w, struct change *c)
 {
     enum store_result result = store_own_change(
@@ -108,9 +110,8 @@ static enum store_result write(struct worker *w, struct change *c)
                : result;
 }
 
-/* A login with the old one may have opened a session while the change waited
- * for it, so those that are left end last: though one of them has just ended
- * the caller's. */
+/* Ends the remaining sessions.  A login with the old credential may have opened
+ * a session during the change, and may even have ended the caller's. */
 static void finish(struct worker *w, struct change *c)
 {
     enum store_result result = store_own_end(&w->store, c->own->account_id,
@@ -132,7 +133,7 @@ static void finish(struct worker *w, struct change *c)
     jsonw_object_end(&json);
 }
 
-/* A login may rehash the credential meanwhile. */
+/* Retries because a login may rehash the credential concurrently. */
 static void change(struct worker *w, const pj_claims_t *claims,
                    struct session_view *view, struct change *c)
 {
@@ -161,7 +162,7 @@ static void change(struct worker *w, const pj_claims_t *claims,
     (void) auth_busy(w);
 }
 
-/* The token comes before the body, as at select-branch. */
+/* Checks the token before the body, like select-branch. */
 void h_change_credential(struct worker *w)
 {
     struct session_view view;

@@ -14,15 +14,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TRIES 3 /* of an account that changes under our hands */
+#define TRIES 3 /* if the account changes concurrently */
 
 struct login {
     pj_str_t account_name; /* normalised */
     pj_str_t credential;
     struct auth_attempt attempt;
-    bool known; /* this account's row, not a stand-in */
+    bool known; /* the account exists */
     struct account account;
-    char fresh[PASSWORD_PHC_MAX]; /* what is to be stored instead, or "" */
+    char fresh[PASSWORD_PHC_MAX]; /* new hash to store, or "" */
 };
 
 static bool read_body(struct worker *w, struct login *login)
@@ -50,10 +50,10 @@ static bool read_body(struct worker *w, struct login *login)
 
 /* -- the credential -- */
 
-/* The same statements and hashes, whether the account is unknown, disabled or
- * the credential wrong: the outcome is decided after all work is done.  For an
- * unknown account the hash of some other account is computed, so that its form
- * and parameters are as likely to be old ones; a match does not count. */
+/* Executes the same statements and hashes if the account is unknown or disabled
+ * or the credential wrong; decides only afterwards.  For an unknown account it
+ * computes another account's hash, so that its form and parameters are equally
+ * likely to be old.  A match does not count. */
 static bool check_credential(struct worker *w, struct login *login)
 {
     const struct account *a = &login->account;
@@ -85,7 +85,7 @@ static bool check_credential(struct worker *w, struct login *login)
                        "The account or the credential is not right.");
 }
 
-/* Best effort: the next login tries again. */
+/* Best effort; the next login tries again. */
 static void rehash(struct worker *w, struct login *login)
 {
     struct account *a = &login->account;
@@ -101,8 +101,7 @@ static void rehash(struct worker *w, struct login *login)
 
 /* -- the session -- */
 
-/* Makes view's session a new one, in the branch that is selectable if there is
- * exactly one. */
+/* Fills view's session as new, in the only selectable branch, if any. */
 static bool new_session(struct worker *w, const struct account *account,
                         struct session_view *view)
 {
@@ -123,7 +122,7 @@ static bool new_session(struct worker *w, const struct account *account,
     return uuid_generate(s->session_id) && uuid_generate(s->jti);
 }
 
-/* Best effort: the next login ends those that are left. */
+/* Best effort; the next login ends the remaining ones. */
 static void end_oldest(struct worker *w, const struct session *s)
 {
     struct session_refs done;
@@ -152,10 +151,10 @@ static void sign(void *arg)
         auth_sign_access(s->worker, s->answer);
 }
 
-/* Everything is signed before the session is written, by the threads that hash:
- * a login's signatures take longer than a refresh should have to wait.  True,
- * without an answer, when the account's credential or status is no longer what
- * was checked. */
+/* Opens the session.  Signs the tokens first, in the hasher's threads, because
+ * a login signs more than a refresh should wait for.  Returns true without an
+ * answer if the account's credential or status has changed since it was
+ * checked. */
 static bool is_overtaken(struct worker *w, struct login *login)
 {
     struct session_view view;
@@ -194,16 +193,16 @@ static bool is_overtaken(struct worker *w, struct login *login)
     return false;
 }
 
-/* Only whoever has the credential learns that the account's rows are held. */
+/* Only a client with the credential can learn that the account is held. */
 static bool check(struct worker *w, struct login *login)
 {
     return check_credential(w, login) &&
            auth_enter(w, pj_str(login->account.account_id));
 }
 
-/* An operator may set a credential and end the account's sessions while a login
- * with the old one is under way: such a login starts over, and so does one that
- * another login's rehash has overtaken. */
+/* Starts over if the account changed concurrently: an operator may have set a
+ * credential and ended all sessions, or another login may have rehashed the
+ * credential. */
 static void log_in(struct worker *w, struct login *login)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -218,7 +217,7 @@ static void log_in(struct worker *w, struct login *login)
     (void) auth_busy(w);
 }
 
-/* Counts the login by the outcome that its answer tells. */
+/* Counts the login by the code of its answer. */
 static void count_outcome(const char *code)
 {
     static const char *const codes[METRICS_LOGIN_INVALID] = {
@@ -240,7 +239,7 @@ void h_login(struct worker *w)
 {
     struct login login = {0};
 
-    /* It counts as failed until it has succeeded. */
+    /* The attempt counts as failed until it succeeds. */
     if (read_body(w, &login) && (password_has_room() || auth_busy(w)) &&
         auth_attempt_begin(w, login.account_name, "auth.login.limited",
                            &login.attempt)) {

@@ -1,5 +1,5 @@
-/* Public documents that may be cached: the key set, and the metadata by which
- * clients find it from the issuer alone. */
+/* Public, cacheable documents: the key set, and the metadata that leads from
+ * the issuer to it. */
 
 #include "auth/handlers.h"
 
@@ -37,7 +37,7 @@ void h_published_keys(struct worker *w)
             (pj_str_t){(const unsigned char *) keys->jwks, keys->jwks_len});
 }
 
-/* Each algorithm of a published key, once. */
+/* Lists each algorithm of the published keys once. */
 static void add_algorithms(struct jsonw *json, const struct keys *keys)
 {
     jsonw_array(json, "id_token_signing_alg_values_supported");
@@ -55,9 +55,9 @@ static void add_algorithms(struct jsonw *json, const struct keys *keys)
     jsonw_array_end(json);
 }
 
-/* RFC 8414 and OpenID Connect Discovery 1.0: what both require, and is true.
- * There is no flow.  Arrays that say so are empty rather than left out, which
- * would mean the flows that most have. */
+/* The members that RFC 8414 and OpenID Connect Discovery 1.0 require.  No OAuth
+ * flow is supported: the arrays must be empty, because missing ones would mean
+ * the default flows. */
 static void add_metadata(struct jsonw *json, const struct worker *w,
                          const char *jwks_uri)
 {

@@ -10,43 +10,42 @@
 #include <string.h>
 #include <time.h>
 
-#define ATTEMPTS 4 /* the first, and three if the scope keeps changing */
-/* A token replaced no longer ago than this may be another tab's or a retry's.
- */
+#define ATTEMPTS 4 /* one, and three more if the scope keeps changing */
+/* A token replaced within this time may be from another tab or a retry. */
 #define REUSE_GRACE_S 60
 
 #define UNREADABLE_PAUSE_MS 100
 
-/* What an attempt has come to; ROTATED and RETRIED are its good ends. */
+/* The state of an attempt.  ROTATED and RETRIED are success. */
 enum result {
-    READ,      /* nothing is written yet */
+    READ,      /* the session was read, nothing is written */
     ROTATED,   /* the session has the new token */
-    FOUND,     /* it is read to have it: the write's answer was lost */
-    RETRIED,   /* an earlier request rotated: what it got is given again */
-    REFUSED,   /* with an answer */
-    AGAIN,     /* the row changed in between, or an answer was lost */
-    UNREADABLE /* no database, and a write is in doubt */
+    FOUND,     /* as read after a lost answer, it has the new token */
+    RETRIED,   /* the answer of an earlier request is repeated */
+    REFUSED,   /* a refusal is written */
+    AGAIN,     /* the row changed or an answer was lost: start over */
+    UNREADABLE /* the database failed after a lost answer */
 };
 
 struct refresh {
     struct worker *w;
     pj_str_t token;
-    bool from_cookie; /* the cookie holds this very token */
+    bool from_cookie; /* the token is in the cookie */
     bool include_account_token;
-    pj_str_t session_id; /* that the client expects; no data: any */
+    pj_str_t session_id; /* expected by the client; data is NULL for any */
     pj_claims_t claims;
-    struct meanwhile meanwhile; /* signs while the first statement runs */
+    struct meanwhile meanwhile; /* signs during the first statement */
     struct session_view view;
     char jti[STORE_UUID]; /* of the new token */
-    int64_t exp;          /* likewise */
-    pj_str_t new_token;   /* empty until it is signed */
+    int64_t exp;          /* of the new token */
+    pj_str_t new_token;   /* empty until signed */
     bool uncertain;       /* the answer to a write was lost */
-    enum result result;   /* what find() sets; where it is RETRIED: */
+    enum result result;   /* set by find() */
     struct retry retry;
-    enum session_retry by; /* whom */
+    enum session_retry by; /* only if RETRIED */
 };
 
-/* -- what was sent -- */
+/* -- the request -- */
 
 static bool read_body(struct refresh *r)
 {
@@ -66,7 +65,8 @@ static bool read_body(struct refresh *r)
            auth_member(r->w, root, "sessionId", &r->session_id);
 }
 
-/* The token of the body or the cookie; of both, if they agree. */
+/* Finds the token in the body or the cookie.  If both have one, they must
+ * agree. */
 static bool find_token(struct refresh *r)
 {
     const struct http_request *req = r->w->req;
@@ -96,7 +96,7 @@ static bool find_token(struct refresh *r)
 
 /* -- refusals -- */
 
-/* For a token that can never work again; a cookie that holds it is cleared. */
+/* For a token that can never be valid again.  Clears its cookie. */
 static bool refuse_for_good(const struct refresh *r, const char *code,
                             const char *detail)
 {
@@ -107,7 +107,7 @@ static bool refuse_for_good(const struct refresh *r, const char *code,
     return false;
 }
 
-/* The only answer that leaves open whether the token is used up. */
+/* The only answer that leaves the state of the token unknown. */
 static bool refuse_in_doubt(const struct refresh *r)
 {
     return auth_refuse(r->w, 503, "DATABASE_UNAVAILABLE",
@@ -115,7 +115,7 @@ static bool refuse_in_doubt(const struct refresh *r)
                        "token; it may or may not have been replaced.");
 }
 
-/* False when the database did not answer. */
+/* False if the database did not answer. */
 static bool revoke(const struct refresh *r, const char *event,
                    enum metrics_counter counter)
 {
@@ -127,12 +127,10 @@ static bool revoke(const struct refresh *r, const char *event,
     return result == STORE_OK || result == STORE_NONE;
 }
 
-/*
- * Under the policy `revoke`, a token that was rotated out a while ago counts
- * as stolen: the session ends, whether thief or owner presents it.  Where
- * there are retries, that is when their time is over, or at once if this is
- * one of somebody else: two have the token.
- */
+/* Under the policy `revoke`, a token that was replaced some time ago counts as
+ * stolen, and the session ends, whether the thief or the owner presents it.
+ * With a retry window that is after the window, or at once if another client
+ * presents the token. */
 static bool refuse_stale(const struct refresh *r)
 {
     struct worker *w = r->w;
@@ -162,7 +160,7 @@ static bool refuse_stale(const struct refresh *r)
                        "The refresh token was replaced by a newer one.");
 }
 
-/* Whether the session may be rotated; refuses it if not. */
+/* Returns true if the session may be rotated, otherwise refuses. */
 static bool may_rotate(const struct refresh *r, enum session_verdict verdict)
 {
     const struct session *s = &r->view.session;
@@ -185,11 +183,9 @@ static bool may_rotate(const struct refresh *r, enum session_verdict verdict)
 
 /* -- the rotation -- */
 
-/*
- * When the new token will expire, judging by the old one.  An old one issued
- * for less than the full lifetime ends with its session, and so will its
- * successor.
- */
+/* Predicts the expiry of the new token from the old one.  An old token issued
+ * for less than the full lifetime ends with its session, and so does the new
+ * token. */
 static int64_t expected_expiry(const struct worker *w, const pj_claims_t *old)
 {
     int64_t exp = w->now_s + w->cfg->refresh_ttl_s;
@@ -207,11 +203,9 @@ static void copy_id(char out[STORE_UUID], pj_str_t id)
     out[len] = '\0';
 }
 
-/*
- * Signs the new refresh token while the database works: its contents are known
- * from the old one, except that the end of the session may shorten its expiry.
- * If this fails, prepare_answer() signs.
- */
+/* Signs the new refresh token while the database works.  Its contents are known
+ * from the old token, except that the end of the session may shorten its
+ * expiry.  If signing fails, prepare_answer() signs. */
 static void sign_ahead(void *arg)
 {
     struct refresh *r = arg;
@@ -223,8 +217,8 @@ static void sign_ahead(void *arg)
                              &r->new_token);
 }
 
-/* The new refresh token, signed once for all attempts; or the one that an
- * earlier refresh gave for this token, from what the row says of it. */
+/* Signs the new refresh token, once for all attempts, or again the token that
+ * an earlier refresh issued for the same old token. */
 static bool sign_new_token(struct refresh *r)
 {
     struct worker *w = r->w;
@@ -246,7 +240,7 @@ static bool sign_new_token(struct refresh *r)
     return auth_sign_refresh(w, s, r->jti, w->now_s, exp, &r->new_token);
 }
 
-/* Makes the 200, which is sent if the rotation succeeds. */
+/* Writes the 200, to be sent if the rotation succeeds. */
 static bool prepare_answer(struct refresh *r, bool scoped)
 {
     struct auth_answer answer = {.code = "AUTH_REFRESH_SUCCESS",
@@ -263,7 +257,7 @@ static bool prepare_answer(struct refresh *r, bool scoped)
     return auth_answer(r->w, &answer);
 }
 
-/* No answer can be made: restores the session's old token. */
+/* Restores the session's old token if the answer cannot be written. */
 static void rotate_back(const struct refresh *r)
 {
     struct session rotated = r->view.session;
@@ -278,7 +272,7 @@ static void rotate_back(const struct refresh *r)
     }
 }
 
-/* The rotation that is wanted, as far as it is known before the session. */
+/* Returns the rotation to write, as far as known without the session. */
 static struct rotation rotation_of(const struct refresh *r)
 {
     const struct config *cfg = r->w->cfg;
@@ -291,9 +285,9 @@ static struct rotation rotation_of(const struct refresh *r)
                              .remember = cfg->refresh_reuse == REUSE_REVOKE};
 }
 
-/* Writes what the attempt's first statement did not.  What was FOUND is written
- * once more, because a read does not tell whether a standby has it too: a
- * primary that has just been replaced shows what nobody else will ever have. */
+/* Writes what the first statement did not write.  FOUND is written again,
+ * because a read does not prove that a standby has the row: a primary that was
+ * just replaced may show rows that are lost. */
 static enum store_result write_rest(struct refresh *r, bool lost)
 {
     struct store *st = &r->w->store;
@@ -310,7 +304,7 @@ static enum store_result write_rest(struct refresh *r, bool lost)
     return store_session_rotate(st, &r->view.session, &to, lost);
 }
 
-/* Makes the answer, and then the session what the answer says. */
+/* Writes the answer, then updates the session accordingly. */
 static enum result complete(struct refresh *r, enum session_verdict verdict)
 {
     bool lost = verdict == SESSION_NOT_SELECTABLE;
@@ -341,11 +335,9 @@ static enum result complete(struct refresh *r, enum session_verdict verdict)
     }
 }
 
-/*
- * Rotates the session by the statement that reads it: on the first attempt,
- * and unless the end of the session is near, since then the new token's expiry
- * is not known before the read.  Else reads alone.
- */
+/* On the first attempt, reads and rotates the session in one statement.  If the
+ * end of the session is near, the new expiry is not known before the read.
+ * Then, and on later attempts, only reads. */
 static enum store_result rotate_or_read(struct refresh *r, bool first)
 {
     struct worker *w = r->w;
@@ -383,12 +375,10 @@ static enum session_verdict decide(const struct refresh *r)
                           r->w->cfg->session_max_lifetime_s);
 }
 
-/*
- * Whether the token, which is not the session's, is the one that the last
- * rotation replaced and may be asked for again, and by whom.  A retry is
- * answered as of that rotation's time, by the database's clock, so that a
- * later lockout covers its access tokens.
- */
+/* Finds out whether a stale token is the one that the last rotation replaced
+ * and this client may retry.  The answer to a retry is as of the time of that
+ * rotation, by the database's clock, so that a later lockout covers its access
+ * tokens. */
 static enum store_result find_retry(struct refresh *r)
 {
     struct worker *w = r->w;
@@ -407,11 +397,11 @@ static enum store_result find_retry(struct refresh *r)
         return STORE_NONE;
     }
     r->result = RETRIED;
-    r->new_token.len = 0; /* it is another */
+    r->new_token.len = 0; /* sign the retried token instead */
     return STORE_OK;
 }
 
-/* Finds out what the request is about: READ, ROTATED, FOUND or RETRIED. */
+/* Sets r->result to READ, ROTATED, FOUND or RETRIED. */
 static enum store_result find(struct refresh *r, bool first,
                               enum session_verdict *verdict)
 {
@@ -428,13 +418,13 @@ static enum store_result find(struct refresh *r, bool first,
     return result == STORE_NONE ? STORE_OK : result;
 }
 
-/* One statement, one decision and, unless the statement has rotated, one
+/* A statement, a decision and, unless the statement rotated, a
  * compare-and-swap. */
 static enum result attempt(struct refresh *r, bool first)
 {
     enum session_verdict verdict = SESSION_NOT_ACTIVE;
 
-    if (r->result == RETRIED) { /* another attempt was to give it again */
+    if (r->result == RETRIED) { /* set by an earlier attempt */
         r->new_token.len = 0;
     }
     switch (find(r, first, &verdict)) {
@@ -448,14 +438,14 @@ static enum result attempt(struct refresh *r, bool first)
         return REFUSED;
     default:
         if (r->uncertain) {
-            return UNREADABLE; /* a later read may tell what became of it */
+            return UNREADABLE; /* a later read may find the result */
         }
         (void) auth_database_unavailable(r->w);
         return REFUSED;
     }
 }
 
-/* Waits a little; false when the request's time is up. */
+/* Waits.  False if that would exceed the deadline of the request. */
 static bool pause_ms(const struct refresh *r, long ms)
 {
     struct timespec t = {ms / 1000, (ms % 1000) * 1000000};
@@ -467,11 +457,9 @@ static bool pause_ms(const struct refresh *r, long ms)
     return true;
 }
 
-/*
- * Starts over when the scope changed between reading and writing.  When the
- * answer to a write was lost, asks again for as long as the request may take:
- * the same new jti is tried, so at most one rotation can happen.
- */
+/* Starts over if the scope changed between read and write.  After a lost
+ * answer, repeats until the deadline with the same new jti, so at most one
+ * rotation takes place. */
 static bool rotate_session(struct refresh *r)
 {
     enum result result = AGAIN;
@@ -492,7 +480,7 @@ static bool rotate_session(struct refresh *r)
     return r->uncertain ? refuse_in_doubt(r) : auth_busy(r->w);
 }
 
-/* Signature, issuer, time and type of the presented token. */
+/* Verifies signature, issuer, times and kind of the presented token. */
 static bool verify(struct refresh *r)
 {
     struct worker *w = r->w;
@@ -503,8 +491,8 @@ static bool verify(struct refresh *r)
         return auth_enter(w, r->claims.account_id);
     }
     if (err == PJ_ERR_TOKEN_NOT_YET) {
-        /* The clocks disagree: the token may be good elsewhere, and here
-         * soon. */
+        /* The clocks differ.  Another process may accept the token now, and
+         * this one soon. */
         return auth_refuse(
             w, 401, "AUTH_REFRESH_TOKEN_INVALID",
             "The refresh token is not valid yet by this server's clock.");
@@ -513,7 +501,8 @@ static bool verify(struct refresh *r)
                            "The refresh token is not valid or has expired.");
 }
 
-/* A page whose other tab has logged in would go on as somebody else. */
+/* Without this check, a page could continue as another user after a login in
+ * another tab. */
 static bool is_expected(const struct refresh *r)
 {
     return r->session_id.data == NULL ||

@@ -1,4 +1,4 @@
-/* GET /internal/revocations: what gateways refuse, for them to read on. */
+/* GET /internal/revocations: the feed of revocations for gateways. */
 
 #include "auth/handlers.h"
 
@@ -11,7 +11,7 @@ static void answer(struct worker *w, const struct revocations *r)
     struct jsonw json;
 
     auth_json(w, &json);
-    /* Ahead of the list: gateways read an entry as soon as it is there. */
+    /* Before the list, because gateways process entries while receiving. */
     jsonw_cstr(&json, "issuer", w->cfg->jwt_issuer);
     jsonw_cstr(&json, "cursor", r->cursor);
     jsonw_bool(&json, "more", r->list.more);
@@ -26,7 +26,7 @@ void h_revocations(struct worker *w)
     struct revocations found;
     const char *cursor = "";
 
-    /* A value of the request's parameters ends in a NUL. */
+    /* Values of the request's parameters are NUL-terminated. */
     if (w->req->query.len > 0) {
         cursor = (const char *) w->req->query.data;
         if (strncmp(cursor, after, sizeof(after) - 1) != 0) {

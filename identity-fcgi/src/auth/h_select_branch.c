@@ -4,7 +4,7 @@
 
 #include "store/store_session.h"
 
-/* Reads the session as it stands, with the branch asked for. */
+/* Reads the session with the requested branch. */
 static bool check(struct worker *w, const pj_claims_t *claims,
                   pj_str_t branch_id, struct session_view *view)
 {
@@ -17,7 +17,7 @@ static bool check(struct worker *w, const pj_claims_t *claims,
 void h_select_branch(struct worker *w)
 {
     struct session_view view;
-    /* The token names the scope that is about to be written. */
+    /* The token contains the scope that is about to be written. */
     struct auth_answer answer = {.code = "AUTH_SELECT_BRANCH_SUCCESS",
                                  .message = "The branch was selected.",
                                  .view = &view,
@@ -28,7 +28,8 @@ void h_select_branch(struct worker *w)
     pj_str_t branch_id;
     enum store_result result;
 
-    /* Without a token a caller learns nothing about its body. */
+    /* Checks the token before the body, so that anonymous clients learn
+     * nothing. */
     if (!auth_caller(w, AUTH_CALLER_ACCOUNT, &claims) ||
         !auth_body(w, false, &root) ||
         !auth_member(w, root, "branchId", &branch_id) ||
@@ -37,8 +38,8 @@ void h_select_branch(struct worker *w)
     }
     result = store_session_select(&w->store, session_id, &view.scope);
     if (result == STORE_UNKNOWN || result == STORE_NONE) {
-        /* Selecting the same branch twice is harmless, and the first try may
-         * have been held back by a clock that was set (DB_FENCE). */
+        /* Repeating the selection is harmless, and the first write may have
+         * failed due to a change of the database's clock (DB_FENCE). */
         result = store_session_select(&w->store, session_id, &view.scope);
     }
     if (result == STORE_OK) {
@@ -48,8 +49,8 @@ void h_select_branch(struct worker *w)
     } else if (result != STORE_NONE) {
         (void) auth_database_unavailable(w);
     } else if (check(w, &claims, branch_id, &view)) {
-        /* Between reading and writing the session was revoked, or bound to
-         * another workspace. */
+        /* Between read and write the session was revoked or bound to another
+         * workspace. */
         (void) auth_busy(w);
     }
 }

@@ -1,5 +1,5 @@
 /* GET /api/auth/sessions, DELETE /api/auth/sessions/{id}, POST
- * /api/auth/logout, logout-others, logout-all: one's own sessions. */
+ * /api/auth/logout, logout-others, logout-all: the caller's sessions. */
 
 #include "auth/handlers.h"
 
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The caller's session, which has to be alive. */
+/* Reads the caller's session, which must be alive. */
 static bool find_caller(struct worker *w, pj_claims_t *claims,
                         struct session_view *view)
 {
@@ -48,7 +48,8 @@ void h_sessions(struct worker *w)
 
 /* -- ending one -- */
 
-/* Whether it is the caller's own, and alive: all others are not there. */
+/* Reads the session id, which must be alive and of the caller's account.  Other
+ * sessions are reported as not found. */
 static bool find_own(struct worker *w, const struct session *own, pj_str_t id,
                      struct session_view *view)
 {
@@ -115,7 +116,7 @@ static void end(struct worker *w, bool all, const char *code)
                             own, ended);
     }
     if (result == STORE_NONE && !auth_caller_session(w, &claims, NULL, &view)) {
-        return; /* ended meanwhile, by another one that did the same */
+        return; /* ended concurrently by the same call in another session */
     }
     if (result != STORE_OK) {
         (void) auth_database_unavailable(w);
@@ -139,19 +140,19 @@ void h_sessions_logout_all(struct worker *w)
     end(w, true, "AUTH_LOGOUT_ALL_SUCCESS");
 }
 
-/* -- ending those that the request's tokens name -- */
+/* -- logout: ending the sessions of the request's tokens -- */
 
-/* The distinct sessions that the request's tokens name. */
+/* The distinct sessions of the request's tokens. */
 struct named {
     pj_str_t ids[STORE_MAX_REVOKE];
     size_t count;
-    pj_str_t account_id; /* of the last one */
-    bool asked;          /* a token came, good or not */
+    pj_str_t account_id; /* of the last session */
+    bool asked;          /* the request has a token, valid or not */
 };
 
-/* Notes the session of a token with a valid signature and issuer, even if it is
- * expired, rotated out or issued by a clock ahead of ours.  Other tokens are
- * ignored. */
+/* Adds the session of a token with a valid signature and issuer, even if the
+ * token is expired, replaced or issued by a clock ahead of ours.  Ignores other
+ * tokens. */
 static void name_session(struct worker *w, pj_str_t token, bool refresh,
                          struct named *named)
 {
@@ -184,15 +185,15 @@ static bool revoke(struct worker *w, const struct named *named)
         return false;
     }
     auth_revoked(w, &done, METRICS_SESSIONS_REVOKED_LOGOUT, "auth.logout");
-    if (done.count > 0) { /* the last one */
+    if (done.count > 0) { /* log the last one */
         auth_names(w, done.items[done.count - 1].account_id,
                    done.items[done.count - 1].session_id);
     }
     return true;
 }
 
-/* A browser that withholds the cookie, as it does from a page of another site,
- * must not make its page believe that a session has ended. */
+/* A browser may withhold the cookie from a page of another site; the message
+ * must not suggest to the page that a session has ended. */
 static void answer(struct worker *w, bool asked)
 {
     struct jsonw json;
@@ -217,8 +218,8 @@ void h_sessions_logout(struct worker *w)
     }
     name_session(w, http_bearer(w->req->authorization), false, &named);
     name_session(w, token, true, &named);
-    /* A cookie sent on behalf of another site's page does not express the
-     * user's wish: it alone is neither used nor cleared. */
+    /* A cookie sent by a page of another site does not express the user's
+     * intent.  It is neither used nor cleared. */
     while (own_page && http_cookie_next(&rest, w->cfg->cookie_name, &token)) {
         name_session(w, token, true, &named);
     }

@@ -1,5 +1,5 @@
-/* The handlers of auth/, each of the file that begins its name; route.c says
- * at which method and path. */
+/* The handlers of auth/. The name starts with that of the file.  route.c has
+ * their methods and paths. */
 
 #pragma once
 
@@ -8,12 +8,12 @@
 handler_fn h_change_credential;
 handler_fn h_login;
 handler_fn h_published_keys;
-handler_fn h_published_metadata; /* of the issuer */
+handler_fn h_published_metadata;
 handler_fn h_refresh;
 handler_fn h_revocations;
 handler_fn h_select_branch;
-handler_fn h_sessions;               /* those of the account */
-handler_fn h_sessions_end;           /* one of them */
-handler_fn h_sessions_logout;        /* those that its tokens name */
-handler_fn h_sessions_logout_others; /* all but its own */
+handler_fn h_sessions; /* list */
+handler_fn h_sessions_end;
+handler_fn h_sessions_logout;
+handler_fn h_sessions_logout_others;
 handler_fn h_sessions_logout_all;

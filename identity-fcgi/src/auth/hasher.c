@@ -2,8 +2,7 @@
  * Threads of low priority for long computations.
  *
  * A thread that has lowered its priority cannot raise it again without
- * privileges, so the worker that answers a request lends the computation to a
- * thread that is never in a hurry.
+ * privileges, so workers pass computations to separate threads.
  */
 
 #include "auth/hasher.h"
@@ -15,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Niceness relative to other threads: at about a tenth of their weight, other
- * threads go first, but hashing still proceeds on a busy machine. */
+/* Niceness relative to other threads.  The weight is about a tenth: other
+ * threads run first, but hashing still proceeds on a busy machine. */
 #define NICENESS 10
 
-/* On the stack of the waiting caller. */
+/* A computation, on the stack of the waiting caller. */
 struct job {
     void (*fn)(void *arg);
     void *arg;
@@ -27,20 +26,20 @@ struct job {
     TAILQ_ENTRY(job) link;
 };
 
-/* Threads bound the memory; places bound the workers that wait here instead of
- * serving other requests. */
+/* The number of threads bounds memory; the number of places bounds the workers
+ * that wait here instead of serving other requests. */
 static struct lane {
-    TAILQ_HEAD(, job) jobs; /* not begun; the granted ones come first */
+    TAILQ_HEAD(, job) jobs; /* not started; granted ones first */
     pthread_t *threads;
-    struct hasher_use use; /* its threads change before and after all use */
+    struct hasher_use use; /* threads is constant while the lane is in use */
 } lanes[HASHER_LANES];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool stop;
 
-/* Grants free threads to those who wait longest: otherwise newcomers could
- * overtake the same few until those gave up. */
+/* Grants free threads in the order of waiting.  Otherwise new callers could
+ * overtake the same waiters until they time out. */
 static void grant(struct lane *l)
 {
     for (struct job *job = TAILQ_FIRST(&l->jobs);
@@ -60,7 +59,7 @@ static void *work(void *arg)
     struct lane *l = arg;
     id_t self = (id_t) gettid();
 
-    /* If a sandbox forbids it, they run at normal priority. */
+    /* If a sandbox forbids it, the threads run at normal priority. */
     (void) setpriority(PRIO_PROCESS, self,
                        getpriority(PRIO_PROCESS, self) + NICENESS);
     pthread_mutex_lock(&lock);

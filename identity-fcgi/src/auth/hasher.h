@@ -4,30 +4,30 @@
 
 #include <pj.h>
 
-/* A login whose credential was right does not wait for others' hashes: each
- * kind of computation has threads of its own. */
+/* Hashing and signing have separate threads, so a login with a correct
+ * credential does not wait for the hashes of others. */
 enum hasher_lane { HASHER_HASH, HASHER_SIGN, HASHER_LANES };
 
-/* Starts the threads of a lane, before serving; false when that fails.  They
- * give way to others: a computation of tens of milliseconds must not hold up
- * an answer of one.  At most places callers compute or wait at once. */
+/* Starts the threads of a lane.  Call before serving.  Low priority keeps
+ * computations of tens of milliseconds from delaying answers of one.  places is
+ * the maximum number of callers that compute or wait. */
 PJ_MUST_CHECK bool hasher_start(enum hasher_lane lane, int threads, int places);
 
-/* Has fn(arg) called by one of them, first come first served, and waits for
- * its return.  False, and fn is not called, when there is no place, or no
- * thread before until_ms of CLOCK_MONOTONIC (in the past: none is free).  Where
- * no threads were started fn is called right here. */
+/* Runs fn(arg) in a thread of the lane, in the order of calls, and waits for
+ * it.  False without running it if all places are taken, or no thread becomes
+ * free before until_ms of CLOCK_MONOTONIC.  If no threads were started, runs
+ * fn(arg) in the caller. */
 PJ_MUST_CHECK bool hasher_run(enum hasher_lane lane, int64_t until_ms,
                               void (*fn)(void *arg), void *arg);
 
 struct hasher_use {
     int threads;
-    int running; /* computations now */
-    int waiting; /* for a thread */
-    int places;  /* free, for callers */
+    int running; /* current computations */
+    int waiting; /* callers waiting for a thread */
+    int places;  /* free places */
 };
 
 struct hasher_use hasher_use(enum hasher_lane lane);
 
-/* Ends all threads; nobody may be in hasher_run() any more. */
+/* Ends all threads.  No hasher_run() may be in progress. */
 void hasher_stop(void);

@@ -1,5 +1,5 @@
-/* Accounts of which somebody holds a row for longer than requests wait: a
- * bounded number of workers waits for them, the others serve everybody else. */
+/* Held accounts, whose rows are locked for longer than requests wait.  A
+ * bounded number of workers waits for them; the others serve other accounts. */
 
 #include "auth/held.h"
 
@@ -20,7 +20,7 @@ static struct {
     int inside;
 } held = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The place of an account is chosen by its id: a later one may take it. */
+/* The id determines the place of an account; another account may replace it. */
 static size_t place_of(const unsigned char account[UUID_BYTES])
 {
     return account[UUID_BYTES - 1] % PLACES;

@@ -12,23 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define JWK_MAX_BYTES 4096 /* 8192-bit modulus and a kid of 255 escaped */
+#define JWK_MAX_BYTES 4096 /* 8192-bit modulus and 255 escaped bytes of kid */
 
 #define KEY_ID "PLATFORM_JWT_KEY_ID"
 #define PRIVATE "PLATFORM_JWT_PRIVATE_KEY_BASE64"
 #define PUBLIC "PLATFORM_JWT_PUBLIC_KEY_BASE64"
 #define ADDITIONAL "PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS"
 #define DIRECTORY "PLATFORM_JWT_KEY_DIR"
-#define LOOKS 20 /* at a directory that changes meanwhile */
+#define LOOKS 20 /* attempts while a directory is changing */
 #define GOOD_PUBLIC "base64 of PEM or DER, SubjectPublicKeyInfo, " KEYS_GOOD
 
 typedef pj_err_t (*key_parser)(pj_key_t **out, pj_str_t pem_or_der,
                                pj_str_t kid);
 
-/* Each error names the variable, what is wrong and what is accepted. */
-
-/* Decodes base64 and parses the key in it; no copy stays in memory.  name is
- * its name in an error. */
+/* Decodes base64 and parses the key, leaving no copy in memory.  name is for
+ * errors. */
 static bool parse_key(pj_key_t **out, key_parser parse, const char *base64,
                       const char *kid, const char *name, const char *accepted,
                       struct error *e)
@@ -69,8 +67,8 @@ static bool load_signing(struct keys *keys, const struct config *cfg,
                     pj_strerror(code));
 }
 
-/* A secret that all processes with the signing key share and that nobody else,
- * not even a reader of the database, can compute. */
+/* Derives a secret that only processes with the signing key can compute;
+ * readers of the database cannot. */
 static bool derive_hmac_key(struct keys *keys, struct error *e)
 {
     pj_err_t code = pj_key_derive(keys->signing, PJ_STR("login attempts"),
@@ -81,7 +79,7 @@ static bool derive_hmac_key(struct keys *keys, struct error *e)
                     pj_strerror(code));
 }
 
-/* One kid=base64 item. */
+/* Loads an item kid=base64. */
 static bool load_additional_key(struct keys *keys, char *item, struct error *e)
 {
     char *base64 = strchr(item, '=');
@@ -151,8 +149,8 @@ static bool render(struct keys *keys, struct error *e)
     return true;
 }
 
-/* The first missing part of the signing key, or NULL; *any says whether any
- * part is there. */
+/* Returns the first missing part of the signing key, or NULL.  *any is set if
+ * at least one part is present. */
 static const char *missing_part(const struct config *cfg, bool *any)
 {
     const char *const parts[][2] = {{KEY_ID, cfg->jwt_key_id},
@@ -183,7 +181,6 @@ static void keys_free(struct keys *keys)
     free(keys);
 }
 
-/* From the variables. */
 static bool load_variables(struct keys *keys, const struct config *cfg,
                            struct error *e)
 {
@@ -205,7 +202,7 @@ static bool load_variables(struct keys *keys, const struct config *cfg,
     return true;
 }
 
-/* The keys of the directory, the signing one first. */
+/* Reads the keys of the directory; the signing key is the first. */
 static bool read_directory(struct keys *keys, struct error *e)
 {
     struct keys_dir d;
@@ -229,7 +226,7 @@ static bool read_directory(struct keys *keys, struct error *e)
     return ok || error_is(e, "%s", d.error.text);
 }
 
-/* One source is enough: of two, nobody knew which key signs. */
+/* Refuses a second source, because it would be unclear which key signs. */
 static bool load_directory(struct keys *keys, const struct config *cfg,
                            struct error *e)
 {
@@ -285,7 +282,7 @@ struct keys *keys_load(const struct config *cfg, struct error *e)
         if (keys != NULL) {
             keys->stamp = before;
         }
-        /* A file that changed its name meanwhile may have been missed. */
+        /* A file that was renamed concurrently may have been missed. */
         if (before != after) {
             keys_release(keys);
             keys = NULL;
@@ -302,7 +299,7 @@ const pj_key_t *keys_signer(struct keys *keys, size_t worker)
     if (worker >= keys->copy_count || keys->signing == NULL) {
         return keys->signing;
     }
-    copy = &keys->copies[worker]; /* nobody else looks at it */
+    copy = &keys->copies[worker]; /* used by this worker only */
     if (*copy == NULL && pj_key_copy(copy, keys->signing) != PJ_OK) {
         return keys->signing;
     }
@@ -372,9 +369,9 @@ bool keys_is_published(const struct keys *keys, const pj_key_t *key)
     return false;
 }
 
-/* -- new ones, for the command "keys generate" -- */
+/* -- generating, for the command "keys generate" -- */
 
-/* One half of key as base64 of PEM, on one line. */
+/* Writes a half of key as base64 of PEM on one line. */
 static bool write_half(const pj_key_t *key, bool private_half, char *out,
                        size_t cap)
 {

@@ -1,4 +1,4 @@
-/* Keys in a directory: a file a key. */
+/* Keys in a directory, one file per key. */
 
 #include "auth/keys_dir.h"
 
@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 #define VARIABLE "PLATFORM_JWT_KEY_DIR"
-#define NEW_FILE ".new" /* until it is whole; names like this are ignored */
+#define NEW_FILE                                                               \
+    ".new" /* until complete; names with a leading dot are ignored */
 #define PUBLIC_BEGIN "-----BEGIN PUBLIC KEY-----"
 
 const char *const keys_dir_states[] = {"signing", "replaced", "published",
@@ -27,7 +28,7 @@ const char *const keys_dir_states[] = {"signing", "replaced", "published",
 
 /* -- names -- */
 
-/* From behind, as an id may have dots. */
+/* Parses from the end, because a kid may contain dots. */
 static bool parse_name(const char *name, struct key_file *f)
 {
     char *since, *state;
@@ -54,7 +55,7 @@ static bool parse_name(const char *name, struct key_file *f)
 
 /* -- reading -- */
 
-/* The newest of those that sign comes first, the older ones behind it. */
+/* The newest signing key is first, followed by older ones. */
 static int compare(const void *one, const void *two)
 {
     const struct key_file *a = one, *b = two;
@@ -128,7 +129,7 @@ bool keys_dir_open(struct keys_dir *d, const char *path, bool lock)
     }
     d->owner = st.st_uid;
     d->group = st.st_gid;
-    /* Root may work for others. */
+    /* Root may work for another user. */
     if ((st.st_mode & 022) != 0 || (geteuid() != 0 && d->owner != geteuid())) {
         return fail(d,
                     "%s: others may write to it; accepted: a directory of the "
@@ -162,13 +163,13 @@ uint64_t keys_dir_stamp(const char *path)
         for (const char *p = entry->d_name; *p != '\0'; p++) {
             hash = (hash ^ (unsigned char) *p) * UINT64_C(1099511628211);
         }
-        /* A file that is written in place changes too. */
+        /* Detects files that are written in place. */
         if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
             hash ^= (uint64_t) st.st_ctim.tv_sec * UINT64_C(1000000007) +
                     (uint64_t) st.st_ctim.tv_nsec;
             hash *= UINT64_C(1099511628211);
         }
-        sum += hash; /* in any order */
+        sum += hash; /* independent of the order */
     }
     if (dir != NULL) {
         (void) closedir(dir);
@@ -177,7 +178,7 @@ uint64_t keys_dir_stamp(const char *path)
     return sum;
 }
 
-/* A file's text and its parts; text is wiped by the caller. */
+/* The text of a file and its parts.  The caller wipes it. */
 struct parts {
     char text[KEYS_DIR_TEXT];
     pj_str_t private, public;
@@ -274,7 +275,7 @@ bool keys_dir_is_good(struct keys_dir *d)
 
 /* -- writing -- */
 
-/* Gives the file from this name, on disk. */
+/* Renames a file and syncs the directory. */
 static bool rename_to(struct keys_dir *d, const char *from, const char *to)
 {
     return (renameat(d->fd, from, d->fd, to) == 0 && fsync(d->fd) == 0) ||
@@ -294,7 +295,7 @@ static bool name_file(struct keys_dir *d, const char *from, const char *kid,
                : fail(d, "%s: cannot be the name of a file", kid);
 }
 
-/* A short write says nothing of why; the next one does. */
+/* A short write does not set errno, so the loop writes again. */
 static bool write_all(int fd, pj_str_t text)
 {
     ssize_t n;
@@ -311,7 +312,7 @@ static bool write_new(struct keys_dir *d, pj_str_t text)
     bool ok;
     int fd;
 
-    (void) unlinkat(d->fd, NEW_FILE, 0); /* of one that was killed */
+    (void) unlinkat(d->fd, NEW_FILE, 0); /* left by a killed command */
     fd = openat(d->fd, NEW_FILE,
                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     ok = fd >= 0 &&
@@ -336,10 +337,10 @@ bool keys_dir_put(struct keys_dir *d, const char *kid, enum key_state state,
     if (!write_new(d, text)) {
         return false;
     }
-    now = (int64_t) time(NULL); /* the disk may have taken a while */
+    now = (int64_t) time(NULL); /* after the write, which may be slow */
     ok = name_file(d, NEW_FILE, kid, state, now > after ? now : after + 1);
     if (!ok) {
-        (void) unlinkat(d->fd, NEW_FILE, 0); /* it has a private key */
+        (void) unlinkat(d->fd, NEW_FILE, 0); /* it contains a private key */
     }
     return ok;
 }

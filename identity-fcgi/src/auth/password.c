@@ -1,5 +1,5 @@
-/* Credentials, ours and those that were brought along, verified with bounded
- * concurrency; the list of forbidden ones. */
+/* Credentials: verification of our own and imported hashes with bounded
+ * concurrency, and the list of forbidden credentials. */
 
 #include "auth/password.h"
 
@@ -20,8 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* About two seconds each on a slow machine.  SHA-crypt takes longer the longer
- * the credential is; bcrypt looks at its first 72 bytes. */
+/* Each takes about two seconds on a slow machine.  The time of SHA-crypt grows
+ * with the credential; bcrypt uses only its first 72 bytes. */
 #define MOST_BCRYPT (1 << 14)
 #define MOST_SHA_CRYPT 1000000
 #define MOST_PBKDF2 2000000
@@ -29,24 +29,24 @@
 #define BCRYPT_CREDENTIAL_MAX 72
 
 #define NUMBER "[1-9][0-9]{0,8}"
-/* 8 bytes of salt and 16 of hash at least, in one of two alphabets. */
+/* At least 8 bytes of salt and 16 of hash, in one of two alphabets. */
 #define PHC "\\$[A-Za-z0-9+/]{11,}\\$[A-Za-z0-9+/]"
 #define ARGON2 "v=19\\$m=" NUMBER ",t=" NUMBER ",p=" NUMBER PHC "{22,}"
 #define LETTER "[./0-9A-Za-z]"
 #define SALT "(rounds=[1-9][0-9]{3,8}\\$)?" LETTER "{1,16}\\$" LETTER
 
-/* A hash must have the form in which its maker writes it. */
+/* The accepted forms, exactly as the respective software writes them. */
 static const struct form {
     enum stored_form form;
     const char *pattern;
-    const char *rounds; /* what stands before them; NULL: bcrypt */
+    const char *rounds; /* text before the rounds; NULL for bcrypt */
     unsigned long most;
 } forms[] = {
     {STORED_ARGON2ID, "\\$argon2id\\$" ARGON2, ",t=", PASSWORD_MOST_ITERATIONS},
     {STORED_ARGON2I, "\\$argon2i\\$" ARGON2, ",t=", PASSWORD_MOST_ITERATIONS},
     {STORED_PBKDF2, "\\$pbkdf2-sha256\\$i=" NUMBER ",l=" NUMBER PHC "{22,43}",
      "$i=", MOST_PBKDF2},
-    /* passlib's */
+    /* in passlib's form */
     {STORED_PBKDF2,
      "\\$pbkdf2-sha256\\$" NUMBER "\\$" LETTER "{11,}\\$" LETTER "{22,43}",
      "256$", MOST_PBKDF2},
@@ -58,7 +58,7 @@ static const struct form {
      "$rounds=", MOST_SHA_CRYPT},
 };
 
-/* The number after key, which no salt or hash can have in it. */
+/* Returns the number after key, which cannot occur in a salt or hash. */
 static unsigned long number(const char *text, const char *key,
                             unsigned long otherwise)
 {
@@ -75,14 +75,14 @@ static bool decode(const char *text, unsigned char bytes[STORED_PART_MAX],
                              sodium_base64_VARIANT_ORIGINAL_NO_PADDING) == 0;
 }
 
-/* Salt and hash, the last parts of what has the right form. */
+/* Decodes salt and hash, the last parts of a valid hash. */
 static bool read_parts(const char *text, struct stored *s)
 {
     char copy[PASSWORD_STORED_MAX], *hash;
 
     (void) snprintf(copy, sizeof(copy), "%s", text);
     for (char *dot = copy; (dot = strchr(dot, '.')) != NULL;) {
-        *dot = '+'; /* passlib's */
+        *dot = '+'; /* in passlib's form */
     }
     hash = strrchr(copy, '$');
     *hash++ = '\0';
@@ -116,8 +116,8 @@ const char *password_parse(const char *text, struct stored *s)
                : "it takes longer to verify than a login may";
 }
 
-/* What crypt() would not take whole is wrong, after the same work; of bcrypt
- * the end never counts. */
+/* A credential that crypt() would truncate is wrong, after the same work,
+ * except for bcrypt, which always ignores the end. */
 static enum password_result compare_crypt(const struct stored *s,
                                           pj_str_t credential)
 {
@@ -131,7 +131,7 @@ static enum password_result compare_crypt(const struct stored *s,
     memcpy(phrase, credential.data, len);
     made = crypt_rn(phrase, s->text, &data, sizeof(data));
     if (made == NULL) {
-        result = PASSWORD_UNUSABLE; /* not of this libcrypt's */
+        result = PASSWORD_UNUSABLE; /* not supported by this libcrypt */
     } else if (strlen(phrase) == len &&
                (len == credential.len || s->text[1] == '2') &&
                strlen(made) == strlen(s->text) &&
@@ -143,10 +143,10 @@ static enum password_result compare_crypt(const struct stored *s,
     return result;
 }
 
-/* libsodium's own comparison tells a lack of memory as a mismatch, which would
- * be counted as a failed login.  So what libsodium made is computed here; only
- * strings of other makers, which crypto_pwhash() cannot compute, are left to
- * it, while there is as much memory as they take. */
+/* crypto_pwhash_str_verify() reports a lack of memory as a mismatch, which
+ * would count as a failed login.  So hashes made by libsodium are computed
+ * here.  Only hashes that crypto_pwhash() cannot compute use that function,
+ * after a check that the memory is available. */
 enum password_result password_compare(const struct stored *s,
                                       pj_str_t credential)
 {
@@ -188,7 +188,7 @@ enum password_result password_compare(const struct stored *s,
     return same ? PASSWORD_OK : computed ? PASSWORD_WRONG : PASSWORD_BUSY;
 }
 
-/* -- computing, where there is room -- */
+/* -- computing with bounded concurrency -- */
 
 static struct {
     unsigned long long iterations;
@@ -199,13 +199,13 @@ static struct {
 
 _Static_assert(PASSWORD_PHC_MAX >= crypto_pwhash_STRBYTES, "a PHC string fits");
 
-/* One computation: compares with stored, makes fresh, or both. */
+/* A computation: compares with stored, makes fresh, or both. */
 struct computation {
     pj_str_t credential;
     const struct stored *stored; /* or NULL */
     char *fresh;                 /* or NULL */
     int64_t started_us;
-    enum password_result result; /* PASSWORD_BUSY: there was no memory */
+    enum password_result result; /* PASSWORD_BUSY if memory is short */
 };
 
 static void count(int64_t since_us, uint64_t work)
@@ -238,7 +238,7 @@ static void compute(void *arg)
     }
 }
 
-/* Calls fn where there is room for it, in time. */
+/* Calls fn in a hasher thread.  False if none is free in time. */
 static bool lend(void (*fn)(void *arg), void *arg, int64_t deadline_ms)
 {
     int64_t until_ms = metrics_now_us() / 1000 + today.wait_ms;
@@ -303,7 +303,7 @@ const char *password_nobody(void)
     return today.dummy;
 }
 
-/* Anything but an Argon2id of at least today's cost is made anew. */
+/* Returns true unless it is Argon2id of at least the configured cost. */
 static bool is_weaker(const struct stored *s)
 {
     return s->form != STORED_ARGON2ID ||
@@ -311,8 +311,8 @@ static bool is_weaker(const struct stored *s)
            s->rounds < today.iterations;
 }
 
-/* bcrypt has looked at the beginning alone, so whoever mistyped the end would
- * become the only one to know it. */
+/* Returns false if bcrypt compared only the beginning of the credential.  A new
+ * hash would make a mistyped end part of the credential. */
 static bool is_whole(const struct stored *s, pj_str_t credential)
 {
     return s->form != STORED_CRYPT || s->text[1] != '2' ||
@@ -350,17 +350,17 @@ bool password_hash(pj_str_t credential, int64_t deadline_ms,
     return run(&c, deadline_ms) == PASSWORD_OK;
 }
 
-/* -- what may become a credential -- */
+/* -- rules for new credentials -- */
 
 #define LIST_MAX_BYTES (256 * 1024 * 1024)
-#define OTHER SIZE_MAX /* the line is not the credential */
+#define OTHER SIZE_MAX /* the line differs */
 
-/* A look for a credential in the list of forbidden ones. */
+/* A search for a credential in the list of forbidden ones. */
 struct search {
     const char *path;
     pj_str_t credential;
     enum password_new verdict;
-    int error; /* why the list cannot be read, as errno */
+    int error; /* errno if the list cannot be read */
 };
 
 static bool is_shorter(pj_str_t credential, int characters)
@@ -380,7 +380,7 @@ static unsigned char fold(unsigned char ch)
     return ch >= 'A' && ch <= 'Z' ? ch | 0x20 : ch;
 }
 
-/* Compares byte by byte: same is how many of the line are the credential's. */
+/* Compares byte by byte.  same is the number of matching bytes of the line. */
 static enum password_new search_lines(int fd, pj_str_t credential)
 {
     unsigned char chunk[64 * 1024];

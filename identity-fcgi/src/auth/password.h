@@ -1,5 +1,5 @@
-/* Credentials: Argon2id (libsodium) and what was brought along, with bounded
- * concurrency; what may become one. */
+/* Credentials: verification of Argon2id (libsodium) and imported hashes with
+ * bounded concurrency, and rules for new credentials. */
 
 #pragma once
 
@@ -8,50 +8,55 @@
 #include <pj.h>
 
 #define PASSWORD_PHC_MAX 128    /* libsodium's crypto_pwhash_STRBYTES */
-#define PASSWORD_STORED_MAX 256 /* of any form */
-#define PASSWORD_WAIT_MS 2000   /* longest wait for a slot */
+#define PASSWORD_STORED_MAX 256 /* of any supported hash */
+#define PASSWORD_WAIT_MS 2000   /* maximum wait for a slot */
 #define PASSWORD_MOST_MEMORY_KIB (256 * 1024)
 #define PASSWORD_MOST_ITERATIONS 10
 
-/* Whether a login may begin.  Where none could be hashed now, one is refused
- * before it costs the database anything: that is for refreshes. */
+/* Returns false if a login could not be hashed now.  Refusing it before it uses
+ * the database leaves the database to refreshes. */
 bool password_has_room(void);
 
-/* Before threads start: libsodium, and the hash of what nobody knows. */
+/* Initialises libsodium and makes the hash of a random credential.  Call before
+ * threads start. */
 PJ_MUST_CHECK bool password_setup(const struct config *cfg);
 
-/* Starts threads for hashes and the signatures of logins, for which a caller
- * waits wait_ms at most; without them he computes himself. */
+/* Starts the threads for hashing and for signing logins.  A caller waits at
+ * most wait_ms for a thread.  Without this call, callers compute themselves. */
 PJ_MUST_CHECK bool password_start(const struct config *cfg, int64_t wait_ms);
 
 enum password_result {
     PASSWORD_OK,
     PASSWORD_WRONG,
-    PASSWORD_UNUSABLE, /* nobody can log in with what is stored */
-    PASSWORD_BUSY      /* not decided */
+    PASSWORD_UNUSABLE, /* the stored hash is malformed or too expensive */
+    PASSWORD_BUSY      /* could not be computed */
 };
 
-/* Verifies credential against what is stored, or against what nobody knows
- * when that is NULL (PASSWORD_WRONG), or malformed or dearer than
- * PASSWORD_MOST_* (PASSWORD_UNUSABLE).  If text is not of today's parameters, a
- * hash with them is made too, whatever the verdict; with PASSWORD_OK fresh is
- * that, else "".  PASSWORD_BUSY: half of the workers hash or wait already, it
- * took too long or until deadline_ms of CLOCK_MONOTONIC (0: none), or there is
- * no memory. */
+/*
+ * Verifies credential against the hash text.  If text is NULL (PASSWORD_WRONG),
+ * malformed or exceeds PASSWORD_MOST_* (PASSWORD_UNUSABLE), computes the hash
+ * of a random credential instead.
+ *
+ * If text does not have the current parameters, a new hash is computed too,
+ * regardless of the result.  On PASSWORD_OK fresh is that hash, otherwise "".
+ *
+ * PASSWORD_BUSY if half of the workers are hashing or waiting, after a timeout
+ * or deadline_ms of CLOCK_MONOTONIC (0 for none), or if memory is short.
+ */
 PJ_MUST_CHECK enum password_result
 password_verify(const char *text, pj_str_t credential, int64_t deadline_ms,
                 char fresh[PASSWORD_PHC_MAX]);
 
-/* A hash of what nobody knows; password_setup() made it. */
+/* Returns the hash of a random credential, made by password_setup(). */
 const char *password_nobody(void);
 
-/* Hashes credential into out; false where password_verify() is BUSY. */
+/* Hashes credential into out.  False if password_verify() would be BUSY. */
 PJ_MUST_CHECK bool password_hash(pj_str_t credential, int64_t deadline_ms,
                                  char out[PASSWORD_PHC_MAX]);
 
-/* -- what is stored, and what it takes -- */
+/* -- stored hashes -- */
 
-#define STORED_PART_MAX 96 /* bytes of salt and of hash */
+#define STORED_PART_MAX 96 /* maximum bytes of salt and of hash */
 
 struct stored {
     enum stored_form {
@@ -61,30 +66,31 @@ struct stored {
         STORED_PBKDF2
     } form;
     const char *text;
-    unsigned long memory_kib, lanes; /* Argon2's */
-    unsigned long rounds;            /* passes, iterations */
+    unsigned long memory_kib, lanes; /* of Argon2 */
+    unsigned long rounds;            /* passes or iterations */
     unsigned char salt[STORED_PART_MAX], hash[STORED_PART_MAX];
     size_t salt_len, hash_len;
 };
 
-/* Keeps text.  NULL, or what is wrong: no known form, or too long to verify. */
+/* Parses a stored hash; *out refers to text.  Returns NULL or the fault: an
+ * unknown form, or too expensive to verify. */
 PJ_MUST_CHECK const char *password_parse(const char *text, struct stored *out);
 
-/* Computes; PASSWORD_BUSY: there was no memory. */
+/* Computes and compares the hash.  PASSWORD_BUSY if memory is short. */
 PJ_MUST_CHECK enum password_result password_compare(const struct stored *s,
                                                     pj_str_t credential);
 
-/* -- what may become a credential, by the operator's settings -- */
+/* -- rules for new credentials, by the operator's settings -- */
 
 enum password_new {
     PASSWORD_FITS,
     PASSWORD_SHORT,
-    PASSWORD_FORBIDDEN, /* by the operator's list */
-    PASSWORD_UNREAD,    /* errno tells why that cannot be read */
-    PASSWORD_LATER      /* there was no thread to read it, as PASSWORD_BUSY */
+    PASSWORD_FORBIDDEN, /* in the operator's list */
+    PASSWORD_UNREAD,    /* the list cannot be read, see errno */
+    PASSWORD_LATER      /* no thread to read it, as for PASSWORD_BUSY */
 };
 
-/* By credential_min and credential_forbidden of cfg; the latter is read. */
+/* Checks credential_min and the list in credential_forbidden of cfg. */
 PJ_MUST_CHECK enum password_new password_new_judge(const struct config *cfg,
                                                    pj_str_t credential,
                                                    int64_t deadline_ms);

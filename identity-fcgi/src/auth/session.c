@@ -1,4 +1,4 @@
-/* Decisions about a session: pure functions of what was read. */
+/* Decisions about a session: pure functions of the rows that were read. */
 
 #include "auth/session.h"
 
@@ -33,7 +33,8 @@ int64_t session_issued_at(int64_t now_s, const struct store_clock *clock)
     return iat > first_s ? iat : first_s;
 }
 
-/* The setting may have been lowered since the session's expiry was written. */
+/* Compares both, because the setting may have been lowered since the session's
+ * expiry was written. */
 static bool is_over(const struct session *s, int64_t now_s,
                     int64_t max_lifetime_s)
 {
@@ -63,7 +64,7 @@ enum session_verdict session_decide(const struct session_view *view,
     return view->selectable ? SESSION_SCOPED : SESSION_NOT_SELECTABLE;
 }
 
-/* IPv4 as mapped into IPv6; what is no address is all zeros. */
+/* IPv4 is mapped into IPv6.  Zeros if address is invalid. */
 static struct in6_addr network_of(const char *address)
 {
     struct in6_addr net;

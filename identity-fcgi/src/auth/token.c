@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* 200 branch ids, 32 roles of 32 bytes and the longest issuer leave room. */
+/* Large enough for 200 branch ids, 32 roles of 32 bytes and the longest
+ * issuer. */
 #define PAYLOAD_MAX_BYTES 16384
 
 static void add_strings(struct jsonw *w, const char *name,
@@ -47,13 +48,13 @@ static void write_claims(struct buf *out, const struct config *cfg,
     jsonw_cstr(&w, "session_id", s->session_id);
     jsonw_string(&w, "token_type", type.data, type.len);
     if (t->kind == PJ_TOKEN_REFRESH) {
-        /* For identity alone: libraries that check an audience refuse it. */
+        /* Only for identity; libraries that check the audience refuse it. */
         jsonw_cstr(&w, "aud", cfg->jwt_issuer);
     } else {
         if (cfg->jwt_audience != NULL) {
             jsonw_cstr(&w, "aud", cfg->jwt_audience);
         }
-        /* RFC 9068 wants it: no other client than this service ever asks. */
+        /* Required by RFC 9068; this service is the only client. */
         if (cfg->jwt_typ == PJ_TYP_AT) {
             jsonw_cstr(&w, "client_id", cfg->app_name);
         }
@@ -90,7 +91,7 @@ bool token_issue(const struct config *cfg, const pj_key_t *key,
     return true;
 }
 
-/* Issuer and times of a token whose signature holds. */
+/* Checks issuer and times of a token with a valid signature. */
 static pj_err_t check_claims(const struct config *cfg,
                              const pj_claims_t *claims, int64_t now_s,
                              enum token_check check)
@@ -102,20 +103,20 @@ static pj_err_t check_claims(const struct config *cfg,
                           .leeway_s = TOKEN_LEEWAY_S};
     pj_err_t err;
 
-    /* Refresh tokens of release 0.2 and before have no audience. */
+    /* Refresh tokens of release 0.2 and earlier lack an audience. */
     if (claims->kind == PJ_TOKEN_REFRESH &&
         pj_json_member(claims->root, "aud") != NULL) {
         policy.audiences = &issuer;
         policy.audience_count = 1;
     }
 
-    /* The leeway allows for the clock of the process that issued the token;
-     * the expiry of a refresh token has none. */
+    /* The leeway is for the clock of the issuing process; the expiry of a
+     * refresh token has none. */
     err = pj_claims_check(claims, &policy);
     if (!err && claims->kind == PJ_TOKEN_REFRESH && now_s >= claims->exp) {
         err = PJ_ERR_TOKEN_EXPIRED;
     }
-    /* Times are checked last: nothing else is wrong with such a token. */
+    /* Times are checked last, so everything else is valid. */
     if (check == TOKEN_CHECK_NOT_TIMES &&
         (err == PJ_ERR_TOKEN_EXPIRED || err == PJ_ERR_TOKEN_NOT_YET)) {
         err = PJ_OK;
@@ -146,12 +147,12 @@ pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
     if (!err) {
         err = pj_claims_parse(arena, &jws, claims);
     }
-    /* By the time a key leaves the key set, access tokens of it are dead. */
+    /* Access tokens have expired by the time their key leaves the key set. */
     if (!err && claims->kind != PJ_TOKEN_REFRESH &&
         !keys_is_published(keys, key)) {
         err = PJ_ERR_KID_UNKNOWN;
     }
-    /* No other token than a refresh token has such a header. */
+    /* Only refresh tokens have this typ. */
     if (!err && header.refresh && claims->kind != PJ_TOKEN_REFRESH) {
         err = PJ_ERR_TOKEN_TYP;
     }

@@ -11,14 +11,14 @@
 #include <pj.h>
 
 #define TOKEN_MAX_BYTES 16384 /* largest token accepted from a client */
-#define TOKEN_LEEWAY_S 30     /* for access tokens; refresh tokens have none */
+#define TOKEN_LEEWAY_S 30     /* for access tokens only */
 
-/* What a token says. */
+/* The contents of a token. */
 struct token {
     pj_token_kind_t kind;
-    const struct session *session; /* its ids and the account's type */
-    const struct scope *scope;     /* of a branch token */
-    const char *jti;               /* NULL: a new one */
+    const struct session *session; /* for its ids and account type */
+    const struct scope *scope;     /* for a branch token */
+    const char *jti;               /* NULL for a new one */
     int64_t iat, exp;
 };
 
@@ -26,18 +26,16 @@ struct token {
 PJ_MUST_CHECK bool token_issue(const struct config *cfg, const pj_key_t *key,
                                const struct token *t, struct buf *out);
 
-/* What token_verify() is to overlook. */
+/* The checks of token_verify(). */
 enum token_check {
     TOKEN_CHECK_ALL,      /* signature, issuer, times */
-    TOKEN_CHECK_NOT_TIMES /* logout: at any time a token names its session */
+    TOKEN_CHECK_NOT_TIMES /* for logout, which accepts expired tokens */
 };
 
-/*
- * Verifies token with keys and the issuer of cfg and fills *claims, which
- * point into arena.  leeway is 0 for refresh tokens, otherwise TOKEN_LEEWAY_S.
- * signer, or NULL, is the worker's copy of the signing key: it is faster than
- * the key that all share.
- */
+/* Verifies token with keys and the issuer of cfg and fills *claims, which point
+ * into arena.  The leeway is TOKEN_LEEWAY_S, and 0 for the expiry of refresh
+ * tokens.  signer (may be NULL) is the worker's copy of the signing key, which
+ * is faster than the shared key. */
 PJ_MUST_CHECK pj_err_t token_verify(const struct config *cfg,
                                     const struct keys *keys,
                                     const pj_key_t *signer, pj_arena_t *arena,

@@ -1,4 +1,4 @@
-/* Brings a database to this binary's schema. */
+/* Migrates a database to the schema of this binary. */
 
 #include "store/migrate.h"
 
@@ -12,12 +12,12 @@
 
 #define CHECKSUM_HEX (2 * SHA256_DIGEST_LENGTH + 1)
 
-/* One lock for everybody who migrates this database.  It belongs to the
- * transaction, so that it works through a pooler and is released when the
- * process dies. */
+/* The lock of all processes that migrate this database.  It belongs to the
+ * transaction, so it works through a pooler and is released if the process
+ * dies. */
 #define LOCK "SELECT pg_advisory_xact_lock(7236589412356)"
 
-/* A migration may take long, but does not wait for ever for a hung server. */
+/* A migration may take long but must not wait forever for a hung server. */
 #define LIMIT_MS (10 * 60 * 1000)
 
 static const struct migrate_file bootstrap = {
@@ -27,7 +27,7 @@ static const struct migrate_file bootstrap = {
            "  checksum   text NOT NULL CHECK (checksum ~ '^[0-9a-f]{64}$'),"
            "  applied_at timestamptz NOT NULL DEFAULT now())"};
 
-/* Names the role that may migrate. */
+/* Returns a message that names the role that may migrate. */
 #define WHO_MAY                                                                \
     "SELECT format('the database role %I may not do this: migrate as %s',"     \
     "  current_user, coalesce("                                                \
@@ -38,7 +38,7 @@ static const struct migrate_file bootstrap = {
 
 struct run {
     struct db_script *db;
-    bool forbidden; /* a statement was refused to this role */
+    bool forbidden; /* the role lacks a privilege */
     struct error *e;
 };
 
@@ -55,7 +55,7 @@ static bool exec(struct run *r, const char *sql, char *value, size_t cap)
     return db_script_run(r->db, sql, value, cap) || failed(r);
 }
 
-/* -- transactions, under the lock -- */
+/* -- bodies of a transaction that has the lock -- */
 
 static bool apply(struct run *r, const struct migrate_file *file)
 {
@@ -80,7 +80,7 @@ static bool apply(struct run *r, const struct migrate_file *file)
             "the release that it was migrated with, or a newer one",
             file->name);
     }
-    /* Name and checksum have no characters to escape. */
+    /* The name and checksum need no escaping. */
     snprintf(sql, sizeof(sql),
              "INSERT INTO schema_migrations (version, name, checksum)"
              " VALUES (%d, '%s', '%s')",
@@ -92,7 +92,7 @@ static bool apply(struct run *r, const struct migrate_file *file)
     return true;
 }
 
-/* A role that may not create tables is fine when there is nothing to do. */
+/* A role that cannot create tables is sufficient if nothing is pending. */
 static bool ensure_table(struct run *r, const struct migrate_file *table)
 {
     char exists[16];

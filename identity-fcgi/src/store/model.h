@@ -1,16 +1,16 @@
-/* What the store reads and writes: the domain's structs, and outcomes. */
+/* Structs that the store reads and writes, and its results. */
 
 #pragma once
 
 #include <pj.h>
 
-#define STORE_UUID 37        /* 36 characters and a NUL; "" where null */
+#define STORE_UUID 37        /* 36 characters and a NUL; "" for null */
 #define STORE_MAX_LIST 1000  /* selectable branches of one account */
 #define STORE_MAX_REVOKE 128 /* sessions revoked by one call */
 #define STORE_MAX_OWN 100    /* sessions shown to their owner */
-#define STORE_CURSOR 513     /* bytes, with the NUL */
+#define STORE_CURSOR 513     /* bytes including NUL */
 
-/* One selectable branch; strings in the caller's arena, NUL-terminated. */
+/* A selectable branch.  The strings are in the caller's arena. */
 struct branch {
     const char *branch_id;
     const char *branch_name;
@@ -23,7 +23,7 @@ struct branch_list {
     size_t count;
 };
 
-/* What a branch token says beyond the session. */
+/* The claims of a branch token that are not from the session. */
 struct scope {
     const char *workspace_id;
     const char *tenant_id;
@@ -35,10 +35,10 @@ struct scope {
     size_t role_count;
 };
 
-/* Times by the database's clock, as it read the row. */
+/* Times of the database's clock when a row was read. */
 struct store_clock {
     int64_t now_us;
-    int64_t valid_after_us; /* the account's last lockout; 0: none */
+    int64_t valid_after_us; /* the account's last lockout, or 0 */
 };
 
 /* A row of auth_sessions, and the state of its account. */
@@ -47,10 +47,10 @@ struct session {
     char account_id[STORE_UUID];
     char account_type[16];
     bool account_enabled;
-    bool active; /* status ACTIVE, opened since the account was last locked
-                    out; expiry is the caller's to compare */
+    bool active; /* status is ACTIVE and the account was not locked out since it
+                    was opened; the caller checks expiry */
     char jti[STORE_UUID];
-    char workspace_id[STORE_UUID]; /* scope; all three set, or none */
+    char workspace_id[STORE_UUID]; /* scope: all three are set or empty */
     char member_id[STORE_UUID];
     char active_branch_id[STORE_UUID];
     int64_t created_at_s;
@@ -58,13 +58,13 @@ struct session {
     struct store_clock clock;
 };
 
-/* A session and what can be selected in it, read in one snapshot. */
+/* A session and its selectable branches, read in one snapshot. */
 struct session_view {
     struct session session;
-    bool selectable;    /* the branch asked about is; scope is then filled */
-    struct scope scope; /* of that branch */
-    /* The selectable branches, sorted by workspace name, branch name and id: of
-     * the scope's workspace, or without a scope of all. */
+    bool selectable; /* the requested branch is selectable; scope is filled */
+    struct scope scope;
+    /* The selectable branches of the scope's workspace or, without a scope, of
+     * all workspaces, sorted by workspace name, branch name and id. */
     struct branch_list branches;
 };
 
@@ -76,13 +76,13 @@ struct account {
     struct store_clock clock;
 };
 
-/* Whose failed logins are counted. */
+/* The account and address to count a failed login for. */
 struct attempt {
     unsigned char account_hmac[32];
-    char address[64]; /* as PostgreSQL's inet reads it */
+    char address[64]; /* in the form of PostgreSQL's inet */
 };
 
-/* Sessions that were revoked by one call. */
+/* Sessions revoked by a call. */
 struct session_refs {
     struct {
         char session_id[STORE_UUID];
@@ -91,38 +91,39 @@ struct session_refs {
     size_t count;
 };
 
-/* Objects in JSON, as the statement writes them; in the caller's arena. */
+/* JSON objects as returned by a statement, in the caller's arena. */
 struct store_list {
     const char **items;
     size_t count;
     bool more;
 };
 
-/* What gateways refuse: a session's tokens, or an account's older ones. */
+/* Revocations for gateways: of a session's tokens, or of the tokens that an
+ * account had before a lockout. */
 struct revocations {
-    struct store_list list; /* more: at once, after cursor */
+    struct store_list list; /* more: ask again with cursor at once */
     char cursor[STORE_CURSOR];
-    char now[32]; /* seconds since 1970, with decimals */
+    char now[32]; /* seconds since 1970 with decimals */
 };
 
 enum store_result {
     STORE_OK,
-    STORE_NONE,        /* no such row, or compare-and-swap matched none */
-    STORE_UNAVAILABLE, /* no database, or it refused; nothing was changed */
-    STORE_UNKNOWN      /* a write's answer was lost: it may or may not have
-                          happened, and must not be sent again blindly */
+    STORE_NONE,        /* row not found, or compare-and-swap failed */
+    STORE_UNAVAILABLE, /* the database failed, nothing was changed */
+    STORE_UNKNOWN /* the answer to a write was lost, so its effect is unknown
+                     and it must not simply be repeated */
 };
 
 struct db_pool;
 
-/* One thread's way to the database. */
+/* A thread's access to the database. */
 struct store {
-    struct db_pool *pool; /* of all threads; its connections open when used */
-    int64_t deadline_ms;  /* of CLOCK_MONOTONIC, for what is asked next */
-    bool locked; /* the last statement ended since others held a row too long */
-    /* For the session that it opens or refreshes; "": not to be kept. */
+    struct db_pool *pool; /* shared by all threads; connects when needed */
+    int64_t deadline_ms;  /* CLOCK_MONOTONIC, for the next statements */
+    bool locked; /* the last statement failed waiting for a locked row */
+    /* Client of the session that is opened or refreshed; "" to record none. */
     char client_address[64];
     char client_agent[256];
-    /* No access token that this request issues lives longer. */
+    /* The latest expiry of access tokens issued by this request. */
     int64_t access_until_s;
 };

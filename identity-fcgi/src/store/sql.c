@@ -1,4 +1,4 @@
-/* Runs statements, and copies rows into structs in the request's arena. */
+/* Runs statements and copies rows into structs in the request's arena. */
 
 #include "store/sql.h"
 
@@ -12,7 +12,7 @@ bool sql_run(struct sql_query *q, struct store *st,
 {
     enum db_result result;
 
-    q->result = STORE_NONE; /* what is no UUID names no row */
+    q->result = STORE_NONE; /* a malformed UUID matches no row */
     if (!q->p.bad_uuid) {
         result = db_pool_run(st->pool, sql, &q->p, st->deadline_ms, meanwhile,
                              &q->rows);
@@ -116,13 +116,13 @@ static bool copy_roles(pj_arena_t *arena, const struct db_rows *rows,
     return true;
 }
 
-/* From the row of the requested branch, if there is one and the session is in
- * its workspace or in none. */
+/* Fills the scope from the row of the requested branch, if it exists and the
+ * session has its workspace or none. */
 static bool copy_scope(pj_arena_t *arena, const struct db_rows *rows,
                        struct session_view *out)
 {
     const char *bound = out->session.workspace_id;
-    char *ids[4]; /* as the columns begin */
+    char *ids[4]; /* the first four columns */
     size_t row = 0;
 
     while (row < db_row_count(rows) && db_is_null(rows, row, SQL_COL_ROLES)) {
@@ -151,8 +151,8 @@ static bool copy_scope(pj_arena_t *arena, const struct db_rows *rows,
 
 /* -- branches -- */
 
-/* Reads the ids of all branches, within a workspace if that is not NULL. The
- * names are those in rows. */
+/* Reads all branches, or those in workspace if it is not NULL.  The names still
+ * point into rows. */
 static bool read_branches(pj_arena_t *arena, const struct db_rows *rows,
                           const char *within, struct branch *items, size_t *n)
 {
@@ -178,8 +178,8 @@ static bool read_branches(pj_arena_t *arena, const struct db_rows *rows,
     return true;
 }
 
-/* strcmp() does not depend on the locale, and the text of UUIDs sorts like
- * their bytes. */
+/* strcmp() is independent of the locale, and the texts of UUIDs sort like their
+ * bytes. */
 static int compare(const void *one, const void *other)
 {
     const struct branch *a = one, *b = other;

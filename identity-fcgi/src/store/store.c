@@ -1,5 +1,5 @@
-/* The store over PostgreSQL: its handle, accounts, attempts, health, what
- * owners do to their sessions and credentials, revocations. */
+/* Access to the database: handle, accounts, failed logins, health, an owner's
+ * sessions and credential, revocations. */
 
 #include "store/store.h"
 
@@ -28,9 +28,9 @@ void store_use(const struct store *st, int *size, int *used, bool *refused)
 
 /* -- accounts -- */
 
-/* Always one row.  s is the stand-in for an account that does not exist: the
- * next one in the order of ids after an id that is made of the name, or the
- * first. */
+/* Returns one row.  s is the substitute for an account that does not exist: the
+ * next account by id after an id derived from the name, or the first
+ * account. */
 static const struct db_statement account_find_sql = {
     "account_find",
     "SELECT a.account_id, a.account_type, a.status = 'ACTIVE',"
@@ -115,7 +115,8 @@ enum store_result store_attempt_settle(struct store *st,
 
 /* -- health -- */
 
-/* Grants given before a migration do not cover the tables that it created. */
+/* Checks privileges too, because grants made before a migration do not cover
+ * the tables that it created. */
 static const struct db_statement ping_sql = {
     "ping",
     "SELECT (SELECT coalesce(max(version), 0) FROM schema_migrations)::bigint,"
@@ -147,17 +148,18 @@ enum store_result store_ping(struct store *st, int *schema_version)
         *schema_version = (int) db_int64(q.rows, 0, 0);
         q.result = db_bool(q.rows, 0, 1) ? STORE_OK : STORE_NONE;
     } else if (sql_run(&q, st, &migrated_sql, NULL) && db_bool(q.rows, 0, 0)) {
-        q.result = STORE_UNAVAILABLE; /* else it was never migrated */
+        q.result =
+            STORE_UNAVAILABLE; /* otherwise the database was never migrated */
     }
     return sql_end(&q);
 }
 
-/* -- the list of one's own sessions -- */
+/* -- an owner's list of sessions -- */
 
 #define ALIVE SQL_NOT_LOCKED_OUT("s")
 
-/* Keeps the texts of a column, up to the first null; more says whether there
- * is a row beyond most. */
+/* Copies the texts of a column up to the first null, at most max of them.  Sets
+ * more if there are further rows. */
 static bool keep_list(pj_arena_t *arena, const struct db_rows *rows, int col,
                       size_t most, struct store_list *out)
 {
@@ -179,9 +181,10 @@ static bool keep_list(pj_arena_t *arena, const struct db_rows *rows, int col,
     return out->items != NULL;
 }
 
-/* The sessions $3 and $4 say to be alive, but $2, by the index of their age;
- * one more than are shown.  Of the one that asks nothing is told that a
- * refresh changes: who holds a stolen token could watch for the owner's. */
+/* $2 is the caller's session, $3 and $4 the conditions for being alive.  Finds
+ * the others by the index on created_at.  The caller's own row shows the values
+ * of its login instead of those that a refresh changes, because the holder of a
+ * stolen token could use them to watch for the owner's refresh. */
 static const struct db_statement sessions_own_sql = {
     "sessions_own",
     "SELECT (SELECT row_to_json(o) FROM (SELECT"
@@ -235,11 +238,11 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
 
 #define BATCH 1000
 
-/* The account $1 and then its session $2, which has to be alive still, are
- * locked first: of two sessions that end each other at once, one does.  If more
- * than $3 sessions are older than $2, a lockout as of `moment` ends them by one
- * write to the account's row.  It spares the tokens of the second in which $2
- * was opened. */
+/* Locks the account $1, then its session $2, which must still be alive.  So if
+ * two sessions end each other concurrently, one survives.  If more than $3
+ * sessions are older than $2, a lockout as of `moment` ends them with a single
+ * write to the account's row.  It spares tokens issued in the second in which
+ * $2 was opened. */
 #define OWN                                                                    \
     "WITH owner AS MATERIALIZED ("                                             \
     "   SELECT sessions_valid_after FROM accounts"                             \
@@ -256,8 +259,8 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
     "      AND s.created_at > (SELECT sessions_valid_after FROM owner)"        \
     "      AND s.created_at <= (SELECT moment FROM own)),"
 
-/* Ends the account's sessions but $2, where the CTE `allowed` has a row; in
- * this order every statement locks several. */
+/* Ends the account's other sessions if the CTE `allowed` has a row.  All
+ * statements lock several sessions in this order. */
 #define END(allowed)                                                           \
     " ended AS ("                                                              \
     "   UPDATE auth_sessions"                                                  \
@@ -357,19 +360,20 @@ enum store_result store_own_change(struct store *st, const char *account_id,
 
 /* -- revocations -- */
 
-/* A cursor is a snapshot: its reader has all rows that it sees.  It is written
- * as MARK.NEXT.OPEN: the snapshot sees no transaction from NEXT on, nor the
- * OPEN ones below NEXT.  (A dump of another server may bring rows of numbers
- * still to come: a reader without a cursor gets them.)  While the news take
- * several pages, .XID.SEQ of the last row follows, and the snapshot stays that
- * of the first page.  If the OPEN ones do not fit, NEXT is one of them, and
- * rows may be sent again. */
+/* A cursor is a snapshot: its reader has received all rows visible in it.  The
+ * form is MARK.NEXT.OPEN.  Transactions from NEXT on are not visible, and
+ * neither are the lower ones listed in OPEN.  (A dump from another server may
+ * contain rows with future transaction numbers; a reader without a cursor
+ * receives them.) Between the pages of one poll, .XID.SEQ of the last row
+ * follows, and the snapshot remains that of the first page.  If OPEN would be
+ * too long, NEXT is a lower number, and some rows may be sent again. */
 #define CURSOR_FORM                                                            \
     "[0-9a-f-]{36}\\.[0-9]{1,18}\\.([0-9]{1,18}(_[0-9]{1,18})*)?"              \
     "(\\.[0-9]{1,18}\\.[0-9]{1,18})?"
 
-/* A row for each revocation, or one without.  The snapshot is the one by which
- * the rows are seen.  28 open ones fit a cursor. */
+/* Returns a row for each revocation, or a row without one.  The cursor's
+ * snapshot is that of the statement.  A cursor has room for 28 open
+ * transactions. */
 static const struct db_statement revocations_sql = {
     "revocations",
     "SELECT extract(epoch FROM clock_timestamp())::text,"

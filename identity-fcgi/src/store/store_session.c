@@ -1,5 +1,5 @@
-/* The life of a session: opened, read, bound to a branch, revoked; rotated, by
- * the statement that reads it or later; its last rotation. */
+/* Sessions: opening, reading, selecting a branch, revoking, rotating, and the
+ * last rotation. */
 
 #include "store/store_session.h"
 
@@ -14,7 +14,7 @@
     db_id_or_null((s)->workspace_id), db_id_or_null((s)->member_id),           \
         db_id_or_null((s)->active_branch_id)
 
-/* Copies the revoked rows to done, and ends the query. */
+/* Copies the revoked rows to done and ends the query. */
 static enum store_result copy_revoked(struct sql_query *q,
                                       struct session_refs *done)
 {
@@ -31,10 +31,10 @@ static enum store_result copy_revoked(struct sql_query *q,
     return sql_end(q);
 }
 
-/* Locking the account's row waits for an operator who is changing it, so that
- * no session opens while all are being ended.  The session's time is from the
- * database's clock, as lockouts are, and later than the last lockout in that
- * row, even if the clock was set back. */
+/* The lock on the account's row waits for a concurrent lockout, so that no
+ * session is opened while all are being ended.  created_at is by the database's
+ * clock, like lockouts, and later than the last lockout even if the clock was
+ * set back. */
 static const struct db_statement session_create_sql = {
     "session_create",
     "WITH owner AS ("
@@ -65,10 +65,10 @@ enum store_result store_session_create(struct store *st,
                   DB_TIME_US(s->clock.valid_after_us));
 }
 
-/* Reads $2 + SPARE rows at most, however many sessions the account has; later
- * logins end the others.  Locked rows are left to the next login, so this never
- * waits.  The login's own is locked first, and ends none once it is ended or
- * about to be: else two logins at once could end each other. */
+/* Reads at most $2 + SPARE rows, so the cost is bounded; later logins end the
+ * remaining sessions.  Skips locked rows, so it never waits.  The session of
+ * this login is locked first, and if it is ended or locked nothing is revoked:
+ * otherwise two concurrent logins could end each other's session. */
 #define SPARE 100
 
 _Static_assert(SPARE <= STORE_MAX_REVOKE, "they all fit the caller's array");
@@ -110,8 +110,8 @@ enum store_result store_session_limit(struct store *st, const struct session *s,
     return copy_revoked(&q, done);
 }
 
-/* The lock on the account's row waits for a lockout under way, or for one who
- * disables it: the tokens that are answered were signed before. */
+/* The lock on the account's row waits for a concurrent lockout or disabling,
+ * because the tokens in the answer are signed already. */
 static const struct db_statement session_select_sql = {
     "session_select",
     "WITH owner AS MATERIALIZED ("
@@ -138,7 +138,8 @@ enum store_result store_session_select(struct store *st, const char *session_id,
                   DB_TIME(st->access_until_s));
 }
 
-/* revoked_at never precedes created_at, which another host's clock wrote. */
+/* revoked_at must not precede created_at, which may be by another host's
+ * clock. */
 static const struct db_statement session_revoke_sql = {
     "session_revoke",
     "UPDATE auth_sessions"
@@ -158,7 +159,7 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
 
     buf_init(&list, mem, sizeof(mem));
     for (size_t i = 0; i < count && i < STORE_MAX_REVOKE; i++) {
-        /* What is no UUID names no session. */
+        /* A malformed id matches no session. */
         if (uuid_parse(bytes, ids[i])) {
             buf_addz(&list, list.len > 0 ? "," : "");
             buf_add(&list, ids[i].data, ids[i].len);
@@ -172,7 +173,7 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
     return copy_revoked(&q, done);
 }
 
-/* -- reading, with the branches that can be selected -- */
+/* -- reading, with the selectable branches -- */
 
 static const struct db_statement choices_sql = {
     "choices",
@@ -202,13 +203,13 @@ static const struct db_statement session_read_sql = {
         SQL_SESSION_ROWS("", ""),
     false};
 
-/* Fills out from the rows of a statement of SQL_SESSION_ROWS that was run, and
- * whose first parameter is the session's id. */
+/* Fills out from the result of a statement of SQL_SESSION_ROWS whose first
+ * parameter is the session's id. */
 static void copy_session(struct sql_query *q, pj_arena_t *arena, bool list,
                          struct session_view *out)
 {
     struct session *s = &out->session;
-    int col = SQL_BRANCH_COLS; /* those of SQL_SESSION, in their order */
+    int col = SQL_BRANCH_COLS; /* the columns of SQL_SESSION */
 
     memset(out, 0, sizeof(*out));
     if (q->p.bad_uuid) {
@@ -237,21 +238,22 @@ static void copy_session(struct sql_query *q, pj_arena_t *arena, bool list,
     }
 }
 
-/* Without a scope the list is of all workspaces, and a session in one has not
- * been shown the others: it is to be read once more. */
+/* If the active branch is not selectable, the scope is cleared and the list
+ * must contain all workspaces, which the first read of a session with a
+ * workspace does not return. */
 static bool is_again(const struct session_view *view)
 {
     return !view->selectable && view->session.workspace_id[0] != '\0';
 }
 
-/* By one statement; everywhere: with the branches of other workspaces. */
+/* Reads by one statement; everywhere includes other workspaces. */
 static enum store_result read_once(struct store *st, pj_arena_t *arena,
                                    pj_str_t session_id,
                                    const pj_str_t *branch_id, bool list,
                                    bool everywhere, struct meanwhile *meanwhile,
                                    struct session_view *out)
 {
-    /* Which no branch has: in place of a malformed id. */
+    /* in place of a malformed id; no branch has it */
     pj_str_t asked = PJ_STR("00000000-0000-0000-0000-000000000000");
     unsigned char bytes[UUID_BYTES];
     struct sql_query q = {0};
@@ -282,11 +284,11 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                : result;
 }
 
-/* -- what a rotation writes -- */
+/* -- the columns of a rotation -- */
 
-/* Replaces the jti of the row s by $3, with the expiry $4.  That is by the
- * service's clock and could be before created_at, which is by the database's.
- * $9 to $11 are those of SQL_CLIENT(), $12 to $14 those of RETRY(). */
+/* Replaces the jti of row s by $3 with expiry $4, which is by the service's
+ * clock and might precede created_at, which is by the database's. $9 to $11 are
+ * SQL_CLIENT(), $12 to $14 are RETRY(). */
 #define ROTATE                                                                 \
     "UPDATE auth_sessions s SET jti = $3, used_at = now(),"                    \
     " expires_at = greatest($4, created_at + interval '1 us'),"                \
@@ -295,8 +297,8 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
     " used_address = nullif($9, ''), used_agent = nullif($10, ''),"            \
     " access_until = greatest(access_until, $11)"
 
-/* After a CTE `rotated` of session ids: the old jti, $2, is kept for a while,
- * and older ones are dropped. */
+/* After a CTE `rotated` with the session's id: remembers the old jti, $2, and
+ * deletes older ones. */
 #define FORGET                                                                 \
     " forgotten AS (DELETE FROM rotated_tokens r USING rotated"                \
     "    WHERE r.session_id = rotated.session_id"                              \
@@ -306,8 +308,8 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
     " SELECT session_id, $2 FROM rotated"                                      \
     " ON CONFLICT (session_id, jti) DO UPDATE SET rotated_at = now()"
 
-/* $12 to $14 of ROTATE, what a retry needs: the old jti, the new one and its
- * iat; null where no retry is answered. */
+/* $12 to $14 of ROTATE: the old jti, the new jti and its iat, for a retry; null
+ * if there is no retry window. */
 #define IF_RETRIED(to, type, ...)                                              \
     DB_VALUE(type, .null = (to)->retry_window_s <= 0, __VA_ARGS__)
 #define RETRY(to, old)                                                         \
@@ -316,14 +318,13 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
         IF_RETRIED(to, OID_TIMESTAMPTZ,                                        \
                    .number = (to)->now_s * 1000000 - DB_EPOCH_US)
 
-/* -- reading and rotating at once -- */
+/* -- reading and rotating in one statement -- */
 
-/* Reads as store_session_read() does, and is the compare-and-swap as well.  The
- * read is one snapshot.  If the row has changed since, the update looks at what
- * has become of it: it does nothing, and the caller reads again, unless all
- * that the decision used is as it was.  A session never changes its account, so
- * that is asked of the snapshot: asked of the row, it would offer the planner
- * an index that leads to all sessions of the account. */
+/* The read is one snapshot.  If the row has changed since, the update applies
+ * only if everything that the decision used is unchanged; otherwise the caller
+ * reads again.  The account of a session never changes, so it is compared in
+ * the snapshot: comparing it in the row would let the planner use an index that
+ * leads to all sessions of the account. */
 #define ALLOWED                                                                \
     "    WHERE s.session_id = $1 AND s.status = 'ACTIVE'"                      \
     "      AND s.expires_at >= $6 AND s.jti = $2 AND s.created_at >= $7"       \
@@ -363,8 +364,8 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
               DB_TIME(to->opened_at_s), DB_FENCE, SQL_CLIENT(st),
               RETRY(to, token->jti));
     if (q.p.bad_uuid || !uuid_read(jti, token->jti)) {
-        /* An id is malformed, or the jti is not written as we write it and so
-         * is not the session's: there is nothing to rotate. */
+        /* An id is malformed, or the jti is not in canonical form and therefore
+         * not the session's. */
         return store_session_read(st, arena, token->session_id, NULL, list,
                                   meanwhile, out);
     }
@@ -373,7 +374,7 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
     copy_session(&q, arena, list, out);
     (void) sql_end(&q);
     if (*rotated && q.result == STORE_UNAVAILABLE) {
-        return STORE_UNKNOWN; /* what was done can no longer be told */
+        return STORE_UNKNOWN; /* the result was rotated but cannot be read */
     }
     return q.result == STORE_OK && !*rotated && is_again(out)
                ? store_session_read(st, arena, token->session_id, NULL, list,
@@ -381,9 +382,9 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                : q.result;
 }
 
-/* -- rotating what was read -- */
+/* -- rotating after a read -- */
 
-/* The compare-and-swap, in four forms.  The scope columns are compared too, so
+/* The compare-and-swap, in four forms.  It compares the scope columns too, so
  * that a concurrent selection is not lost. */
 #define UNCHANGED                                                              \
     " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"                \
@@ -414,8 +415,8 @@ enum store_result store_session_rotate(struct store *st,
                   SQL_CLIENT(st), RETRY(to, pj_str(old->jti)));
 }
 
-/* A version that knows nothing of retries replaces jti and leaves the columns
- * of one as they are: then retry_next is no longer the row's jti. */
+/* retry_next = jti: an older version of the service replaces jti but not the
+ * columns of the retry. */
 static const struct db_statement session_retry_sql = {
     "session_retry",
     "SELECT jti, retry_iat, expires_at, used_at, coalesce(used_address, ''),"
@@ -434,7 +435,7 @@ enum store_result store_session_retry(struct store *st,
     struct sql_query q = {0};
 
     if (!uuid_read(jti, token->jti)) {
-        return STORE_NONE; /* not written as we write it: not the session's */
+        return STORE_NONE; /* not in canonical form, so not the session's */
     }
     db_params(&q.p, DB_UUID(token->session_id), DB_UUID(token->jti),
               DB_INT(window_s));

@@ -1,13 +1,12 @@
 /*
- * Deleting what nobody needs any more, in small batches.
+ * Deletes expired and ended rows in small batches.
  *
- * Sessions have no index that finds the ended ones, on purpose: it would have
- * to name expires_at, and then each rotation would write to it.  Instead the
- * table is read from block to block (a TID range scan), a batch of blocks a
- * statement.  A batch costs the same however large the table is, locks only
- * the rows that it deletes, and passes over those that somebody else holds.
- * The sweep of a serving process reads a part of a large table each time, and
- * goes on where it left off, in a thread of its own that holds no request up.
+ * Sessions deliberately have no index for finding ended ones: it would have to
+ * include expires_at, and every rotation would write to it.  Instead the table
+ * is read by ranges of blocks (TID range scans).  A batch costs the same
+ * however large the table is; it locks only the rows that it deletes and skips
+ * locked rows.  A serving process sweeps in a separate thread.  Each sweep of a
+ * large table covers a part of it and continues where the last one stopped.
  */
 
 #include "store/sweep.h"
@@ -25,22 +24,22 @@
 #include <string.h>
 #include <time.h>
 
-/* Of 8 KiB each; a full batch holds some thousand sessions at most. */
+/* Blocks of 8 KiB; a full batch has a few thousand sessions at most. */
 #define BATCH_BLOCKS 64
 #define BATCH_ROWS 500
-/* Between two batches, for the disk and for those who wait for a lock. */
+/* Between two batches, to relieve the disk and free locks. */
 #define PAUSE_MS 20
-/* A part: 32 MiB, or as much of a larger table as makes 64 parts of it. */
+/* A part is 32 MiB, or 1/64 of a larger table. */
 #define PART_BLOCKS 4096
 #define PARTS 64
-/* Rotated-out tokens matter for a minute, attempts until their window ends. */
+/* Rotated tokens are needed for a minute, attempts until their window ends. */
 #define ROTATED_KEEP_S 600
 #define ATTEMPTS_KEEP_S 60
-/* Clocks may disagree by so much about when a token is dead. */
+/* Allowed difference between clocks about the expiry of tokens. */
 #define REVOCATIONS_KEEP_S 3600
 
-/* Held during a sweep by a transaction that does nothing else: the lock ends
- * with its process, even through a pooler, and keeps no snapshot. */
+/* Held during a sweep by an otherwise idle transaction.  So the lock ends with
+ * the process, works through a pooler and holds no snapshot. */
 #define LOCK "SELECT pg_try_advisory_xact_lock(7236589412357)"
 
 /* The thread of a serving process. */
@@ -48,12 +47,12 @@ struct sweeper {
     const struct config *cfg;
     pthread_t thread;
     sem_t stop;
-    uint64_t cursor; /* the block at which the next part begins */
+    uint64_t cursor; /* first block of the next part */
 };
 
 struct sweep {
     const struct config *cfg;
-    struct sweeper *by; /* NULL: the whole at once, without pauses */
+    struct sweeper *by; /* NULL to sweep everything without pauses */
     struct db_script *lock, *work;
     enum sweep_result result;
     struct error *e;
@@ -69,7 +68,7 @@ static struct timespec in_ms(int64_t ms)
                              (long) (at % 1000) * 1000000};
 }
 
-/* False once it is to stop. */
+/* False if the thread must stop. */
 static bool sleep_ms(struct sweeper *s, int64_t ms)
 {
     struct timespec until = in_ms(ms);
@@ -79,7 +78,7 @@ static bool sleep_ms(struct sweeper *s, int64_t ms)
             return true;
         }
     }
-    (void) sem_post(&s->stop); /* for who asks next */
+    (void) sem_post(&s->stop); /* for the next call */
     return false;
 }
 
@@ -88,7 +87,8 @@ void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
 {
     uint64_t most = blocks / PARTS > PART_BLOCKS ? blocks / PARTS : PART_BLOCKS;
 
-    *first = blocks > most ? cursor % blocks : 0; /* a small one goes whole */
+    *first =
+        blocks > most ? cursor % blocks : 0; /* a small table is one part */
     *count = blocks - *first < most ? blocks - *first : most;
 }
 
@@ -113,7 +113,8 @@ static bool failed(struct sweep *s, const struct db_script *db)
     return end(s, SWEEP_FAILED);
 }
 
-/* The number in the result, or else the count of touched rows. */
+/* Returns the number in the result or, without rows, the number of changed
+ * rows. */
 static bool number(struct sweep *s, const char *sql, const struct db_params *p,
                    int64_t *out)
 {
@@ -128,17 +129,17 @@ static bool number(struct sweep *s, const char *sql, const struct db_params *p,
     return db_script_run(s->work, "COMMIT", NULL, 0) || failed(s, s->work);
 }
 
-/* $1: how long rows are kept; $2: how many go at once; $3, $4: the blocks. */
+/* $1 is the time to keep rows, $2 the batch size, $3 and $4 the block range. */
 #define IN_BLOCKS                                                              \
     " WHERE ctid >= format('(%s,0)', $3)::tid"                                 \
     "   AND ctid < format('(%s,0)', $4)::tid"
 
-/* Rotated tokens are written only where PLATFORM_AUTH_REFRESH_REUSE is revoke,
- * and each refresh drops its session's older ones: a small table. */
+/* rotated_tokens is small: it is written only if PLATFORM_AUTH_REFRESH_REUSE is
+ * revoke, and a refresh deletes older rows of its session. */
 static const struct kind {
     const char *sql;
     int64_t keep_s;
-    const char *table; /* NULL: it has an index by time */
+    const char *table; /* NULL if an index by time is used */
 } kinds[SWEEP_KINDS] = {
     {"DELETE FROM auth_sessions WHERE session_id = ANY (ARRAY("
      "  SELECT session_id FROM auth_sessions" IN_BLOCKS
@@ -157,7 +158,7 @@ static const struct kind {
      "   WHERE window_ends_at < now() - make_interval(secs => $1)"
      "   ORDER BY window_ends_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
      ATTEMPTS_KEEP_S, NULL},
-    /* Nor are those of this one. */
+    /* Rows of this table are never updated either. */
     {"DELETE FROM session_revocations WHERE ctid = ANY (ARRAY("
      "  SELECT ctid FROM session_revocations"
      "   WHERE dies_at < now() - make_interval(secs => $1)"
@@ -168,8 +169,8 @@ static const struct kind {
 const char *const sweep_names[SWEEP_KINDS] = {"sessions", "rotatedTokens",
                                               "attempts", "revocations"};
 
-/* A table may have partitions by hash, which are about as long as each other: a
- * range of blocks is then one in each of them, that much shorter. */
+/* A table may have hash partitions of similar size.  A range of blocks is then
+ * applied to each partition, divided by their number. */
 #define PARTITIONS                                                             \
     " FROM (SELECT $1::regclass AS t UNION ALL"                                \
     "       SELECT inhrelid FROM pg_inherits"                                  \
@@ -180,7 +181,7 @@ static const char blocks_sql[] =
     "SELECT max(pg_relation_size(t))"
     "       / current_setting('block_size')::bigint" PARTITIONS;
 
-/* Repeats a deletion until it finds nothing. */
+/* Repeats a deletion until a batch is not full. */
 static bool drain(struct sweep *s, const char *sql, const struct db_params *p,
                   int64_t *total)
 {
@@ -198,7 +199,7 @@ static bool drain(struct sweep *s, const char *sql, const struct db_params *p,
     return true;
 }
 
-/* Deletes from a table, or from the part of it at *cursor, which moves on. */
+/* Deletes from a table, or from its part at *cursor, which is advanced. */
 static bool sweep_kind(struct sweep *s, const struct kind *k, int64_t keep_s,
                        uint64_t *cursor, int64_t *total)
 {
@@ -233,7 +234,7 @@ static bool sweep_kind(struct sweep *s, const struct kind *k, int64_t keep_s,
     return true;
 }
 
-/* -- a sweep -- */
+/* -- sweeping -- */
 
 static bool open_script(struct sweep *s, struct db_script **db)
 {
@@ -252,7 +253,7 @@ static bool take_lock(struct sweep *s)
            (ours[0] == 't' || end(s, SWEEP_BUSY));
 }
 
-/* Whoever sweeps, all know how many there are. */
+/* Every process counts, even if another one sweeps. */
 static bool count_revocations(struct sweep *s)
 {
     struct db_params none = {0};
@@ -321,7 +322,7 @@ static void sweep_once(struct sweeper *by)
     }
 }
 
-/* Without synchronous standbys all settings but off wait for the disk. */
+/* Without synchronous standbys, all settings except off wait for the disk. */
 static const char forgetful_sql[] =
     "SELECT CASE level"
     "    WHEN 'off' THEN 'a crash of the server'"
@@ -332,7 +333,7 @@ static const char forgetful_sql[] =
     " WHERE level = 'off' OR (level IN ('local', 'remote_write')"
     "   AND current_setting('synchronous_standby_names') <> '')";
 
-/* A commit that is lost brings logged-out and replaced tokens back. */
+/* A lost commit makes logged-out and replaced tokens valid again. */
 static void warn_of_loss(const struct config *cfg)
 {
     char why[256];
@@ -350,7 +351,7 @@ static void warn_of_loss(const struct config *cfg)
     db_script_close(db);
 }
 
-/* The first look happens here, where no request waits for it. */
+/* Checks durability here, where no request waits for it. */
 static void *run(void *arg)
 {
     struct sweeper *s = arg;
@@ -362,7 +363,7 @@ static void *run(void *arg)
         return NULL;
     }
 
-    /* Processes that start together take turns, and begin at different
+    /* Processes that start together begin at different times, and at different
      * places of a large table. */
     (void) RAND_bytes(random, sizeof(random));
     memcpy(&s->cursor, random, 4);

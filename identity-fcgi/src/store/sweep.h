@@ -1,43 +1,45 @@
-/* Deletes what ended long ago. */
+/* Deletes expired and ended rows. */
 
 #pragma once
 
 #include "base/config.h"
 
-/* How long ended sessions are kept for inquiries. */
+/* How long ended sessions are kept for investigations. */
 #define SWEEP_KEEP_S (7 * 86400)
 
-/* What is deleted, in this order. */
+/* The kinds of rows, in the order of deletion. */
 #define SWEEP_KINDS 4
-extern const char *const sweep_names[SWEEP_KINDS]; /* of their counts */
+extern const char *const sweep_names[SWEEP_KINDS]; /* names of their counts */
 
 enum sweep_result {
     SWEEP_DONE,
-    SWEEP_STOPPED, /* as the sweeper was told */
-    SWEEP_BUSY,    /* another process is at it; nothing was done */
-    SWEEP_FAILED   /* one line is in *e; counts is what was done */
+    SWEEP_STOPPED, /* by sweep_stop() */
+    SWEEP_BUSY,    /* another process is sweeping; nothing was done */
+    SWEEP_FAILED   /* *e has one line, counts is what was deleted */
 };
 
-/* Sweeps everything, sessions that ended over keep_s ago too, on connections of
- * its own, one process at a time. */
+/* Sweeps all tables; deletes sessions that ended more than keep_s ago.  Uses
+ * separate connections.  Only one process sweeps at a time. */
 enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
                             int64_t counts[SWEEP_KINDS], struct error *e);
 
-/* How many revocations there were at this process's last sweep; -1 before. */
+/* Number of revocations at this process's last sweep, -1 before the first. */
 extern _Atomic int64_t sweep_revocations;
 
-/* Which blocks of a table the part at cursor, any number, is.  For the test. */
+/* Returns the range of blocks to sweep at cursor, any number.  For the test. */
 void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
                 uint64_t *count);
 
-/* Starts a thread that looks whether the database may lose commits and then,
- * unless that is 0, sweeps a part every sweep_interval_s.  cfg must outlive it.
- * NULL, with a log line, where no thread could be made. */
+/* Starts a thread that warns if the database may lose commits and then, unless
+ * sweep_interval_s is 0, sweeps a part of the tables at that interval.  cfg
+ * must outlive the thread.  On failure logs a line and returns NULL. */
 struct sweeper *sweep_start(const struct config *cfg);
 
-/* Tells it to stop after the batch in hand; returns at once.  NULL allowed. */
+/* Makes the thread stop after the current batch.  Does not wait.  s may be
+ * NULL. */
 void sweep_stop(struct sweeper *s);
 
-/* Stops it, waits for its end and frees s; false when that took over wait_ms
- * (its database hangs): the process has to end by _exit() then. */
+/* Stops the thread, waits for its end and frees s.  False if that takes more
+ * than wait_ms because the database hangs; then the process must end by
+ * _exit(). */
 PJ_MUST_CHECK bool sweep_join(struct sweeper *s, int wait_ms);
