@@ -187,7 +187,7 @@ START_TEST (test_retry_from_elsewhere) {
         setup();
         cfg.refresh_reuse = ends ? REUSE_REVOKE : REUSE_REJECT;
         view_is(retried(scoped_session()));
-        db.last.elsewhere = cases[c].before;
+        db.last.moved_retries = cases[c].before;
         snprintf(w.store.client_address, sizeof(w.store.client_address), "%s",
                  cases[c].address);
         snprintf(w.store.client_agent, sizeof(w.store.client_agent), "%s",

@@ -344,10 +344,11 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
     return result;
 }
 
-enum store_result store_own_list(struct store *st, pj_arena_t *arena,
-                                 const struct session *current, int64_t now_s,
-                                 int64_t opened_at_s, int64_t expires_at_s,
-                                 struct store_list *out)
+enum store_result store_sessions_list(struct store *st, pj_arena_t *arena,
+                                      const struct session *current,
+                                      int64_t now_s, int64_t opened_at_s,
+                                      int64_t expires_at_s,
+                                      struct store_list *out)
 {
     (void) st;
     (void) arena;
@@ -360,8 +361,8 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
     return next(&db.own);
 }
 
-enum store_result store_own_end(struct store *st, const char *account_id,
-                                const char *except, int64_t *ended)
+enum store_result store_sessions_end(struct store *st, const char *account_id,
+                                     const char *except, int64_t *ended)
 {
     (void) st;
     (void) except;
@@ -371,8 +372,8 @@ enum store_result store_own_end(struct store *st, const char *account_id,
     return next(&db.end);
 }
 
-enum store_result store_own_account(struct store *st, const char *account_id,
-                                    char *name, struct account *out)
+enum store_result store_account_read(struct store *st, const char *account_id,
+                                     char *name, struct account *out)
 {
     (void) st;
     ck_assert_str_eq(account_id, ACCOUNT);
@@ -386,9 +387,11 @@ enum store_result store_own_account(struct store *st, const char *account_id,
     return next(&db.account_read);
 }
 
-enum store_result store_own_change(struct store *st, const char *account_id,
-                                   const char *old_hash, const char *new_hash,
-                                   const char *except, int64_t *ended)
+enum store_result store_credential_change(struct store *st,
+                                          const char *account_id,
+                                          const char *old_hash,
+                                          const char *new_hash,
+                                          const char *except, int64_t *ended)
 {
     (void) st;
     (void) account_id;

@@ -27,26 +27,25 @@
 /* Refused clients get successive places in time, because clients that retry
  * after the same delay arrive together again.  This is the end of the last
  * place.  Threads may take the same place. */
-static _Atomic int64_t taken_us;
+static _Atomic int64_t last_place_us;
 
 static int64_t retry_after_s(const struct config *cfg)
 {
-    int64_t now_us = metrics_now_us(), place_us = taken_us, wait_s;
+    int64_t now_us = metrics_now_us(), place_us = last_place_us, wait_s;
 
     place_us = (place_us > now_us ? place_us : now_us) + PLACE_US;
     wait_s = 1 + (place_us - now_us) / 1000000;
     if (wait_s > cfg->retry_after_max_s) {
-        return 1 + now_us % cfg->retry_after_max_s; /* an arbitrary time within
-                                                       the maximum */
+        return 1 + now_us % cfg->retry_after_max_s; /* arbitrary */
     }
-    taken_us = place_us;
+    last_place_us = place_us;
     return wait_s;
 }
 
 void auth_served(void)
 {
-    if (taken_us > metrics_now_us()) {
-        taken_us -= PLACE_US;
+    if (last_place_us > metrics_now_us()) {
+        last_place_us -= PLACE_US;
     }
 }
 
@@ -83,7 +82,7 @@ bool auth_invalid(struct worker *w, const char *format, ...)
 bool auth_database_unavailable(struct worker *w)
 {
     if (w->store.locked) {
-        held_note(pj_str(w->account), w->cfg->db_lock_timeout_ms + HELD_MS);
+        held_add(pj_str(w->account), w->cfg->db_lock_timeout_ms + HELD_MS);
         return auth_busy(w);
     }
     return auth_refuse(w, 503, "DATABASE_UNAVAILABLE",
@@ -120,14 +119,14 @@ static bool refuse_token(struct worker *w, const char *code, const char *detail)
  * remaining requests. */
 bool auth_enter(struct worker *w, pj_str_t account_id)
 {
-    int most = w->cfg->worker_threads > 1 ? w->cfg->worker_threads / 2 : 1;
+    int max = w->cfg->worker_threads > 1 ? w->cfg->worker_threads / 2 : 1;
 
     if (w->account[0] != '\0' || account_id.len >= sizeof(w->account)) {
         return true;
     }
     memcpy(w->account, account_id.data, account_id.len);
     w->account[account_id.len] = '\0';
-    return held_enter(account_id, most, &w->inside) || auth_busy(w);
+    return held_enter(account_id, max, &w->inside) || auth_busy(w);
 }
 
 void auth_leave(struct worker *w)
@@ -170,7 +169,7 @@ bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
     view->session.active &= result == STORE_OK;
     verdict = session_decide(view, claims->account_id, NULL, w->now_s,
                              w->cfg->session_max_lifetime_s);
-    auth_names(w, view->session.account_id, view->session.session_id);
+    auth_set_ids(w, view->session.account_id, view->session.session_id);
     return verdict == SESSION_SCOPED || verdict == SESSION_NOT_SELECTABLE ||
            refuse_token(w, AUTH_NOT_ACTIVE);
 }
@@ -463,12 +462,12 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
         return auth_failed(w, "the answer does not fit its buffer");
     }
     res->status = 200;
-    auth_names(w, s->account_id, s->session_id);
+    auth_set_ids(w, s->account_id, s->session_id);
     return true;
 }
 
-void auth_names(struct worker *w, const char *account_id,
-                const char *session_id)
+void auth_set_ids(struct worker *w, const char *account_id,
+                  const char *session_id)
 {
     (void) memccpy(w->res->account_id, account_id, '\0', STORE_UUID - 1);
     (void) memccpy(w->res->session_id, session_id, '\0', STORE_UUID - 1);
@@ -483,8 +482,8 @@ void auth_audit(struct worker *w, const char *event, const char *account_id,
                          log_text("sessionId", session_id)));
 }
 
-void auth_revoked(struct worker *w, const struct session_refs *done,
-                  enum metrics_counter counter, const char *event)
+void auth_record_revoked(struct worker *w, const struct session_refs *done,
+                         enum metrics_counter counter, const char *event)
 {
     metrics_add(counter, done->count);
     for (size_t i = 0; i < done->count; i++) {

@@ -163,16 +163,16 @@ bool auth_sign_refresh(struct worker *w, const struct session *s,
 bool auth_answer(struct worker *w, struct auth_answer *answer);
 
 /* Sets the ids for the access log. */
-void auth_names(struct worker *w, const char *account_id,
-                const char *session_id);
+void auth_set_ids(struct worker *w, const char *account_id,
+                  const char *session_id);
 
 /* Writes an audit line; account_id and session_id may be NULL. */
 void auth_audit(struct worker *w, const char *event, const char *account_id,
                 const char *session_id);
 
 /* Counts the revoked sessions and writes an audit line for each. */
-void auth_revoked(struct worker *w, const struct session_refs *done,
-                  enum metrics_counter counter, const char *event);
+void auth_record_revoked(struct worker *w, const struct session_refs *done,
+                         enum metrics_counter counter, const char *event);
 
 /* Writes an audit line: caller ended this number of the account's sessions. */
 void auth_audit_sessions(struct worker *w, const char *event,

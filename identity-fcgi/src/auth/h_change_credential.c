@@ -13,11 +13,11 @@
 #define TRIES 3 /* if the account changes concurrently */
 
 struct change {
-    const struct session *own;
-    pj_str_t current, next;
+    const struct session *caller;
+    pj_str_t current, new_credential;
     char name[ACCOUNT_NAME_MAX + 1];
     struct account account;
-    char fresh[PASSWORD_PHC_MAX];
+    char new_hash[PASSWORD_PHC_MAX];
     struct auth_attempt attempt;
     int64_t ended; /* ended sessions */
 };
@@ -28,17 +28,17 @@ static bool read_body(struct worker *w, struct change *c)
 
     return auth_body(w, false, &root) &&
            auth_member(w, root, "credential", &c->current) &&
-           auth_member(w, root, "newCredential", &c->next) &&
+           auth_member(w, root, "newCredential", &c->new_credential) &&
            auth_credential_fits(w, "credential", c->current) &&
-           auth_credential_fits(w, "newCredential", c->next);
+           auth_credential_fits(w, "newCredential", c->new_credential);
 }
 
 /* Reads the session's account; a deleted or disabled account has no
  * sessions. */
 static bool read_account(struct worker *w, struct change *c)
 {
-    enum store_result result =
-        store_own_account(&w->store, c->own->account_id, c->name, &c->account);
+    enum store_result result = store_account_read(
+        &w->store, c->caller->account_id, c->name, &c->account);
 
     return auth_answered(w, result) &&
            ((result == STORE_OK && c->account.enabled) ||
@@ -49,7 +49,7 @@ static bool check_current(struct worker *w, struct change *c)
 {
     enum password_result verdict =
         password_verify(c->account.credential_hash, c->current,
-                        w->store.deadline_ms, c->fresh); /* not used here */
+                        w->store.deadline_ms, c->new_hash); /* not used here */
 
     if (verdict == PASSWORD_BUSY) {
         return auth_busy(w);
@@ -57,8 +57,8 @@ static bool check_current(struct worker *w, struct change *c)
     if (verdict == PASSWORD_OK) {
         return true;
     }
-    auth_audit(w, "auth.credential.failed", c->own->account_id,
-               c->own->session_id);
+    auth_audit(w, "auth.credential.failed", c->caller->account_id,
+               c->caller->session_id);
     return auth_refuse(w, 401, "AUTH_INVALID_CREDENTIALS",
                        "The credential is not right.");
 }
@@ -71,7 +71,8 @@ static bool check_next(struct worker *w, const struct change *c)
 {
     char detail[128];
 
-    switch (password_new_judge(w->cfg, c->next, w->store.deadline_ms)) {
+    switch (
+        password_new_judge(w->cfg, c->new_credential, w->store.deadline_ms)) {
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:
@@ -98,14 +99,14 @@ static bool check_next(struct worker *w, const struct change *c)
  * the new one. */
 static enum store_result write(struct worker *w, struct change *c)
 {
-    enum store_result result = store_own_change(
-        &w->store, c->own->account_id, c->account.credential_hash, c->fresh,
-        c->own->session_id, &c->ended);
+    enum store_result result = store_credential_change(
+        &w->store, c->caller->account_id, c->account.credential_hash,
+        c->new_hash, c->caller->session_id, &c->ended);
 
     return result == STORE_UNKNOWN &&
-                   store_own_account(&w->store, c->own->account_id, c->name,
-                                     &c->account) == STORE_OK &&
-                   strcmp(c->account.credential_hash, c->fresh) == 0
+                   store_account_read(&w->store, c->caller->account_id, c->name,
+                                      &c->account) == STORE_OK &&
+                   strcmp(c->account.credential_hash, c->new_hash) == 0
                ? STORE_OK
                : result;
 }
@@ -114,15 +115,16 @@ static enum store_result write(struct worker *w, struct change *c)
  * a session during the change, and may even have ended the caller's. */
 static void finish(struct worker *w, struct change *c)
 {
-    enum store_result result = store_own_end(&w->store, c->own->account_id,
-                                             c->own->session_id, &c->ended);
+    enum store_result result = store_sessions_end(
+        &w->store, c->caller->account_id, c->caller->session_id, &c->ended);
     struct jsonw json;
 
     if (result == STORE_NONE) {
-        result = store_own_end(&w->store, c->own->account_id, NULL, &c->ended);
+        result = store_sessions_end(&w->store, c->caller->account_id, NULL,
+                                    &c->ended);
     }
     metrics_add(METRICS_SESSIONS_REVOKED_CREDENTIAL, (uint64_t) c->ended);
-    auth_audit_sessions(w, "auth.credential.changed", c->own, c->ended);
+    auth_audit_sessions(w, "auth.credential.changed", c->caller, c->ended);
     if (result != STORE_OK) {
         (void) auth_database_unavailable(w);
         return;
@@ -145,7 +147,8 @@ static void change(struct worker *w, const pj_claims_t *claims,
         if (!check_current(w, c) || !check_next(w, c)) {
             return;
         }
-        if (!password_hash(c->next, w->store.deadline_ms, c->fresh)) {
+        if (!password_hash(c->new_credential, w->store.deadline_ms,
+                           c->new_hash)) {
             break;
         }
         switch (write(w, c)) {
@@ -166,7 +169,7 @@ static void change(struct worker *w, const pj_claims_t *claims,
 void h_change_credential(struct worker *w)
 {
     struct session_view view;
-    struct change c = {.own = &view.session};
+    struct change c = {.caller = &view.session};
     pj_claims_t claims;
 
     if (!auth_caller(w, AUTH_CALLER_ANY, &claims) || !read_body(w, &c) ||
@@ -178,5 +181,5 @@ void h_change_credential(struct worker *w)
         change(w, &claims, &view, &c);
     }
     auth_attempt_settle(w, &c.attempt);
-    OPENSSL_cleanse(c.fresh, sizeof(c.fresh));
+    OPENSSL_cleanse(c.new_hash, sizeof(c.new_hash));
 }

@@ -22,7 +22,7 @@ struct login {
     struct auth_attempt attempt;
     bool known; /* the account exists */
     struct account account;
-    char fresh[PASSWORD_PHC_MAX]; /* new hash to store, or "" */
+    char new_hash[PASSWORD_PHC_MAX]; /* new hash to store, or "" */
 };
 
 static bool read_body(struct worker *w, struct login *login)
@@ -66,7 +66,7 @@ static bool check_credential(struct worker *w, struct login *login)
     }
     login->known = result == STORE_OK;
     verdict = password_verify(a->credential_hash, login->credential,
-                              w->store.deadline_ms, login->fresh);
+                              w->store.deadline_ms, login->new_hash);
     if (verdict == PASSWORD_BUSY) {
         return auth_busy(w);
     }
@@ -90,11 +90,11 @@ static void rehash(struct worker *w, struct login *login)
 {
     struct account *a = &login->account;
 
-    if (login->fresh[0] != '\0' &&
+    if (login->new_hash[0] != '\0' &&
         store_account_rehash(&w->store, a->account_id, a->credential_hash,
-                             login->fresh) == STORE_OK) {
+                             login->new_hash) == STORE_OK) {
         snprintf(a->credential_hash, sizeof(a->credential_hash), "%s",
-                 login->fresh);
+                 login->new_hash);
         metrics_count(METRICS_REHASHES);
     }
 }
@@ -129,8 +129,8 @@ static void end_oldest(struct worker *w, const struct session *s)
 
     if (w->cfg->max_sessions > 0) {
         (void) store_session_limit(&w->store, s, w->cfg->max_sessions, &done);
-        auth_revoked(w, &done, METRICS_SESSIONS_REVOKED_LIMIT,
-                     "auth.session.over_limit");
+        auth_record_revoked(w, &done, METRICS_SESSIONS_REVOKED_LIMIT,
+                            "auth.session.over_limit");
     }
 }
 
@@ -155,7 +155,7 @@ static void sign(void *arg)
  * a login signs more than a refresh should wait for.  Returns true without an
  * answer if the account's credential or status has changed since it was
  * checked. */
-static bool is_overtaken(struct worker *w, struct login *login)
+static bool open_session(struct worker *w, struct login *login)
 {
     struct session_view view;
     struct session *s = &view.session;
@@ -210,7 +210,7 @@ static void log_in(struct worker *w, struct login *login)
             return;
         }
         rehash(w, login);
-        if (!is_overtaken(w, login)) {
+        if (!open_session(w, login)) {
             return;
         }
     }
@@ -245,7 +245,7 @@ void h_login(struct worker *w)
                            &login.attempt)) {
         log_in(w, &login);
     }
-    OPENSSL_cleanse(login.fresh, sizeof(login.fresh));
+    OPENSSL_cleanse(login.new_hash, sizeof(login.new_hash));
     auth_attempt_settle(w, &login.attempt);
     count_outcome(w->res->code);
 }

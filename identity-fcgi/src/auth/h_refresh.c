@@ -42,7 +42,7 @@ struct refresh {
     bool uncertain;       /* the answer to a write was lost */
     enum result result;   /* set by find() */
     struct retry retry;
-    enum session_retry by; /* only if RETRIED */
+    enum session_retry retry_kind; /* only if RETRIED */
 };
 
 /* -- the request -- */
@@ -123,7 +123,7 @@ static bool revoke(const struct refresh *r, const char *event,
     enum store_result result =
         store_session_revoke(&r->w->store, &r->claims.session_id, 1, &done);
 
-    auth_revoked(r->w, &done, counter, event);
+    auth_record_revoked(r->w, &done, counter, event);
     return result == STORE_OK || result == STORE_NONE;
 }
 
@@ -137,22 +137,22 @@ static bool refuse_stale(const struct refresh *r)
     const struct session *s = &r->view.session;
     int64_t window_s = w->cfg->refresh_retry_window_s;
     int64_t grace_s = window_s > 0 ? window_s : REUSE_GRACE_S;
-    enum store_result young = STORE_OK;
+    enum store_result grace = STORE_OK;
 
     if (w->cfg->refresh_reuse == REUSE_REVOKE) {
-        if (r->by == SESSION_RETRY_REUSE) {
-            young = STORE_NONE;
+        if (r->retry_kind == SESSION_RETRY_REUSE) {
+            grace = STORE_NONE;
         } else if (w->now_s > r->claims.iat + grace_s) {
-            young = store_session_remembered(&w->store, s->session_id,
+            grace = store_session_remembered(&w->store, s->session_id,
                                              r->claims.jti, grace_s);
         }
     }
-    if (young == STORE_UNAVAILABLE ||
-        (young == STORE_NONE && !revoke(r, "auth.refresh.reuse_revoked",
+    if (grace == STORE_UNAVAILABLE ||
+        (grace == STORE_NONE && !revoke(r, "auth.refresh.reuse_revoked",
                                         METRICS_SESSIONS_REVOKED_REUSE))) {
         return auth_database_unavailable(w);
     }
-    if (young == STORE_OK) {
+    if (grace == STORE_OK) {
         auth_audit(w, "auth.refresh.reuse", s->account_id, s->session_id);
     }
     metrics_count(METRICS_STALE_REFRESHES);
@@ -169,7 +169,7 @@ static bool may_rotate(const struct refresh *r, enum session_verdict verdict)
         verdict == SESSION_NOT_SELECTABLE) {
         return true;
     }
-    auth_names(r->w, s->account_id, s->session_id);
+    auth_set_ids(r->w, s->account_id, s->session_id);
     if (verdict == SESSION_STALE) {
         return refuse_stale(r);
     }
@@ -288,26 +288,28 @@ static struct rotation rotation_of(const struct refresh *r)
 /* Writes what the first statement did not write.  FOUND is written again,
  * because a read does not prove that a standby has the row: a primary that was
  * just replaced may show rows that are lost. */
-static enum store_result write_rest(struct refresh *r, bool lost)
+static enum store_result write_rest(struct refresh *r, bool clear_scope)
 {
     struct store *st = &r->w->store;
     struct rotation to = rotation_of(r);
 
     if (r->result == RETRIED) {
         return store_session_repeat(st, &r->view.session, r->retry.jti,
-                                    r->by == SESSION_RETRY_ELSEWHERE, lost);
+                                    r->retry_kind == SESSION_RETRY_MOVED,
+                                    clear_scope);
     }
     if (r->result == FOUND) {
-        return store_session_repeat(st, &r->view.session, r->jti, false, lost);
+        return store_session_repeat(st, &r->view.session, r->jti, false,
+                                    clear_scope);
     }
     to.remember = to.remember && r->result == READ;
-    return store_session_rotate(st, &r->view.session, &to, lost);
+    return store_session_rotate(st, &r->view.session, &to, clear_scope);
 }
 
 /* Writes the answer, then updates the session accordingly. */
 static enum result complete(struct refresh *r, enum session_verdict verdict)
 {
-    bool lost = verdict == SESSION_NOT_SELECTABLE;
+    bool clear_scope = verdict == SESSION_NOT_SELECTABLE;
 
     if (!prepare_answer(r, verdict == SESSION_SCOPED)) {
         if (r->result == ROTATED || r->result == FOUND) {
@@ -315,10 +317,10 @@ static enum result complete(struct refresh *r, enum session_verdict verdict)
         }
         return REFUSED;
     }
-    if (r->result == ROTATED && !lost) {
+    if (r->result == ROTATED && !clear_scope) {
         return ROTATED;
     }
-    switch (write_rest(r, lost)) {
+    switch (write_rest(r, clear_scope)) {
     case STORE_OK:
         return r->result == RETRIED ? RETRIED : ROTATED;
     case STORE_NONE:
@@ -391,9 +393,9 @@ static enum store_result find_retry(struct refresh *r)
     if (result != STORE_OK) {
         return result;
     }
-    r->by = session_judge_retry(&r->retry, w->store.client_address,
-                                w->store.client_agent);
-    if (r->by == SESSION_RETRY_REUSE) {
+    r->retry_kind = session_judge_retry(&r->retry, w->store.client_address,
+                                        w->store.client_agent);
+    if (r->retry_kind == SESSION_RETRY_REUSE) {
         return STORE_NONE;
     }
     r->result = RETRIED;
@@ -524,7 +526,7 @@ void h_refresh(struct worker *w)
         http_cookie_set(w->res, w->cfg, r.new_token, r.exp - w->now_s);
         auth_audit(w,
                    !retried ? "auth.refresh.succeeded"
-                   : r.by == SESSION_RETRY_ELSEWHERE
+                   : r.retry_kind == SESSION_RETRY_MOVED
                        ? "auth.refresh.retried_elsewhere"
                        : "auth.refresh.retried",
                    r.view.session.account_id, r.view.session.session_id);

@@ -31,11 +31,11 @@ void h_sessions(struct worker *w)
     if (!find_caller(w, &claims, &view)) {
         return;
     }
-    if (store_own_list(&w->store, &w->arena, own, w->now_s,
-                       lifetime_s > 0 ? w->now_s - lifetime_s : 0,
-                       session_expiry(claims.iat, w->cfg->refresh_ttl_s,
-                                      own->created_at_s, lifetime_s),
-                       &list) != STORE_OK) {
+    if (store_sessions_list(&w->store, &w->arena, own, w->now_s,
+                            lifetime_s > 0 ? w->now_s - lifetime_s : 0,
+                            session_expiry(claims.iat, w->cfg->refresh_ttl_s,
+                                           own->created_at_s, lifetime_s),
+                            &list) != STORE_OK) {
         (void) auth_database_unavailable(w);
         return;
     }
@@ -82,8 +82,8 @@ void h_sessions_end(struct worker *w)
             w, store_session_revoke(&w->store, &w->path_id, 1, &done))) {
         return;
     }
-    auth_revoked(w, &done, METRICS_SESSIONS_REVOKED_OWNER,
-                 "auth.session.ended");
+    auth_record_revoked(w, &done, METRICS_SESSIONS_REVOKED_OWNER,
+                        "auth.session.ended");
     auth_success(w, &json, "AUTH_END_SESSION_SUCCESS",
                  "The session was ended.");
     jsonw_object_end(&json);
@@ -106,9 +106,10 @@ static void end(struct worker *w, bool all, const char *code)
     if (!find_caller(w, &claims, &view)) {
         return;
     }
-    result = store_own_end(&w->store, own->account_id, own->session_id, &ended);
+    result =
+        store_sessions_end(&w->store, own->account_id, own->session_id, &ended);
     if (result == STORE_OK && all) {
-        result = store_own_end(&w->store, own->account_id, NULL, &ended);
+        result = store_sessions_end(&w->store, own->account_id, NULL, &ended);
     }
     metrics_add(METRICS_SESSIONS_REVOKED_OWNER, (uint64_t) ended);
     if (result == STORE_OK || ended > 0) {
@@ -184,10 +185,11 @@ static bool revoke(struct worker *w, const struct named *named)
                                                 named->count, &done)))) {
         return false;
     }
-    auth_revoked(w, &done, METRICS_SESSIONS_REVOKED_LOGOUT, "auth.logout");
+    auth_record_revoked(w, &done, METRICS_SESSIONS_REVOKED_LOGOUT,
+                        "auth.logout");
     if (done.count > 0) { /* log the last one */
-        auth_names(w, done.items[done.count - 1].account_id,
-                   done.items[done.count - 1].session_id);
+        auth_set_ids(w, done.items[done.count - 1].account_id,
+                     done.items[done.count - 1].session_id);
     }
     return true;
 }

@@ -26,7 +26,7 @@ static size_t place_of(const unsigned char account[UUID_BYTES])
     return account[UUID_BYTES - 1] % PLACES;
 }
 
-void held_note(pj_str_t account_id, int64_t kept_ms)
+void held_add(pj_str_t account_id, int64_t kept_ms)
 {
     unsigned char account[UUID_BYTES];
     size_t i;
@@ -41,7 +41,7 @@ void held_note(pj_str_t account_id, int64_t kept_ms)
     pthread_mutex_unlock(&held.lock);
 }
 
-bool held_enter(pj_str_t account_id, int most, bool *inside)
+bool held_enter(pj_str_t account_id, int max, bool *inside)
 {
     unsigned char account[UUID_BYTES];
     bool is_held, may_enter;
@@ -55,7 +55,7 @@ bool held_enter(pj_str_t account_id, int most, bool *inside)
     pthread_mutex_lock(&held.lock);
     is_held = held.all[i].until_us > metrics_now_us() &&
               memcmp(held.all[i].account, account, sizeof(account)) == 0;
-    may_enter = !is_held || held.inside < most;
+    may_enter = !is_held || held.inside < max;
     *inside = is_held && may_enter;
     held.inside += *inside;
     pthread_mutex_unlock(&held.lock);

@@ -6,9 +6,9 @@
 
 /* Marks an account (a UUID) as held for kept_ms, after a statement timed out
  * waiting for its row.  The latest 64 are remembered. */
-void held_note(pj_str_t account_id, int64_t kept_ms);
+void held_add(pj_str_t account_id, int64_t kept_ms);
 
 /* Returns false if the account is held and max requests for held accounts are
  * in progress already.  If *inside is set, call held_leave() once. */
-PJ_MUST_CHECK bool held_enter(pj_str_t account_id, int most, bool *inside);
+PJ_MUST_CHECK bool held_enter(pj_str_t account_id, int max, bool *inside);
 void held_leave(void);

@@ -195,7 +195,7 @@ static struct {
     size_t memory_bytes;
     int64_t wait_ms;
     char dummy[PASSWORD_PHC_MAX];
-} today;
+} params;
 
 _Static_assert(PASSWORD_PHC_MAX >= crypto_pwhash_STRBYTES, "a PHC string fits");
 
@@ -229,19 +229,19 @@ static void compute(void *arg)
     }
     if (c->fresh != NULL) {
         if (crypto_pwhash_str_alg(c->fresh, (const char *) c->credential.data,
-                                  c->credential.len, today.iterations,
-                                  today.memory_bytes,
+                                  c->credential.len, params.iterations,
+                                  params.memory_bytes,
                                   crypto_pwhash_ALG_ARGON2ID13) != 0) {
             c->result = PASSWORD_BUSY;
         }
-        count(since_us, today.memory_bytes / 1024 * today.iterations);
+        count(since_us, params.memory_bytes / 1024 * params.iterations);
     }
 }
 
 /* Calls fn in a hasher thread.  False if none is free in time. */
-static bool lend(void (*fn)(void *arg), void *arg, int64_t deadline_ms)
+static bool run_in_lane(void (*fn)(void *arg), void *arg, int64_t deadline_ms)
 {
-    int64_t until_ms = metrics_now_us() / 1000 + today.wait_ms;
+    int64_t until_ms = metrics_now_us() / 1000 + params.wait_ms;
 
     if (deadline_ms > 0 && deadline_ms < until_ms) {
         until_ms = deadline_ms;
@@ -254,7 +254,7 @@ static enum password_result run(struct computation *c, int64_t deadline_ms)
     int64_t asked_us = metrics_now_us();
 
     c->result = PASSWORD_BUSY;
-    if (!lend(compute, c, deadline_ms)) {
+    if (!run_in_lane(compute, c, deadline_ms)) {
         c->started_us = metrics_now_us();
     } else if (c->result == PASSWORD_BUSY) {
         log_line(LOG_ERROR_, "auth.hash.no_memory",
@@ -268,13 +268,13 @@ bool password_setup(const struct config *cfg)
 {
     unsigned char nobody_knows[32];
     struct computation c = {.credential = {nobody_knows, sizeof(nobody_knows)},
-                            .fresh = today.dummy};
+                            .fresh = params.dummy};
 
     if (sodium_init() < 0) {
         return false;
     }
-    today.iterations = (unsigned long long) cfg->argon2_iterations;
-    today.memory_bytes = (size_t) cfg->argon2_memory_kib * 1024;
+    params.iterations = (unsigned long long) cfg->argon2_iterations;
+    params.memory_bytes = (size_t) cfg->argon2_memory_kib * 1024;
     randombytes_buf(nobody_knows, sizeof(nobody_knows));
     compute(&c);
     sodium_memzero(nobody_knows, sizeof(nobody_knows));
@@ -285,7 +285,7 @@ bool password_start(const struct config *cfg, int64_t wait_ms)
 {
     int places = cfg->worker_threads > 1 ? cfg->worker_threads / 2 : 1;
 
-    today.wait_ms = wait_ms;
+    params.wait_ms = wait_ms;
     return hasher_start(HASHER_HASH, cfg->hash_concurrency, places) &&
            hasher_start(HASHER_SIGN, cfg->hash_concurrency,
                         cfg->worker_threads);
@@ -300,15 +300,15 @@ bool password_has_room(void)
 
 const char *password_nobody(void)
 {
-    return today.dummy;
+    return params.dummy;
 }
 
 /* Returns true unless it is Argon2id of at least the configured cost. */
 static bool is_weaker(const struct stored *s)
 {
     return s->form != STORED_ARGON2ID ||
-           s->memory_kib < today.memory_bytes / 1024 ||
-           s->rounds < today.iterations;
+           s->memory_kib < params.memory_bytes / 1024 ||
+           s->rounds < params.iterations;
 }
 
 /* Returns false if bcrypt compared only the beginning of the credential.  A new
@@ -328,7 +328,7 @@ enum password_result password_verify(const char *text, pj_str_t credential,
     bool usable = text != NULL && password_parse(text, &stored) == NULL;
     enum password_result result = PASSWORD_BUSY;
 
-    if (usable || password_parse(today.dummy, &stored) == NULL) {
+    if (usable || password_parse(params.dummy, &stored) == NULL) {
         c.fresh =
             is_weaker(&stored) && is_whole(&stored, credential) ? fresh : NULL;
         result = run(&c, deadline_ms);
@@ -442,7 +442,7 @@ enum password_new password_new_judge(const struct config *cfg,
     if (s.path == NULL) {
         return PASSWORD_FITS;
     }
-    if (!lend(search, &s, deadline_ms)) {
+    if (!run_in_lane(search, &s, deadline_ms)) {
         return PASSWORD_LATER;
     }
     errno = s.error;

@@ -5,7 +5,7 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-#define ELSEWHERE_AT_MOST 2 /* of the last eight rotations */
+#define MAX_MOVED_RETRIES 2 /* of the last eight rotations */
 
 bool session_id_is(const char *id, pj_str_t s)
 {
@@ -85,19 +85,20 @@ static struct in6_addr network_of(const char *address)
     return net;
 }
 
-enum session_retry session_judge_retry(const struct retry *of,
+enum session_retry session_judge_retry(const struct retry *rotation,
                                        const char *address, const char *agent)
 {
-    struct in6_addr was = network_of(of->address), is = network_of(address);
-    bool moved = memcmp(&was, &is, sizeof(is)) != 0;
-    bool other_agent = strcmp(of->agent, agent) != 0;
+    struct in6_addr was = network_of(rotation->address),
+                    is = network_of(address);
+    bool other_network = memcmp(&was, &is, sizeof(is)) != 0;
+    bool other_agent = strcmp(rotation->agent, agent) != 0;
 
-    if (!moved && !other_agent) {
+    if (!other_network && !other_agent) {
         return SESSION_RETRY_SAME;
     }
-    if ((moved && other_agent) ||
-        __builtin_popcount(of->elsewhere | 1) > ELSEWHERE_AT_MOST) {
+    if ((other_network && other_agent) ||
+        __builtin_popcount(rotation->moved_retries | 1) > MAX_MOVED_RETRIES) {
         return SESSION_RETRY_REUSE;
     }
-    return SESSION_RETRY_ELSEWHERE;
+    return SESSION_RETRY_MOVED;
 }

@@ -36,17 +36,17 @@ int64_t session_expiry(int64_t now_s, int64_t ttl_s, int64_t created_at_s,
 int64_t session_issued_at(int64_t now_s, const struct store_clock *clock);
 
 enum session_retry {
-    SESSION_RETRY_SAME,      /* by the client that rotated */
-    SESSION_RETRY_ELSEWHERE, /* perhaps by that client, after a change of
+    SESSION_RETRY_SAME,  /* by the client that rotated */
+    SESSION_RETRY_MOVED, /* perhaps by that client, after a change of
                                 network or agent */
-    SESSION_RETRY_REUSE      /* by another client */
+    SESSION_RETRY_REUSE  /* by another client */
 };
 
 /* Classifies a retry by the network of the address (IPv4 /24, IPv6 /48) and the
  * agent.  A client that lost an answer may have changed one of them.  A client
  * that shares its session with a thief needs a retry whenever the thief
  * refreshed first, so three such retries in eight rotations are reuse. */
-enum session_retry session_judge_retry(const struct retry *of,
+enum session_retry session_judge_retry(const struct retry *rotation,
                                        const char *address, const char *agent);
 
 /* Returns true if s equals id and is not empty. */

@@ -102,7 +102,7 @@ static bool ensure_table(struct run *r, const struct migrate_file *table)
            (exists[0] == 't' || exec(r, table->sql, NULL, 0));
 }
 
-static bool plant(struct run *r, const struct migrate_file *seed)
+static bool load_seed(struct run *r, const struct migrate_file *seed)
 {
     return db_script_is_local(r->db)
                ? exec(r, seed->sql, NULL, 0)
@@ -137,7 +137,7 @@ bool migrate_run(const struct config *cfg, bool seed, struct error *e)
         ok = in_transaction(&r, apply, &migrate_files[i]);
     }
     if (ok && seed) {
-        ok = in_transaction(&r, plant, &migrate_seed);
+        ok = in_transaction(&r, load_seed, &migrate_seed);
     }
     db_script_close(r.db);
     return ok;

@@ -7,7 +7,7 @@
 #define STORE_UUID 37        /* 36 characters and a NUL; "" for null */
 #define STORE_MAX_LIST 1000  /* selectable branches of one account */
 #define STORE_MAX_REVOKE 128 /* sessions revoked by one call */
-#define STORE_MAX_OWN 100    /* sessions shown to their owner */
+#define STORE_MAX_LISTED 100 /* sessions shown to their owner */
 #define STORE_CURSOR 513     /* bytes including NUL */
 
 /* A selectable branch.  The strings are in the caller's arena. */

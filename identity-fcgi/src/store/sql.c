@@ -47,7 +47,7 @@ enum store_result sql_end(struct sql_query *q)
     return q->result;
 }
 
-enum store_result sql_end_one(struct store *st, const struct db_statement *sql,
+enum store_result sql_execute(struct store *st, const struct db_statement *sql,
                               const struct db_value *values, size_t count)
 {
     struct sql_query q = {0};
@@ -88,7 +88,7 @@ void sql_copy_account(const struct db_rows *rows, int hash, int clock,
     sql_copy_clock(rows, clock, &out->clock);
 }
 
-char *sql_keep(pj_arena_t *arena, const char *text)
+char *sql_copy_string(pj_arena_t *arena, const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = pj_arena_alloc(arena, size);
@@ -103,7 +103,7 @@ static bool copy_roles(pj_arena_t *arena, const struct db_rows *rows,
 {
     size_t len;
     const char *text = db_text(rows, row, SQL_COL_ROLES, &len);
-    char *rest = sql_keep(arena, text);
+    char *rest = sql_copy_string(arena, text);
     const char **roles = pj_arena_alloc(arena, (len / 2 + 1) * sizeof(*roles));
 
     if (rest == NULL || roles == NULL) {
@@ -166,9 +166,10 @@ static bool read_branches(pj_arena_t *arena, const struct db_rows *rows,
             (within != NULL && strcmp(workspace, within) != 0)) {
             continue;
         }
-        b->branch_id = sql_keep(arena, branch);
+        b->branch_id = sql_copy_string(arena, branch);
         b->branch_name = db_text(rows, i, SQL_COL_BRANCH_NAME, NULL);
-        b->workspace_id = within != NULL ? within : sql_keep(arena, workspace);
+        b->workspace_id =
+            within != NULL ? within : sql_copy_string(arena, workspace);
         b->workspace_name = db_text(rows, i, SQL_COL_WORKSPACE_NAME, NULL);
         if (b->branch_id == NULL || b->workspace_id == NULL) {
             return false;
@@ -224,8 +225,8 @@ bool sql_copy_branches(pj_arena_t *arena, const struct db_rows *rows, bool list,
     for (size_t i = 0; i < n; i++) {
         struct branch *b = &items[i];
 
-        b->branch_name = sql_keep(arena, b->branch_name);
-        b->workspace_name = sql_keep(arena, b->workspace_name);
+        b->branch_name = sql_copy_string(arena, b->branch_name);
+        b->workspace_name = sql_copy_string(arena, b->workspace_name);
         if (b->branch_name == NULL || b->workspace_name == NULL) {
             return false;
         }

@@ -100,9 +100,9 @@ bool sql_run_one(struct sql_query *q, struct store *st,
                  const struct db_statement *sql);
 
 /* Runs a statement with these parameters like sql_run_one(), and ends it. */
-enum store_result sql_end_one(struct store *st, const struct db_statement *sql,
+enum store_result sql_execute(struct store *st, const struct db_statement *sql,
                               const struct db_value *values, size_t count);
-#define sql_do(st, sql, ...) sql_end_one(st, sql, DB_VALUES(__VA_ARGS__))
+#define sql_do(st, sql, ...) sql_execute(st, sql, DB_VALUES(__VA_ARGS__))
 
 /* Runs an idempotent write, and repeats it once if its answer is lost. */
 bool sql_run_safe(struct sql_query *q, struct store *st,
@@ -127,7 +127,7 @@ void sql_copy_account(const struct db_rows *rows, int hash, int clock,
                       struct account *out);
 
 /* Copies text to the arena; NULL if the arena is full. */
-char *sql_keep(pj_arena_t *arena, const char *text);
+char *sql_copy_string(pj_arena_t *arena, const char *text);
 
 /* Copies a text column, truncated to cap - 1 bytes. */
 void sql_copy_text(const struct db_rows *rows, size_t row, int col, char *out,

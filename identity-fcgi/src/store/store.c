@@ -160,19 +160,19 @@ enum store_result store_ping(struct store *st, int *schema_version)
 
 /* Copies the texts of a column up to the first null, at most max of them.  Sets
  * more if there are further rows. */
-static bool keep_list(pj_arena_t *arena, const struct db_rows *rows, int col,
-                      size_t most, struct store_list *out)
+static bool copy_list(pj_arena_t *arena, const struct db_rows *rows, int col,
+                      size_t max, struct store_list *out)
 {
     size_t rows_count = db_row_count(rows);
-    size_t count = rows_count < most ? rows_count : most;
+    size_t count = rows_count < max ? rows_count : max;
 
-    out->more = rows_count > most;
+    out->more = rows_count > max;
     out->items = pj_arena_alloc(arena, (count + 1) * sizeof(*out->items));
     for (size_t i = 0; out->items != NULL && i < count; i++) {
         if (db_is_null(rows, i, col)) {
             break;
         }
-        out->items[i] = sql_keep(arena, db_text(rows, i, col, NULL));
+        out->items[i] = sql_copy_string(arena, db_text(rows, i, col, NULL));
         if (out->items[i] == NULL) {
             return false;
         }
@@ -216,19 +216,20 @@ static const struct db_statement sessions_own_sql = {
     " ORDER BY current DESC, s.created_at DESC, session_id",
     false};
 
-enum store_result store_own_list(struct store *st, pj_arena_t *arena,
-                                 const struct session *current, int64_t now_s,
-                                 int64_t opened_at_s, int64_t expires_at_s,
-                                 struct store_list *out)
+enum store_result store_sessions_list(struct store *st, pj_arena_t *arena,
+                                      const struct session *current,
+                                      int64_t now_s, int64_t opened_at_s,
+                                      int64_t expires_at_s,
+                                      struct store_list *out)
 {
     struct sql_query q = {0};
 
     memset(out, 0, sizeof(*out));
     db_params(&q.p, DB_ID(current->account_id), DB_ID(current->session_id),
-              DB_TIME(now_s), DB_TIME(opened_at_s), DB_INT(STORE_MAX_OWN + 1),
-              DB_TIME(expires_at_s));
+              DB_TIME(now_s), DB_TIME(opened_at_s),
+              DB_INT(STORE_MAX_LISTED + 1), DB_TIME(expires_at_s));
     if (sql_run(&q, st, &sessions_own_sql, NULL) &&
-        !keep_list(arena, q.rows, 0, STORE_MAX_OWN + 1, out)) {
+        !copy_list(arena, q.rows, 0, STORE_MAX_LISTED + 1, out)) {
         q.result = STORE_UNAVAILABLE;
     }
     return sql_end(&q);
@@ -243,7 +244,7 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
  * sessions are older than $2, a lockout as of `moment` ends them with a single
  * write to the account's row.  It spares tokens issued in the second in which
  * $2 was opened. */
-#define OWN                                                                    \
+#define LOCK_CALLER                                                            \
     "WITH owner AS MATERIALIZED ("                                             \
     "   SELECT sessions_valid_after FROM accounts"                             \
     "    WHERE account_id = $1 FOR NO KEY UPDATE),"                            \
@@ -261,7 +262,7 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
 
 /* Ends the account's other sessions if the CTE `allowed` has a row.  All
  * statements lock several sessions in this order. */
-#define END(allowed)                                                           \
+#define END_OTHERS(allowed)                                                    \
     " ended AS ("                                                              \
     "   UPDATE auth_sessions"                                                  \
     "      SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"   \
@@ -278,17 +279,18 @@ enum store_result store_own_list(struct store *st, pj_arena_t *arena,
 
 static const struct db_statement sessions_end_sql = {
     "sessions_end",
-    OWN " caller AS MATERIALIZED ("
-        "   SELECT true FROM own UNION ALL"
-        "   SELECT true FROM owner WHERE $2::uuid IS NULL),"
-        " locked AS ("
-        "   UPDATE accounts SET sessions_valid_after = (SELECT moment FROM own)"
-        "    WHERE account_id = $1 AND (SELECT many FROM older)"
-        "   RETURNING 1)," END("caller"),
+    LOCK_CALLER
+    " caller AS MATERIALIZED ("
+    "   SELECT true FROM own UNION ALL"
+    "   SELECT true FROM owner WHERE $2::uuid IS NULL),"
+    " locked AS ("
+    "   UPDATE accounts SET sessions_valid_after = (SELECT moment FROM own)"
+    "    WHERE account_id = $1 AND (SELECT many FROM older)"
+    "   RETURNING 1)," END_OTHERS("caller"),
     true};
 
-enum store_result store_own_end(struct store *st, const char *account_id,
-                                const char *except, int64_t *ended)
+enum store_result store_sessions_end(struct store *st, const char *account_id,
+                                     const char *except, int64_t *ended)
 {
     enum store_result result;
     int64_t n;
@@ -318,8 +320,8 @@ static const struct db_statement account_read_sql = {
     " WHERE account_id = $1",
     false};
 
-enum store_result store_own_account(struct store *st, const char *account_id,
-                                    char *name, struct account *out)
+enum store_result store_account_read(struct store *st, const char *account_id,
+                                     char *name, struct account *out)
 {
     struct sql_query q = {0};
 
@@ -333,7 +335,7 @@ enum store_result store_own_account(struct store *st, const char *account_id,
 
 static const struct db_statement credential_change_sql = {
     "credential_change",
-    OWN
+    LOCK_CALLER
     " changed AS ("
     "   UPDATE accounts SET credential_hash = $5, updated_at = now(),"
     "          sessions_valid_after = CASE WHEN (SELECT many FROM older)"
@@ -341,12 +343,14 @@ static const struct db_statement credential_change_sql = {
     "              ELSE sessions_valid_after END"
     "    WHERE account_id = $1 AND credential_hash = $4"
     "      AND status = 'ACTIVE' AND EXISTS (SELECT FROM own)" SQL_BEFORE_FENCE(
-        "$6") "   RETURNING 1)," END("changed"),
+        "$6") "   RETURNING 1)," END_OTHERS("changed"),
     true};
 
-enum store_result store_own_change(struct store *st, const char *account_id,
-                                   const char *old_hash, const char *new_hash,
-                                   const char *except, int64_t *ended)
+enum store_result store_credential_change(struct store *st,
+                                          const char *account_id,
+                                          const char *old_hash,
+                                          const char *new_hash,
+                                          const char *except, int64_t *ended)
 {
     struct sql_query q = {0};
 
@@ -422,10 +426,10 @@ static const struct db_statement revocations_sql = {
 
 enum { NOW, KNOWN, BASE, AT, ENTRY };
 
-static bool copy(pj_arena_t *arena, const struct db_rows *rows,
-                 struct revocations *out)
+static bool copy_revocations(pj_arena_t *arena, const struct db_rows *rows,
+                             struct revocations *out)
 {
-    if (!keep_list(arena, rows, ENTRY, STORE_MAX_LIST, &out->list)) {
+    if (!copy_list(arena, rows, ENTRY, STORE_MAX_LIST, &out->list)) {
         return false;
     }
     snprintf(out->cursor, sizeof(out->cursor), "%s%s%s",
@@ -447,9 +451,9 @@ enum store_result store_revocations(struct store *st, pj_arena_t *arena,
     }
     db_params(&q.p, DB_TEXT(cursor), DB_INT(STORE_MAX_LIST + 1));
     if (sql_run(&q, st, &revocations_sql, NULL)) {
-        q.result = !db_bool(q.rows, 0, KNOWN)  ? STORE_NONE
-                   : !copy(arena, q.rows, out) ? STORE_UNAVAILABLE
-                                               : STORE_OK;
+        q.result = !db_bool(q.rows, 0, KNOWN)              ? STORE_NONE
+                   : !copy_revocations(arena, q.rows, out) ? STORE_UNAVAILABLE
+                                                           : STORE_OK;
     }
     return sql_end(&q);
 }

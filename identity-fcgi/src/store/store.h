@@ -49,26 +49,29 @@ enum store_result store_ping(struct store *st, int *schema_version);
 
 /* Lists the account's sessions that are alive at now_s and were opened after
  * opened_at_s, in the API's JSON: current first, with expiry expires_at_s, then
- * the STORE_MAX_OWN newest others. */
-enum store_result store_own_list(struct store *st, pj_arena_t *arena,
-                                 const struct session *current, int64_t now_s,
-                                 int64_t opened_at_s, int64_t expires_at_s,
-                                 struct store_list *out);
+ * the STORE_MAX_LISTED newest others. */
+enum store_result store_sessions_list(struct store *st, pj_arena_t *arena,
+                                      const struct session *current,
+                                      int64_t now_s, int64_t opened_at_s,
+                                      int64_t expires_at_s,
+                                      struct store_list *out);
 /* Revokes all active sessions of the account, except the session except (may be
  * NULL).  *ended grows by the number revoked, also on failure.  Repeating it is
  * safe.  STORE_NONE if except is not alive itself. */
-enum store_result store_own_end(struct store *st, const char *account_id,
-                                const char *except, int64_t *ended);
+enum store_result store_sessions_end(struct store *st, const char *account_id,
+                                     const char *except, int64_t *ended);
 
 /* Finds an account by its id.  name has room for ACCOUNT_NAME_MAX and a NUL. */
-enum store_result store_own_account(struct store *st, const char *account_id,
-                                    char *name, struct account *out);
+enum store_result store_account_read(struct store *st, const char *account_id,
+                                     char *name, struct account *out);
 /* Replaces the credential and ends all sessions except except, if the
  * credential is still old_hash, the account is enabled and except is alive.
  * Otherwise STORE_NONE. */
-enum store_result store_own_change(struct store *st, const char *account_id,
-                                   const char *old_hash, const char *new_hash,
-                                   const char *except, int64_t *ended);
+enum store_result store_credential_change(struct store *st,
+                                          const char *account_id,
+                                          const char *old_hash,
+                                          const char *new_hash,
+                                          const char *except, int64_t *ended);
 
 /* -- revocations, for gateways -- */
 

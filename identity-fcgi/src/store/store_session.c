@@ -100,11 +100,11 @@ static const struct db_statement session_limit_sql = {
     true};
 
 enum store_result store_session_limit(struct store *st, const struct session *s,
-                                      int most, struct session_refs *done)
+                                      int max, struct session_refs *done)
 {
     struct sql_query q = {0};
 
-    db_params(&q.p, DB_ID(s->account_id), DB_INT(most), DB_INT(SPARE),
+    db_params(&q.p, DB_ID(s->account_id), DB_INT(max), DB_INT(SPARE),
               DB_ID(s->session_id));
     (void) sql_run(&q, st, &session_limit_sql, NULL);
     return copy_revoked(&q, done);
@@ -241,7 +241,7 @@ static void copy_session(struct sql_query *q, pj_arena_t *arena, bool list,
 /* If the active branch is not selectable, the scope is cleared and the list
  * must contain all workspaces, which the first read of a session with a
  * workspace does not return. */
-static bool is_again(const struct session_view *view)
+static bool needs_all_workspaces(const struct session_view *view)
 {
     return !view->selectable && view->session.workspace_id[0] != '\0';
 }
@@ -278,7 +278,7 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
     enum store_result result = read_once(st, arena, session_id, branch_id, list,
                                          false, meanwhile, out);
 
-    return result == STORE_OK && is_again(out)
+    return result == STORE_OK && needs_all_workspaces(out)
                ? read_once(st, arena, session_id, branch_id, list, true, NULL,
                            out)
                : result;
@@ -376,7 +376,7 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
     if (*rotated && q.result == STORE_UNAVAILABLE) {
         return STORE_UNKNOWN; /* the result was rotated but cannot be read */
     }
-    return q.result == STORE_OK && !*rotated && is_again(out)
+    return q.result == STORE_OK && !*rotated && needs_all_workspaces(out)
                ? store_session_read(st, arena, token->session_id, NULL, list,
                                     NULL, out)
                : q.result;
@@ -446,7 +446,7 @@ enum store_result store_session_retry(struct store *st,
         out->rotated_at_us = db_time_us(q.rows, 0, 3);
         sql_copy_text(q.rows, 0, 4, out->address, sizeof(out->address));
         sql_copy_text(q.rows, 0, 5, out->agent, sizeof(out->agent));
-        out->elsewhere = (unsigned) db_int64(q.rows, 0, 6);
+        out->moved_retries = (unsigned) db_int64(q.rows, 0, 6);
     }
     return sql_end(&q);
 }
@@ -461,10 +461,10 @@ static const struct db_statement session_repeat_sql[2] = {
 
 enum store_result store_session_repeat(struct store *st,
                                        const struct session *s, const char *jti,
-                                       bool elsewhere, bool clear_scope)
+                                       bool moved, bool clear_scope)
 {
     return sql_do(st, &session_repeat_sql[clear_scope], DB_ID(s->session_id),
-                  DB_ID(jti), DB_INT(elsewhere), DB_TIME(st->access_until_s),
+                  DB_ID(jti), DB_INT(moved), DB_TIME(st->access_until_s),
                   SCOPE(s), DB_FENCE);
 }
 

@@ -21,7 +21,7 @@ enum store_result store_session_create(struct store *st,
  * first, then the oldest others, a limited number per call, and returns them in
  * done.  STORE_NONE if there are none. */
 enum store_result store_session_limit(struct store *st, const struct session *s,
-                                      int most, struct session_refs *done);
+                                      int max, struct session_refs *done);
 /* Reads a session in one statement, with branch_id (NULL for the active branch)
  * as the requested branch.  The list of branches is filled if list is set or
  * that branch is not selectable.  The ids may be arbitrary strings.  meanwhile
@@ -61,7 +61,7 @@ struct retry {
     char address[64], agent[256]; /* of the client that rotated, or "" */
     /* A bit for each of the last eight rotations, the latest in the lowest bit:
      * set if another client retried it. */
-    unsigned elsewhere;
+    unsigned moved_retries;
 };
 
 /* Reads like store_session_read() and, in the same statement, replaces jti and
@@ -91,7 +91,7 @@ enum store_result store_session_retry(struct store *st,
  * of s.  Repeating it is safe. */
 enum store_result store_session_repeat(struct store *st,
                                        const struct session *s, const char *jti,
-                                       bool elsewhere, bool clear_scope);
+                                       bool moved, bool clear_scope);
 /* STORE_OK if jti was replaced at most within_s ago and remembered, otherwise
  * STORE_NONE. */
 enum store_result store_session_remembered(struct store *st,

@@ -52,7 +52,7 @@ struct sweeper {
 
 struct sweep {
     const struct config *cfg;
-    struct sweeper *by; /* NULL to sweep everything without pauses */
+    struct sweeper *sweeper; /* NULL to sweep everything without pauses */
     struct db_script *lock, *work;
     enum sweep_result result;
     struct error *e;
@@ -94,7 +94,7 @@ void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
 
 /* -- statements -- */
 
-static bool end(struct sweep *s, enum sweep_result result)
+static bool stop_with(struct sweep *s, enum sweep_result result)
 {
     s->result = result;
     return false;
@@ -110,13 +110,13 @@ static bool failed(struct sweep *s, const struct db_script *db)
     } else {
         error_write(s->e, "the database failed: %s", error->message);
     }
-    return end(s, SWEEP_FAILED);
+    return stop_with(s, SWEEP_FAILED);
 }
 
 /* Returns the number in the result or, without rows, the number of changed
  * rows. */
-static bool number(struct sweep *s, const char *sql, const struct db_params *p,
-                   int64_t *out)
+static bool run_number(struct sweep *s, const char *sql,
+                       const struct db_params *p, int64_t *out)
 {
     struct db_rows *rows;
 
@@ -188,10 +188,10 @@ static bool drain(struct sweep *s, const char *sql, const struct db_params *p,
     int64_t gone = BATCH_ROWS;
 
     while (gone == BATCH_ROWS) {
-        if (s->by != NULL && !sleep_ms(s->by, PAUSE_MS)) {
-            return end(s, SWEEP_STOPPED);
+        if (s->sweeper != NULL && !sleep_ms(s->sweeper, PAUSE_MS)) {
+            return stop_with(s, SWEEP_STOPPED);
         }
-        if (!number(s, sql, p, &gone)) {
+        if (!run_number(s, sql, p, &gone)) {
             return false;
         }
         *total += gone;
@@ -205,31 +205,32 @@ static bool sweep_kind(struct sweep *s, const struct kind *k, int64_t keep_s,
 {
     struct db_params of_table = {0};
     uint64_t first = 0, count;
-    int64_t all = 1, apart = 1;
+    int64_t block_count = 1, partition_count = 1;
 
     db_params(&of_table, db_any(k->table));
-    if (k->table != NULL && (!number(s, count_sql, &of_table, &apart) ||
-                             !number(s, blocks_sql, &of_table, &all))) {
+    if (k->table != NULL &&
+        (!run_number(s, count_sql, &of_table, &partition_count) ||
+         !run_number(s, blocks_sql, &of_table, &block_count))) {
         return false;
     }
-    all *= apart;
-    count = (uint64_t) all;
+    block_count *= partition_count;
+    count = (uint64_t) block_count;
     if (cursor != NULL) {
-        sweep_part((uint64_t) all, *cursor, &first, &count);
+        sweep_part((uint64_t) block_count, *cursor, &first, &count);
     }
     for (uint64_t n = 0; n < count; n += BATCH_BLOCKS) {
         uint64_t step = count - n < BATCH_BLOCKS ? count - n : BATCH_BLOCKS;
         struct db_params p = {0};
 
         db_params(&p, DB_INT(keep_s), DB_INT(BATCH_ROWS),
-                  DB_INT((int64_t) (first + n) / apart),
-                  DB_INT((int64_t) (first + n + step) / apart));
+                  DB_INT((int64_t) (first + n) / partition_count),
+                  DB_INT((int64_t) (first + n + step) / partition_count));
         if (!drain(s, k->sql, &p, total)) {
             return false;
         }
     }
     if (cursor != NULL) {
-        *cursor = first + count < (uint64_t) all ? first + count : 0;
+        *cursor = first + count < (uint64_t) block_count ? first + count : 0;
     }
     return true;
 }
@@ -239,7 +240,7 @@ static bool sweep_kind(struct sweep *s, const struct kind *k, int64_t keep_s,
 static bool open_script(struct sweep *s, struct db_script **db)
 {
     *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, s->e);
-    return *db != NULL || end(s, SWEEP_FAILED);
+    return *db != NULL || stop_with(s, SWEEP_FAILED);
 }
 
 static bool take_lock(struct sweep *s)
@@ -250,7 +251,7 @@ static bool take_lock(struct sweep *s)
            ((db_script_begin(s->lock) &&
              db_script_run(s->lock, LOCK, ours, sizeof(ours))) ||
             failed(s, s->lock)) &&
-           (ours[0] == 't' || end(s, SWEEP_BUSY));
+           (ours[0] == 't' || stop_with(s, SWEEP_BUSY));
 }
 
 /* Every process counts, even if another one sweeps. */
@@ -259,7 +260,8 @@ static bool count_revocations(struct sweep *s)
     struct db_params none = {0};
     int64_t left = 0;
 
-    if (!number(s, "SELECT count(*) FROM session_revocations", &none, &left)) {
+    if (!run_number(s, "SELECT count(*) FROM session_revocations", &none,
+                    &left)) {
         return false;
     }
     sweep_revocations = left;
@@ -277,7 +279,8 @@ static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
     for (int i = 0; ok && i < SWEEP_KINDS; i++) {
         ok = i == 0
                  ? sweep_kind(s, kinds, keep_s,
-                              s->by != NULL ? &s->by->cursor : NULL, counts)
+                              s->sweeper != NULL ? &s->sweeper->cursor : NULL,
+                              counts)
                  : sweep_kind(s, &kinds[i], kinds[i].keep_s, NULL, &counts[i]);
     }
     db_script_close(s->work);
@@ -298,7 +301,7 @@ enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
 static void sweep_once(struct sweeper *by)
 {
     struct error e;
-    struct sweep s = {.cfg = by->cfg, .by = by, .e = &e};
+    struct sweep s = {.cfg = by->cfg, .sweeper = by, .e = &e};
     struct log_field fields[SWEEP_KINDS];
     int64_t counts[SWEEP_KINDS], any = 0;
     enum sweep_result result = sweep(&s, SWEEP_KEEP_S, counts);
