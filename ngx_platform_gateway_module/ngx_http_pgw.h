@@ -361,6 +361,8 @@ typedef struct {
     ngx_uint_t                   methods;      /* that it takes, 0: any */
     ngx_uint_t                   server;       /* the parameter that names the
                                                   server to ask; 0: none */
+    unsigned                     not_found:1;  /* no route serves the path */
+    unsigned                     metrics:1;    /* the counters are read */
 } ngx_http_pgw_content_t;
 
 

@@ -110,9 +110,8 @@ extern ngx_http_pgw_shared_t  *ngx_http_pgw_counters;
 #define ngx_http_pgw_counters_cached(tokens)                                  \
     (ngx_http_pgw_counters->cached[ngx_process_slot] = (tokens))
 
-/* One more fetch from there with that outcome, fetch_e or feed_e. */
-void ngx_http_pgw_counters_end(const ngx_http_pgw_source_t *from,
-    ngx_uint_t outcome);
+/* Counts a fetch by its outcome, fetch_e or feed_e; counted may be NULL. */
+void ngx_http_pgw_counters_end(ngx_atomic_t *counted, ngx_uint_t outcome);
 
 /* One more in a histogram. */
 void ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms);
@@ -120,10 +119,6 @@ void ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms);
 /* The route of that id, made at its first use; NULL: out of memory. */
 ngx_http_pgw_route_t *ngx_http_pgw_counters_route(ngx_conf_t *cf,
     const ngx_str_t *id);
-
-/* Called at postconfiguration: their zone, named and sized after the one of
-   keys, and the counters of each route in it. */
-char *ngx_http_pgw_counters_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf);
 
 /* Sets where we count; NULL: for ourselves alone. */
 void ngx_http_pgw_counters_init_process(ngx_http_pgw_shared_t *shared);

@@ -7,6 +7,7 @@
 
 #include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_fetch_conf.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_revocations.h"
@@ -95,7 +96,7 @@ ngx_http_pgw_feed_conf_revocations(ngx_conf_t *cf, ngx_command_t *cmd,
 
     issuer->revocations = rev;
 
-    ngx_http_pgw_lease_add(cf, &rev->from, &ngx_http_pgw_feed_conf_pages, rev);
+    ngx_http_pgw_fetch_conf_add(cf, &rev->from, &ngx_http_pgw_feed_conf_pages, rev);
 
     value = cf->args->elts;
 
@@ -178,7 +179,7 @@ ngx_http_pgw_feed_conf_zone(ngx_conf_t *cf,
 
     return ngx_http_pgw_lease_digest(from->source, &rev->claim, 1) == NGX_OK
            && ngx_http_pgw_issuer_digest(issuer, from->source) == NGX_OK
-           ? ngx_http_pgw_lease_check(cf, from) : NGX_CONF_ERROR;
+           ? ngx_http_pgw_fetch_conf_check(cf, from) : NGX_CONF_ERROR;
 }
 
 

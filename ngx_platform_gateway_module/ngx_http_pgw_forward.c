@@ -9,6 +9,7 @@
 #include "ngx_http_pgw_forward.h"
 #include "ngx_http_pgw_access.h"
 #include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_content.h"
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_local.h"
@@ -281,7 +282,8 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
 
 
 ngx_http_pgw_content_t  ngx_http_pgw_forward_content =
-    { ngx_http_pgw_forward_handler, NGX_HTTP_GET, 2 };
+    { .handler = ngx_http_pgw_forward_handler, .methods = NGX_HTTP_GET,
+      .server = 2 };
 
 
 char *
@@ -293,6 +295,6 @@ ngx_http_pgw_forward_auth(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     lcf->forward = ngx_strcmp(value[1].data, "forwarded") == 0 ? 1
                    : ngx_strcmp(value[1].data, "original") == 0 ? 2 : 0;
 
-    return lcf->forward ? ngx_http_pgw_local_content(cf, cmd, conf)
+    return lcf->forward ? ngx_http_pgw_content_directive(cf, cmd, conf)
                         : "accepts \"forwarded\" and \"original\"";
 }

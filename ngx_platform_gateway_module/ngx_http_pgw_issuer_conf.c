@@ -6,10 +6,11 @@
 
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_fetch_conf.h"
+#include "ngx_http_pgw_counters_conf.h"
 #include "ngx_http_pgw_feed_conf.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_refresh.h"
+#include "ngx_http_pgw_keys_fetch.h"
 #include "ngx_http_pgw_token.h"
 
 
@@ -26,7 +27,7 @@ static const ngx_http_pgw_source_t  ngx_http_pgw_issuer_conf_keys = {
     .max = PJ_KEYSET_MAX_BYTES,
     .too_small = "cannot hold a key set: add "
                  "\"subrequest_output_buffer_size 64k;\"",
-    .handler = ngx_http_pgw_refresh_fetched
+    .handler = ngx_http_pgw_keys_fetch_fetched
 };
 
 
@@ -155,7 +156,7 @@ ngx_http_pgw_issuer_conf_location(ngx_conf_t *cf, ngx_command_t *cmd,
         return "must begin with \"/\"";
     }
 
-    ngx_http_pgw_lease_add(cf, &issuer->from, &ngx_http_pgw_issuer_conf_keys,
+    ngx_http_pgw_fetch_conf_add(cf, &issuer->from, &ngx_http_pgw_issuer_conf_keys,
                            issuer);
     issuer->from.location = value[1];
 
@@ -255,12 +256,12 @@ ngx_http_pgw_issuer_conf_init_keys(ngx_conf_t *cf,
     from->cooldown = issuer->ages[NGX_HTTP_PGW_AGE_COOLDOWN];
     from->timeout = ngx_max(from->cooldown, NGX_HTTP_PGW_TIMEOUT);
 
-    ngx_http_pgw_lease_log(cf, from);
+    ngx_http_pgw_fetch_conf_log(cf, from);
 
     rc = ngx_http_pgw_issuer_digest(issuer, from->source);
 
     if (rc == NGX_OK && from->location.len) {
-        return ngx_http_pgw_lease_check(cf, from);
+        return ngx_http_pgw_fetch_conf_check(cf, from);
     }
 
     return rc == NGX_OK
@@ -354,7 +355,7 @@ ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
                 return NGX_CONF_ERROR;
             }
 
-            mcf->keys_zone->init = ngx_http_pgw_refresh_zone_init;
+            mcf->keys_zone->init = ngx_http_pgw_keys_fetch_zone_init;
             mcf->keys_zone->data = mcf;
         }
 
@@ -365,7 +366,7 @@ ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         }
     }
 
-    if (ngx_http_pgw_counters_init(cf, mcf) != NGX_CONF_OK) {
+    if (ngx_http_pgw_counters_conf_init(cf, mcf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 

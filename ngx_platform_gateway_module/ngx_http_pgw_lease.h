@@ -117,28 +117,10 @@ ngx_http_pgw_lease_left(ngx_msec_t then)
 ngx_int_t ngx_http_pgw_lease_digest(u_char *hex, const ngx_str_t *text,
     ngx_uint_t n);
 
-/* Takes the location of cf, if it is internal, for that of the sources that
-   name it and have none yet, until lease_check looks for it as nginx does. */
-void ngx_http_pgw_lease_claim(ngx_conf_t *cf);
-
 /* Whether a source is fetched through the location.  By the address of its
    name: its "if"s and its limit_except share it, no other location does. */
 ngx_uint_t ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
     const ngx_http_core_loc_conf_t *clcf);
-
-/* Makes from one like as, with data for its handler and the place of cf, and
-   adds it to the sources. */
-void ngx_http_pgw_lease_add(ngx_conf_t *cf, ngx_http_pgw_source_t *from,
-    const ngx_http_pgw_source_t *as, void *data);
-
-/* Sets from->log. */
-void ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from);
-
-/*
- * Checks the location of the server in from->ctx (NULL: the first that has an
- * internal one of that URI), and adds it to from->source, with where it leads.
- */
-char *ngx_http_pgw_lease_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from);
 
 /*
  * These are called with the mutex.

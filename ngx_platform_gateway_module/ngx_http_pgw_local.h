@@ -9,20 +9,12 @@
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_health;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_ready;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found;
-extern ngx_http_pgw_content_t  ngx_http_pgw_local_explain;
 extern ngx_http_pgw_content_t  ngx_http_pgw_metrics_content;
 
 /* Refuses from a content handler; code NULL: that of the reason. */
 ngx_int_t ngx_http_pgw_local_refuse(ngx_http_request_t *r,
     ngx_http_pgw_reason_e reason, const char *code, const char *detail,
     time_t retry_after);
-
-/* Directives: set the content handler that cmd->post points to. */
-ngx_http_pgw_set_t  ngx_http_pgw_local_content;
-
-/* A location that explains must say who may ask, and of which server. */
-char *ngx_http_pgw_local_merge(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
 
 
 #endif /* _NGX_HTTP_PGW_LOCAL_H_INCLUDED_ */

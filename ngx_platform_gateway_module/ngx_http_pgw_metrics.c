@@ -362,4 +362,5 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
 
 
 ngx_http_pgw_content_t  ngx_http_pgw_metrics_content =
-    { ngx_http_pgw_metrics_handler, NGX_HTTP_GET, 0 };
+    { .handler = ngx_http_pgw_metrics_handler, .methods = NGX_HTTP_GET,
+      .metrics = 1 };

@@ -141,7 +141,7 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);
 
-    ngx_http_pgw_counters_end(&rev->from, outcome);
+    ngx_http_pgw_counters_end(rev->from.counted, outcome);
 }
 
 
@@ -366,7 +366,7 @@ ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
         ngx_http_pgw_poll_failed(rev, err, outcome);
 
     } else {
-        ngx_http_pgw_counters_end(&rev->from, NGX_HTTP_PGW_FEED_READ);
+        ngx_http_pgw_counters_end(rev->from.counted, NGX_HTTP_PGW_FEED_READ);
         ngx_http_pgw_poll_lag(page);
     }
 

@@ -7,8 +7,8 @@
 
 #include "ngx_http_pgw_resource.h"
 #include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_content.h"
 #include "ngx_http_pgw_issuer.h"
-#include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_text.h"
 
 
@@ -173,7 +173,7 @@ ngx_http_pgw_resource_handler(ngx_http_request_t *r)
 
 
 ngx_http_pgw_content_t  ngx_http_pgw_resource_content =
-    { ngx_http_pgw_resource_handler, NGX_HTTP_GET, 0 };
+    { .handler = ngx_http_pgw_resource_handler, .methods = NGX_HTTP_GET };
 
 
 char *
@@ -198,5 +198,5 @@ ngx_http_pgw_resource_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         rv = ngx_http_pgw_conf_strings(cf, cmd, conf);
     }
 
-    return rv == NGX_CONF_OK ? ngx_http_pgw_local_content(cf, cmd, conf) : rv;
+    return rv == NGX_CONF_OK ? ngx_http_pgw_content_directive(cf, cmd, conf) : rv;
 }

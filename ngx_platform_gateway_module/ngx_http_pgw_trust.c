@@ -11,7 +11,7 @@
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
 #include "ngx_http_pgw_names.h"
-#include "ngx_http_pgw_refresh.h"
+#include "ngx_http_pgw_keys_fetch.h"
 
 
 #define NGX_HTTP_PGW_TRUST_MAX       64   /* issuers of one nginx */
@@ -361,7 +361,7 @@ ngx_http_pgw_trust_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
            : !ngx_http_pgw_issuer_usable(issuer)
            ? "needs \"key_location\" or \"key_file\", for keys to check tokens "
              "with"
-           : issuer->discover == 1 ? ngx_http_pgw_refresh_discovery(cf, issuer)
+           : issuer->discover == 1 ? ngx_http_pgw_keys_fetch_discovery(cf, issuer)
                                    : NGX_CONF_OK;
 }
 

@@ -11,8 +11,10 @@
 #include "ngx_http_pgw_check.h"
 #include "ngx_http_pgw_claim.h"
 #include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_content.h"
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_feed_conf.h"
+#include "ngx_http_pgw_fetch_conf.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_fetch.h"
 #include "ngx_http_pgw_forward.h"
@@ -21,7 +23,8 @@
 #include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_log.h"
 #include "ngx_http_pgw_poll.h"
-#include "ngx_http_pgw_refresh.h"
+#include "ngx_http_pgw_question.h"
+#include "ngx_http_pgw_keys_fetch.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_source.h"
 #include "ngx_http_pgw_resource.h"
@@ -207,14 +210,14 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         || ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
         || ngx_http_pgw_trust_merge(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_conf_names(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_local_merge(cf, prev, conf) != NGX_CONF_OK
+        || ngx_http_pgw_content_merge(cf, prev, conf) != NGX_CONF_OK
         || ngx_http_pgw_resource_merge(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    ngx_http_pgw_lease_claim(cf);
+    ngx_http_pgw_fetch_conf_claim(cf);
 
     if (!conf->enable) {
         return ngx_http_pgw_check_off(cf, stated);
@@ -250,7 +253,7 @@ ngx_http_pgw_init_process(ngx_cycle_t *cycle)
             ngx_http_pgw_poll_init_process(issuer->revocations);
         }
 
-        ngx_http_pgw_refresh_init_process(issuer);
+        ngx_http_pgw_keys_fetch_init_process(issuer);
     }
 
     return NGX_OK;
@@ -271,7 +274,7 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
             ngx_http_pgw_poll_abort(issuer->revocations);
         }
 
-        ngx_http_pgw_refresh_exit_process(issuer);
+        ngx_http_pgw_keys_fetch_exit_process(issuer);
     }
 
     ngx_http_pgw_counters_cached(0);
@@ -305,7 +308,7 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
     PGW_MAIN(args, ngx_http_pgw_trust_own, issuers, NULL)
 
 #define PGW_CONTENT(args, content)                                            \
-    PGW_LOC(args, ngx_http_pgw_local_content, handler, &ngx_http_pgw_##content)
+    PGW_LOC(args, ngx_http_pgw_content_directive, handler, &ngx_http_pgw_##content)
 
 #define PGW_POST(check)  (&(ngx_conf_post_t) { check })
 
@@ -427,7 +430,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_route_not_found"),
       PGW_CONTENT(NOARGS, local_route_not_found) },
     { ngx_string("platform_gateway_explain"),
-      PGW_CONTENT(NOARGS|NGX_CONF_TAKE1, local_explain) },
+      PGW_CONTENT(NOARGS|NGX_CONF_TAKE1, question_content) },
     { ngx_string("platform_gateway_forward_auth"),
       PGW_LOC(TAKE12, ngx_http_pgw_forward_auth, forward,
               &ngx_http_pgw_forward_content) },

@@ -25,7 +25,7 @@ static ngx_event_t *posted;
 
 #include "../ngx_http_pgw_issuer.c"
 #include "../ngx_http_pgw_lease.c"
-#include "../ngx_http_pgw_refresh.c"
+#include "../ngx_http_pgw_keys_fetch.c"
 #include "pool.h"
 
 /* -- what they need of nginx and of the other files */
@@ -186,12 +186,12 @@ START_TEST (test_metadata_too_late) {
     ngx_str_t document = {sizeof(text) - 1, (u_char *) text};
 
     ck_assert_int_eq(ngx_http_pgw_lease_take(&issuer.from), NGX_OK);
-    ck_assert_ptr_null(ngx_http_pgw_refresh_metadata(&issuer, &document));
+    ck_assert_ptr_null(ngx_http_pgw_keys_fetch_metadata(&issuer, &document));
     ck_assert_uint_eq(zone.jwks_uri_len, 14);
 
     zone.jwks_uri_len = 0;
     zone.lease.number++;
-    ck_assert_str_eq(ngx_http_pgw_refresh_metadata(&issuer, &document),
+    ck_assert_str_eq(ngx_http_pgw_keys_fetch_metadata(&issuer, &document),
                      "the lease has passed to others");
     ck_assert_uint_eq(zone.jwks_uri_len, 0);
 }

@@ -74,8 +74,7 @@ void *ngx_alloc(size_t size, ngx_log_t *log)
     return mem;
 }
 
-void ngx_http_pgw_counters_end(const ngx_http_pgw_source_t *from,
-                               ngx_uint_t outcome)
+void ngx_http_pgw_counters_end(ngx_atomic_t *counted, ngx_uint_t outcome)
 {
     outcomes[outcome]++;
 }

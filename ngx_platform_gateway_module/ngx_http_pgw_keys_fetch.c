@@ -11,7 +11,7 @@
 
 
 #include "ngx_http_pgw_abi.h"
-#include "ngx_http_pgw_refresh.h"
+#include "ngx_http_pgw_keys_fetch.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_disk.h"
 #include "ngx_http_pgw_fetch.h"
@@ -27,7 +27,7 @@
    over TLS, or within this host. */
 
 static ngx_uint_t
-ngx_http_pgw_refresh_safe(const u_char *url, size_t len)
+ngx_http_pgw_keys_fetch_safe(const u_char *url, size_t len)
 {
     size_t       i, n;
     const char  *prefix;
@@ -61,7 +61,7 @@ ngx_http_pgw_refresh_safe(const u_char *url, size_t len)
 
 
 char *
-ngx_http_pgw_refresh_discovery(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
+ngx_http_pgw_keys_fetch_discovery(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
 {
     u_char    *p;
     pj_str_t   iss = *(pj_str_t *) issuer->issuers->elts;
@@ -70,7 +70,7 @@ ngx_http_pgw_refresh_discovery(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
         return "needs \"key_location\", through which it is fetched";
     }
 
-    if (!ngx_http_pgw_refresh_safe(iss.data, iss.len)) {
+    if (!ngx_http_pgw_keys_fetch_safe(iss.data, iss.len)) {
         return "needs an issuer that begins with \"https://\", or is of this "
                "host";
     }
@@ -98,7 +98,7 @@ ngx_http_pgw_refresh_discovery(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
 /* Reads the metadata; NULL, or what is wrong with them. */
 
 static const char *
-ngx_http_pgw_refresh_metadata(ngx_http_pgw_issuer_t *issuer,
+ngx_http_pgw_keys_fetch_metadata(ngx_http_pgw_issuer_t *issuer,
     const ngx_str_t *document)
 {
     void                 *mem;
@@ -131,7 +131,7 @@ ngx_http_pgw_refresh_metadata(ngx_http_pgw_issuer_t *issuer,
               || ngx_memcmp(iss.data, own->data, own->len) != 0
               ? "the issuer's metadata are another's"
               : uri.len == 0 || uri.len > sizeof(zone->jwks_uri)
-                || !ngx_http_pgw_refresh_safe(uri.data, uri.len)
+                || !ngx_http_pgw_keys_fetch_safe(uri.data, uri.len)
                 || (own->data[4] == 's' && uri.data[4] != 's')
               ? "the issuer's metadata have no \"jwks_uri\" that begins with "
                 "\"https://\", or is of this host" : NULL;
@@ -164,7 +164,7 @@ ngx_http_pgw_refresh_metadata(ngx_http_pgw_issuer_t *issuer,
    may stand behind http{}. */
 
 static ngx_int_t
-ngx_http_pgw_refresh_connections(const ngx_http_pgw_main_conf_t *mcf,
+ngx_http_pgw_keys_fetch_connections(const ngx_http_pgw_main_conf_t *mcf,
     ngx_log_t *log)
 {
     ngx_uint_t                    i, listening = 0, reserved = 0, needed;
@@ -196,14 +196,14 @@ ngx_http_pgw_refresh_connections(const ngx_http_pgw_main_conf_t *mcf,
 
 
 ngx_int_t
-ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+ngx_http_pgw_keys_fetch_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
     ngx_http_pgw_zone_t       *zone;
     ngx_http_pgw_issuer_t     *issuer;
     ngx_http_pgw_main_conf_t  *mcf = shm_zone->data;
 
     if (ngx_http_pgw_abi_zone(shm_zone) != NGX_OK
-        || ngx_http_pgw_refresh_connections(mcf, shm_zone->shm.log) != NGX_OK)
+        || ngx_http_pgw_keys_fetch_connections(mcf, shm_zone->shm.log) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -251,7 +251,7 @@ ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
    cooldown. */
 
 static void
-ngx_http_pgw_refresh_log_failure(const ngx_http_pgw_issuer_t *issuer,
+ngx_http_pgw_keys_fetch_log_failure(const ngx_http_pgw_issuer_t *issuer,
     const char *err)
 {
     const char                 *of = issuer->name.len ? ", of " : "";
@@ -277,7 +277,7 @@ ngx_http_pgw_refresh_log_failure(const ngx_http_pgw_issuer_t *issuer,
 
 
 void
-ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
+ngx_http_pgw_keys_fetch_fetched(void *data, const ngx_str_t *document,
     const char *err, ngx_uint_t status)
 {
     ngx_http_pgw_issuer_t  *issuer = data;
@@ -288,7 +288,7 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
     if (err == NULL && issuer->discovery.len
         && issuer->from.url.data == issuer->discovery.data)
     {
-        err = ngx_http_pgw_refresh_metadata(issuer, document);
+        err = ngx_http_pgw_keys_fetch_metadata(issuer, document);
 
         if (err == NULL) {
             ngx_post_event(&issuer->from.begin, &ngx_posted_events);
@@ -306,7 +306,7 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
                    "outcome:%d, %s", issuer->from.number, outcome,
                    err ? err : "a key set");
 
-    ngx_http_pgw_counters_end(&issuer->from, outcome);
+    ngx_http_pgw_counters_end(issuer->from.counted, outcome);
 
     if (set && outcome == NGX_HTTP_PGW_FETCH_NEW) {
         ngx_log_error(NGX_LOG_NOTICE, issuer->from.log, 0,
@@ -322,7 +322,7 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
     if (outcome == NGX_HTTP_PGW_FETCH_FAILED) {
 
         if (!ngx_exiting && !ngx_terminate) {
-            ngx_http_pgw_refresh_log_failure(issuer, err);
+            ngx_http_pgw_keys_fetch_log_failure(issuer, err);
         }
 
     } else if (issuer->cache_file.len) {
@@ -338,7 +338,7 @@ ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
  */
 
 static void
-ngx_http_pgw_refresh_begin(ngx_event_t *ev)
+ngx_http_pgw_keys_fetch_begin(ngx_event_t *ev)
 {
     ngx_str_t               document;
     const char             *err = "out of memory";
@@ -377,7 +377,7 @@ ngx_http_pgw_refresh_begin(ngx_event_t *ev)
         return;
     }
 
-    ngx_http_pgw_refresh_fetched(issuer, &document, err, 0);
+    ngx_http_pgw_keys_fetch_fetched(issuer, &document, err, 0);
 }
 
 
@@ -387,7 +387,7 @@ ngx_http_pgw_refresh_begin(ngx_event_t *ev)
  */
 
 static void
-ngx_http_pgw_refresh_timer(ngx_event_t *ev)
+ngx_http_pgw_keys_fetch_timer(ngx_event_t *ev)
 {
     ngx_http_pgw_issuer_t  *issuer = ev->data;
     ngx_http_pgw_zone_t    *zone = issuer->zone;
@@ -417,7 +417,7 @@ ngx_http_pgw_refresh_timer(ngx_event_t *ev)
 
 
 void
-ngx_http_pgw_refresh_init_process(ngx_http_pgw_issuer_t *issuer)
+ngx_http_pgw_keys_fetch_init_process(ngx_http_pgw_issuer_t *issuer)
 {
     ngx_msec_t  soft, part;
 
@@ -433,12 +433,12 @@ ngx_http_pgw_refresh_init_process(ngx_http_pgw_issuer_t *issuer)
     part = soft / 20;
     issuer->due = soft - part - (ngx_msec_t) ngx_random() % (part + 1);
 
-    issuer->timer.handler = ngx_http_pgw_refresh_timer;
+    issuer->timer.handler = ngx_http_pgw_keys_fetch_timer;
     issuer->timer.data = issuer;
     issuer->timer.log = issuer->from.log;
     issuer->timer.cancelable = 1;
 
-    issuer->from.begin.handler = ngx_http_pgw_refresh_begin;
+    issuer->from.begin.handler = ngx_http_pgw_keys_fetch_begin;
     issuer->from.begin.data = issuer;
     issuer->from.begin.log = issuer->from.log;
 
@@ -453,7 +453,7 @@ ngx_http_pgw_refresh_init_process(ngx_http_pgw_issuer_t *issuer)
 
 
 void
-ngx_http_pgw_refresh_exit_process(ngx_http_pgw_issuer_t *issuer)
+ngx_http_pgw_keys_fetch_exit_process(ngx_http_pgw_issuer_t *issuer)
 {
     if (issuer->working) {
         ngx_http_pgw_fetch_abort(&issuer->from);
