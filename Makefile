@@ -145,7 +145,8 @@ $(ID_BIN): $(ID_OBJ) $(JOSE_LIB)
 MOD_NAME := ngx_http_platform_gateway_module
 MOD_DIR := ngx_platform_gateway_module
 MOD_SO := $(BUILD)/$(MOD_NAME).so
-MOD_SRC := $(sort $(wildcard $(MOD_DIR)/*.c))
+MOD_ROOMS := request answer conf token revoked issuer base nginx
+MOD_SRC := $(sort $(wildcard $(MOD_DIR)/*.c $(MOD_ROOMS:%=$(MOD_DIR)/%/*.c)))
 MOD_OBJ := $(MOD_SRC:%.c=$(BUILD)/%.o)
 NGX := build/nginx
 NGX_STAMP := $(NGX)/objs/stamp
@@ -157,7 +158,7 @@ NGX_INC := $(patsubst %,-isystem $(NGX)/%,src/core src/event \
 # Handlers have the parameters that nginx gives: it does not warn of them either.
 MOD_CFLAGS := $(filter-out -Werror -Werror=% -Wdate-time,$(NGX_CC_OPT)) \
   -std=gnu11 $(BASE_CFLAGS) -Wno-unused-parameter -fPIC \
-  -fvisibility=hidden -Ijose $(NGX_INC) $(OPENSSL_CFLAGS)
+  -fvisibility=hidden -I$(MOD_DIR) -Ijose $(NGX_INC) $(OPENSSL_CFLAGS)
 
 $(NGX_STAMP): build/config.mk tools/nginx-objs $(MOD_DIR)/config
 	$(call SAY,NGX,configure of nginx $(NGINX_VERSION))

@@ -4,9 +4,8 @@
 
 #include "nginx.h"
 
-#include "ngx_http_pgw_claim.h"
-#include "ngx_http_pgw_issuer.h"
-#include "ngx_http_pgw_token.h"
+#include "issuer/issuer.h"
+#include "token/token.h"
 
 #include <openssl/crypto.h>
 

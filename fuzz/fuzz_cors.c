@@ -4,11 +4,11 @@
 
 #include "nginx.h"
 
+#include "base/base.h"
 #include "base/config_forms.h"
 #include "base/http.h"
 #include "base/parse.h"
-#include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_names.h"
+#include "request/request.h"
 
 #include <ctype.h>
 #include <regex.h>

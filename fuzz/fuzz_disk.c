@@ -5,8 +5,7 @@
 
 #include "nginx.h"
 
-#include "ngx_http_pgw_disk.h"
-#include "ngx_http_pgw_keys.h"
+#include "issuer/issuer.h"
 
 #include <sys/stat.h>
 

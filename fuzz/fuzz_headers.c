@@ -5,9 +5,7 @@
 
 #include "nginx.h"
 
-#include "ngx_http_pgw_headers.h"
-#include "ngx_http_pgw_source.h"
-#include "ngx_http_pgw_trace.h"
+#include "base/base.h"
 
 #include <ctype.h>
 

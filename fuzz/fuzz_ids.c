@@ -4,10 +4,9 @@
 
 #include "nginx.h"
 
+#include "base/base.h"
 #include "base/http.h"
 #include "base/uuid.h"
-#include "ngx_http_pgw_headers.h"
-#include "ngx_http_pgw_trace.h"
 
 #include <ctype.h>
 #include <regex.h>

@@ -4,7 +4,7 @@
 
 #include "nginx.h"
 
-#include "ngx_http_pgw_feed.h"
+#include "revoked/revoked.h"
 
 #define SLOTS 4096
 

@@ -5,33 +5,14 @@
  */
 
 
-#include "ngx_http_pgw_abi.h"
-#include "ngx_http_pgw_access.h"
-#include "ngx_http_pgw_cache.h"
-#include "ngx_http_pgw_check.h"
-#include "ngx_http_pgw_claim.h"
-#include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_content.h"
-#include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_feed_conf.h"
-#include "ngx_http_pgw_fetch_conf.h"
-#include "ngx_http_pgw_counters.h"
-#include "ngx_http_pgw_fetch.h"
-#include "ngx_http_pgw_forward.h"
-#include "ngx_http_pgw_issuer.h"
-#include "ngx_http_pgw_issuer_conf.h"
-#include "ngx_http_pgw_local.h"
-#include "ngx_http_pgw_log.h"
-#include "ngx_http_pgw_poll.h"
-#include "ngx_http_pgw_question.h"
-#include "ngx_http_pgw_keys_fetch.h"
-#include "ngx_http_pgw_request.h"
-#include "ngx_http_pgw_source.h"
-#include "ngx_http_pgw_resource.h"
-#include "ngx_http_pgw_subject.h"
-#include "ngx_http_pgw_token.h"
-#include "ngx_http_pgw_trace.h"
-#include "ngx_http_pgw_trust.h"
+#include "request/request.h"
+#include "answer/answer.h"
+#include "conf/conf.h"
+#include "token/token.h"
+#include "revoked/revoked.h"
+#include "issuer/issuer.h"
+#include "base/base.h"
+#include "nginx/nginx.h"
 
 
 #define NGX_HTTP_PGW_CORS_METHODS  "GET, HEAD, POST, PUT, PATCH, DELETE"
@@ -308,7 +289,8 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
     PGW_MAIN(args, ngx_http_pgw_trust_own, issuers, NULL)
 
 #define PGW_CONTENT(args, content)                                            \
-    PGW_LOC(args, ngx_http_pgw_content_directive, handler, &ngx_http_pgw_##content)
+    PGW_LOC(args, ngx_http_pgw_content_directive, handler,                    \
+            &ngx_http_pgw_##content)
 
 #define PGW_POST(check)  (&(ngx_conf_post_t) { check })
 

@@ -9,12 +9,14 @@ Platform::Test::Env::plain('a module is linked for each layout');
 my $t = Platform::Test->new(module => 0);
 my ($root, $dir, $build) = ($t->root, $t->dir, Platform::Test::Env::build());
 my $MODULE = 'ngx_platform_gateway_module';
+my @ROOMS = grep { $_ ne 'test' } map {m{([^/]+)/\z}} glob "$root/$MODULE/*/";
 # Where nginx's own build made the module (tools/module), its objects are in addon.
-my ($nginx, $made) = ("$root/build/nginx", $build);
-($nginx, $made) = ("$build/..", "$build/addon") if -d "$build/addon";
+my ($nginx, $made, $rooms) = ("$root/build/nginx", $build, "$build/$MODULE");
+($nginx, $made, $rooms) = ("$build/..", ("$build/addon") x 2) if -d "$build/addon";
 my @others = grep { -e && !/_abi\.o\z/ } glob("$made/jose/*.o $build/*_module_modules.o"),
     "$made/$MODULE/modules_list.o",
-    map {s/\A\Q$root\E(.*)c\z/$made$1o/r} glob "$root/$MODULE/*.c";
+    map({s/\A\Q$root\E(.*)c\z/$made$1o/r} glob "$root/$MODULE/*.c"),
+    map {s{.*/([^/]+/[^/]+)c\z}{$rooms/$1o}r} map { glob "$root/$MODULE/$_/*.c" } @ROOMS;
 my @headers = map {"-isystem $_"} "$dir/new", map({"$nginx/$_"} qw(src/core src/event
         src/event/modules src/event/quic src/os/unix src/http src/http/modules src/http/v2 objs)),
     "$root/jose";
@@ -58,7 +60,7 @@ sub said ($file = undef, $text = undef) {
     system("rm -rf $dir/new && mkdir $dir/new") == 0 or die;
     $t->write_file("new/$file", $text) if $file;
     my $said = qx{cd $root/$MODULE && cc -c -O -fPIC -fvisibility=hidden @headers -o $dir/abi.o \\
-        ngx_http_pgw_abi.c 2>&1 && cc -shared -Wl,--version-script=module.map \\
+        -I. nginx/ngx_http_pgw_abi.c 2>&1 && cc -shared -Wl,--version-script=module.map \\
         -o $dir/module.so $dir/abi.o @others -lyajl -lcrypto 2>&1};
     return $? ? "not made: $said"
         : qx{@{[ Platform::Test::Env::nginx() ]} -e stderr -t -c $dir/nginx.conf 2>&1};

@@ -341,7 +341,7 @@ my @odd = grep { !$allowed{ $_->[0] } || $_->[1] !~ $allowed{ $_->[0] } }
     map { my $labels = $_->[0]; map { [ $_ => $labels->{$_} ] } keys %$labels }
     map { @{ $_->{samples} } } values %$family;
 is_deeply \@odd, [], 'labels are what they may be';
-my $reasons = () = $t->read_file($t->root . '/ngx_platform_gateway_module/ngx_http_pgw_reason.h')
+my $reasons = () = $t->read_file($t->root . '/ngx_platform_gateway_module/ngx_http_pgw.h')
     =~ /^    X\(/mg;
 cmp_ok keys %$sample, '<', 24 + 2 * $reasons + 9 * 24, 'and bounded';
 $t->done;

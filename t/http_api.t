@@ -424,7 +424,7 @@ my $own = qr/NGX_HTTP_(?:REQUEST_HEADER_TOO_LARGE|TO_HTTPS)/;
 my $code = qr/"(?!PLATFORM_|HTTP_|CONTENT_|REQUEST_(?:METHOD|SCHEME)|DOCUMENT_URI|QUERY_STRING
     |REMOTE_ADDR)([A-Z]+(?:_[A-Z]+)+)"/x;
 my (%source, %status);
-for my $path (map { glob "$root/$_" } 'ngx_platform_gateway_module/*.[ch]',
+for my $path (map { glob "$root/$_" } 'ngx_platform_gateway_module/{*,*/*}.[ch]',
     'identity-fcgi/src/{auth,server}/*.[ch]', 'identity-fcgi/src/{main,base/http}.c',
     'identity-fcgi/src/base/metrics.c')
 {

@@ -30,7 +30,8 @@ sub bare_code_of ($text) {
 # Each half: its files, the prefix of its functions' names before the file's name, and
 # whether only circles are looked for: jose/ has one header for all files.
 my @halves = (
-    ['ngx_platform_gateway_module/*.[ch]', 'ngx_http_pgw_'],
+    ['ngx_platform_gateway_module/{,{request,answer,conf,token,revoked,issuer,base,nginx}/}*.[ch]',
+        'ngx_http_pgw_'],
     ['identity-fcgi/src/*.[ch] identity-fcgi/src/*/*.[ch]', ''],
     ['jose/*.c', 'pj_', 1],
 );
@@ -73,8 +74,8 @@ sub symbols_of {
 }
 
 # The faults of the files of a half, { path => text }: circles over all names, a
-# header of one file that declares names of another (a header without a file may
-# declare names of several), functions and types with a wrong name.
+# header of one file that declares names of another, a header of a room that declares
+# names of another room, functions and types with a wrong name.
 sub corridors {
     my ($text, $prefix) = @_;
     my (%home, %own, %uses, %types, @found);
@@ -103,9 +104,11 @@ sub corridors {
         my $code = bare_code_of($text->{$path});
         for (grep { $_->[0] eq 'prototype' } @{ $symbols{$path} }) {
             my $there = $home{ $_->[1] } // next;
+            my ($room) = $path =~ m{(\w+/)\w+\.h\z};
             push @found, [$path, "declares $_->[1]() of $there.c"]
-                if $path =~ /\.h\z/ && $there ne $node->($path)
-                && $text->{ $node->($path) . '.c' };
+                if $path =~ /\.h\z/ && ($text->{ $node->($path) . '.c' }
+                ? $there ne $node->($path)
+                : $path =~ m{(\w+)/\1\.h\z} && $there !~ m{\Q$room\E\w+\z});
         }
         my @names = $code =~ /^\s*#\s*include\s*"([^"]+)"/mg;
         my %to = map { $_ => 1 } grep { exists $symbols{"$_.h"} }
@@ -157,6 +160,7 @@ sub corridors_self_test {
         'm/x_a.c' => "#include \"x_a.h\"\nint x_a_last;\n"
             . "int x_a(struct x_b *b)\n{\n    /* X_B */ return x_a_last;\n}\n",
         'm/x_b.h' => "#define X_B 2\nstruct x_b {\n    int n;\n};\nvoid x_b_set(x_a_t a);\n",
+        'm/m.h' => "int x_a(struct x_b *b);\n", 'o/x_c.c' => "int x_c(void)\n{\n    return 1;\n}\n",
         'm/x_all.h' => "int x_a(void *b);\nx_fn x_b_set;\n",
         'm/x_b.c' => "#include \"x_all.h\"\nstatic int x_same(void)\n{\n    return X_A;\n}\n\nvoid\n"
             . "x_b_set(x_a_t a)\n{\n    x_same(\"x_b_set\");\n    x_a(0);\n}\n");
@@ -164,6 +168,7 @@ sub corridors_self_test {
         'a circle of 2 files: x_a x_b' => ['m/x_a.c', 'return x_a_last',
             'return X_B', 'return x_b_set(0)', "}\n#include \"x_b.h\"\n{"],
         'declares x_b_set() of m/x_b.c' => ['m/x_a.h', "\\z", "void x_b_set(int);\n"],
+        'declares x_c() of o/x_c.c' => ['m/m.h', "\\z", "int x_c(void);\n"],
         'x_last() does not begin with x_b' => ['m/x_b.c', "\\z",
             "int x_last(void)\n{\n}\n"],
         'the type x_a_t is another in m/x_a.h' => ['m/x_b.c', "\\z",

@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../ngx_http_pgw_guard.h"
-#include "../ngx_http_pgw_request.h"
+#include "../request/request.h"
+#include "../base/base.h"
 
 /* What handles a request is not called here. */
 #define ngx_http_pgw_guard_refuse(...) (abort(), NGX_ERROR)
 #define ngx_http_pgw_guard_allow(...) abort()
 
-#include "../ngx_http_pgw_cors.c"
-#include "../ngx_http_pgw_names.c"
-#include "../ngx_http_pgw_origin.c"
-#include "../ngx_http_pgw_reason.c"
+#include "../request/ngx_http_pgw_cors.c"
+#include "../base/ngx_http_pgw_names.c"
+#include "../base/ngx_http_pgw_origin.c"
+#include "../base/ngx_http_pgw_reason.c"
 
 /* -- what they need of nginx and of the other files */
 

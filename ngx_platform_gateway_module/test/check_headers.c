@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../ngx_http_pgw_source.h"
+#include "../base/base.h"
 
 /* No other token is looked for here. */
 #define ngx_http_pgw_source_hide(...) (abort(), NGX_ERROR)
 
-#include "../ngx_http_pgw_headers.c"
-#include "../ngx_http_pgw_names.c"
-#include "../ngx_http_pgw_trace.c"
+#include "../base/ngx_http_pgw_headers.c"
+#include "../base/ngx_http_pgw_names.c"
+#include "../base/ngx_http_pgw_trace.c"
 #include "pool.h"
 
 /* -- what they need of nginx */

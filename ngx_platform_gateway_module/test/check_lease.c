@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../ngx_http_pgw_conf.h"
-#include "../ngx_http_pgw_peek.h"
+#include "../conf/conf.h"
+#include "../nginx/nginx.h"
 
 static ngx_event_t *posted;
 
@@ -23,9 +23,9 @@ static ngx_event_t *posted;
 #define ngx_shmtx_lock(mtx) ((void) 0)
 #define ngx_shmtx_unlock(mtx) ((void) 0)
 
-#include "../ngx_http_pgw_issuer.c"
-#include "../ngx_http_pgw_lease.c"
-#include "../ngx_http_pgw_keys_fetch.c"
+#include "../issuer/ngx_http_pgw_issuer.c"
+#include "../issuer/ngx_http_pgw_lease.c"
+#include "../issuer/ngx_http_pgw_keys_fetch.c"
 #include "pool.h"
 
 /* -- what they need of nginx and of the other files */

@@ -9,9 +9,9 @@
 
 #undef ngx_crc32_short
 
-#include "../ngx_http_pgw_feed.c"
-#include "../ngx_http_pgw_names.c"
-#include "../ngx_http_pgw_table.c"
+#include "../revoked/ngx_http_pgw_feed.c"
+#include "../base/ngx_http_pgw_names.c"
+#include "../revoked/ngx_http_pgw_table.c"
 
 static ngx_time_t clock_now = {.sec = 1000000};
 volatile ngx_time_t *ngx_cached_time = &clock_now;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../ngx_http_pgw_reason.c"
-#include "../ngx_http_pgw_token.c"
+#include "../base/ngx_http_pgw_reason.c"
+#include "../token/ngx_http_pgw_token.c"
 #include "pool.h"
 
 /* -- what they need of nginx */

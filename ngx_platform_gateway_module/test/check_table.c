@@ -118,7 +118,7 @@ static int load_tick(void)
         }                                                                     \
     } while (0)
 
-#include "../ngx_http_pgw_table.c"
+#include "../revoked/ngx_http_pgw_table.c"
 
 #define SLOTS 64
 

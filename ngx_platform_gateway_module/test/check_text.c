@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../ngx_http_pgw_text.c"
+#include "../base/ngx_http_pgw_text.c"
 
 /* -- what it needs of nginx */
 

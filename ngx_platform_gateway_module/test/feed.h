@@ -8,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../ngx_http_pgw_counters.h"
-#include "../ngx_http_pgw_fetch.h"
-#include "../ngx_http_pgw_poll.h"
-#include "../ngx_http_pgw_revocations.h"
+#include "../base/base.h"
+#include "../issuer/issuer.h"
+#include "../revoked/revoked.h"
 
 /* Of the event loop there is one event, and no timer runs. */
 static ngx_event_t *posted;
@@ -36,9 +35,9 @@ static ngx_event_t *posted;
 static ngx_uint_t set_back, lease_lost;
 static ngx_int_t source;
 
-#include "../ngx_http_pgw_feed.c"
-#include "../ngx_http_pgw_poll.c"
-#include "../ngx_http_pgw_table.c"
+#include "../revoked/ngx_http_pgw_feed.c"
+#include "../revoked/ngx_http_pgw_poll.c"
+#include "../revoked/ngx_http_pgw_table.c"
 
 /* -- what they need of nginx and of the other files */
 

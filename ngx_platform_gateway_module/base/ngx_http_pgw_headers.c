@@ -1,0 +1,500 @@
+
+/*
+ * The headers of a request: which of the client's are removed (headers_sift),
+ * and which are added and taken back.  Its two ids are chosen here.
+ *
+ * Elements of a header list never move, since headers_in.* and (from nginx
+ * 1.23) ->next point at them, and parts may be shared with subrequests.  So a
+ * list is never edited: new parts are laid over the runs of elements to keep,
+ * and what is added has a part of its own.
+ */
+
+
+#include "base/base.h"
+
+#include <openssl/rand.h>
+
+
+#if (nginx_version < 1022000)
+#error nginx 1.22 or newer is needed
+#endif
+
+
+#define NGX_HTTP_PGW_ID_MAX_LEN  128
+#define NGX_HTTP_PGW_ID_BYTES    16
+
+
+static const ngx_http_pgw_claim_header_t  ngx_http_pgw_headers_traceparent = {
+    .name = ngx_string("traceparent"), .lowcase = ngx_string("traceparent")
+};
+
+
+/* One pass over the headers of a request. */
+
+typedef struct {
+    ngx_list_t                      kept;
+    const ngx_http_pgw_srv_conf_t  *conf;    /* says what to strip */
+    const ngx_table_elt_t          *hide;    /* removed too; or NULL */
+    const ngx_http_pgw_loc_conf_t  *from;    /* says where else is a token that
+                                                is removed; or NULL */
+
+    ngx_uint_t                      untraced;  /* no traceparent stays */
+
+    /* what was seen of the ids */
+    ngx_str_t                      *id[NGX_HTTP_PGW_IDS];
+    ngx_uint_t                      ids[NGX_HTTP_PGW_IDS];
+} ngx_http_pgw_pass_t;
+
+
+ngx_int_t
+ngx_http_pgw_headers_value(ngx_http_variable_value_t *v, u_char *data,
+    size_t len)
+{
+    v->data = data;
+    v->len = (unsigned) len & 0xfffffff;
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = (len == 0);
+
+    return NGX_OK;
+}
+
+
+/* Which of the names to strip, the ids first, key is or looks like, since many
+   an upstream cannot tell X_Request_Id apart; their number: none of them. */
+
+static ngx_inline ngx_uint_t
+ngx_http_pgw_headers_strip(const ngx_http_pgw_srv_conf_t *conf,
+    const ngx_str_t *key)
+{
+    size_t                              n;
+    ngx_uint_t                          i;
+    const ngx_http_pgw_claim_header_t  *name = conf->strip->elts;
+
+    /* the length alone rules most names out */
+
+    if (key->len >= 64 || !(conf->strip_lengths >> key->len & 1)) {
+        return conf->strip->nelts;
+    }
+
+    for (i = 0; i < conf->strip->nelts; i++) {
+
+        if (key->len != name[i].lowcase.len) {
+            continue;
+        }
+
+        for (n = 0; n < key->len; n++) {
+            if (ngx_http_pgw_names_fold(key->data[n])
+                != name[i].lowcase.data[n])
+            {
+                break;
+            }
+        }
+
+        if (n == key->len) {
+            break;
+        }
+    }
+
+    return i;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
+    ngx_str_t *list, ngx_str_t *name)
+{
+    ngx_uint_t                          i;
+    const ngx_http_pgw_srv_conf_t      *conf;
+    const ngx_http_pgw_claim_header_t  *strip;
+
+    conf = server->ctx->srv_conf[ngx_http_platform_gateway_module.ctx_index];
+    strip = conf->strip->elts;
+
+    while (conf->any_enabled && ngx_http_pgw_names_next(list, name)) {
+
+        i = ngx_http_pgw_headers_strip(conf, name);
+
+        /* an id is kept, unlike what looks like it */
+
+        if (i < conf->strip->nelts
+            && (i >= NGX_HTTP_PGW_IDS
+                || !ngx_http_pgw_names_same(name, &strip[i].lowcase)))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* Whether h is to be removed; notes the ids. */
+
+static ngx_uint_t
+ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
+{
+    ngx_uint_t                          i;
+    const ngx_http_pgw_claim_header_t  *name = pass->conf->strip->elts;
+
+    i = ngx_http_pgw_headers_strip(pass->conf, &h->key);
+
+    /* a look-alike is removed, and not used as an id */
+
+    if (i < NGX_HTTP_PGW_IDS
+        && ngx_memcmp(h->lowcase_key, name[i].lowcase.data, h->key.len) == 0)
+    {
+        pass->id[i] = &h->value;
+        pass->ids[i]++;
+    }
+
+    return i < pass->conf->strip->nelts
+           || (pass->untraced
+               && (ngx_http_pgw_header_in_is(h, "traceparent")
+                   || ngx_http_pgw_header_in_is(h, "tracestate")));
+}
+
+
+/* Appends n elements as one part; never an empty one, which nginx overruns. */
+
+static ngx_int_t
+ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
+{
+    ngx_list_part_t  *part;
+
+    if (n == 0) {
+        return NGX_OK;
+    }
+
+    part = &list->part;
+
+    if (list->last) {
+        part = ngx_palloc(list->pool, sizeof(ngx_list_part_t));
+        if (part == NULL) {
+            return NGX_ERROR;
+        }
+
+        list->last->next = part;
+    }
+
+    part->elts = elts;
+    part->nelts = n;
+    part->next = NULL;
+
+    /* the last part is full: the next ngx_list_push() adds a new one */
+
+    list->last = part;
+    list->nalloc = n;
+
+    return NGX_OK;
+}
+
+
+/* Whether h is kept: NGX_DECLINED; or not, but for what is left in *rest. */
+
+static ngx_int_t
+ngx_http_pgw_headers_take(ngx_pool_t *pool, ngx_http_pgw_pass_t *pass,
+    ngx_uint_t look, ngx_table_elt_t *h, ngx_table_elt_t **rest)
+{
+    return h == pass->hide || (look && ngx_http_pgw_headers_look(pass, h))
+           ? NGX_OK
+           : pass->from ? ngx_http_pgw_source_hide(pool, pass->from, h, rest)
+           : NGX_DECLINED;
+}
+
+
+/* Makes pass->kept of those headers of r that stay, without copying them.  An
+   earlier pass has sifted what stands before the part that it added; another
+   module has added since what comes after it. */
+
+static ngx_int_t
+ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
+{
+    ngx_int_t                           rc;
+    ngx_uint_t                          i, start;
+    ngx_table_elt_t                    *h, *rest;
+    const ngx_list_part_t              *part, *added;
+    const ngx_http_pgw_claim_header_t  *name = pass->conf->strip->elts;
+
+    /* it begins with an id whose name has our own bytes, as no client's has */
+
+    for (added = &r->headers_in.headers.part; added; added = added->next) {
+        h = added->elts;
+
+        if (added->nelts && h->key.data == name->name.data) {
+            break;
+        }
+    }
+
+    pass->kept.size = sizeof(ngx_table_elt_t);
+    pass->kept.pool = r->pool;
+
+    /* a request line that did not parse leaves the list all zeroes */
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+
+        if (part == added) {
+            added = NULL;
+            continue;
+        }
+
+        h = part->elts;
+
+        for (start = 0; start <= part->nelts; start = i + 1) {
+
+            rest = NULL;
+            rc = NGX_DECLINED;
+
+            for (i = start; i < part->nelts; i++) {
+                rc = ngx_http_pgw_headers_take(r->pool, pass, added == NULL,
+                                               &h[i], &rest);
+                if (rc != NGX_DECLINED) {
+                    break;
+                }
+            }
+
+            if (rc == NGX_ERROR
+                || ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
+                   != NGX_OK
+                || ngx_http_pgw_headers_run(&pass->kept, rest, rest != NULL)
+                   != NGX_OK)
+            {
+                return NGX_ERROR;
+            }
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
+{
+    /* each worker has its own: the master has used none when it forks */
+
+    static u_char   random[NGX_HTTP_PGW_ID_BYTES * 64];
+    static size_t   left;
+
+    id->len = 2 * NGX_HTTP_PGW_ID_BYTES;
+    id->data = ngx_pnalloc(r->pool, id->len);
+    if (id->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (left == 0) {
+
+        if (RAND_bytes(random, sizeof(random)) != 1) {
+            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                          "no random bytes for a request id");
+            return NGX_ERROR;
+        }
+
+        left = sizeof(random);
+    }
+
+    left -= NGX_HTTP_PGW_ID_BYTES;
+    ngx_hex_dump(id->data, random + left, NGX_HTTP_PGW_ID_BYTES);
+
+    return NGX_OK;
+}
+
+
+/* Keeps what was sent.  A trace that cannot be told is not passed on, nor is
+   what hangs on it; one that begins here has ids as those of requests are. */
+
+static ngx_int_t
+ngx_http_pgw_headers_trace(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_pass_t *pass)
+{
+    u_char     *p;
+    ngx_str_t   id, parent;
+
+    gr->sent = r->headers_in.headers.part;
+
+    if (pass->conf->trace == NGX_HTTP_PGW_TRACE_OFF) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_pgw_names_find(&gr->sent, "traceparent", &parent) == 1
+        && ngx_http_pgw_trace_valid(&parent))
+    {
+        gr->trace_id.len = NGX_HTTP_PGW_TRACE_ID_LEN;
+        gr->trace_id.data = parent.data + NGX_HTTP_PGW_TRACE_ID;
+        return NGX_OK;
+    }
+
+    pass->untraced = 1;
+
+    if (pass->conf->trace != NGX_HTTP_PGW_TRACE_BEGIN) {
+        return NGX_OK;
+    }
+
+    p = ngx_pnalloc(r->pool, NGX_HTTP_PGW_TRACE_LEN + 1);
+
+    if (p == NULL
+        || ngx_http_pgw_ids_make(r, &id) != NGX_OK
+        || ngx_http_pgw_ids_make(r, &parent) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    parent.len /= 2;
+    ngx_sprintf(p, "00-%V-%V-00%Z", &id, &parent);
+
+    gr->trace_id = id;
+    gr->traceparent.len = NGX_HTTP_PGW_TRACE_LEN;
+    gr->traceparent.data = p;
+
+    return NGX_OK;
+}
+
+
+/* Chooses the ids: the client's, if it sent just one and that is well formed,
+   or new ones. */
+
+static ngx_int_t
+ngx_http_pgw_headers_ids(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_pass_t *pass)
+{
+    ngx_uint_t        n;
+    const ngx_str_t  *id[NGX_HTTP_PGW_IDS];
+
+    for (n = 0; n < NGX_HTTP_PGW_IDS; n++) {
+        id[n] = pass->ids[n] == 1
+                && pass->id[n]->len <= NGX_HTTP_PGW_ID_MAX_LEN
+                && ngx_http_pgw_names_plain(pass->id[n], "-.:_")
+                ? pass->id[n] : NULL;
+    }
+
+    if (id[0]) {
+        gr->request_id = *id[0];
+
+    } else if (ngx_http_pgw_ids_make(r, &gr->request_id) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    gr->correlation_id = id[1] ? *id[1] : gr->request_id;
+
+    return NGX_OK;
+}
+
+
+/* Fills h, which is zeroed (from 1.23 it has a ->next); hash and lowcase_key
+   are what proxy and fastcgi look names up by. */
+
+static void
+ngx_http_pgw_headers_set(ngx_table_elt_t *h,
+    const ngx_http_pgw_claim_header_t *name, const ngx_str_t *value)
+{
+    h->key = name->name;
+    h->value = *value;
+    h->lowcase_key = name->lowcase.data;
+    h->hash = name->hash;
+}
+
+
+/* Gives r the headers kept, the ids, Authorization, a trace that was begun, and
+   those of grant. */
+
+static ngx_int_t
+ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant, ngx_http_pgw_pass_t *pass)
+{
+    ngx_uint_t                          i, n;
+    const ngx_str_t                    *value;
+    ngx_table_elt_t                    *add;
+    const ngx_http_pgw_claim_header_t  *name;
+
+    n = NGX_HTTP_PGW_IDS + 2 + (grant ? grant->nstrings : 0);
+
+    add = ngx_pcalloc(r->pool, n * sizeof(ngx_table_elt_t));
+    if (add == NULL) {
+        return NGX_ERROR;
+    }
+
+    name = pass->conf->strip->elts;
+
+    ngx_http_pgw_headers_set(&add[0], &name[0], &gr->request_id);
+    ngx_http_pgw_headers_set(&add[1], &name[1], &gr->correlation_id);
+
+    n = NGX_HTTP_PGW_IDS;
+
+    /* headers_in.authorization stays: another location may still need it */
+
+    if (pass->hide && (conf == NULL || conf->forward_authorization)) {
+        add[n] = *pass->hide;
+        r->headers_in.authorization = &add[n++];
+    }
+
+    if (gr->traceparent.len) {
+        name = &ngx_http_pgw_headers_traceparent;
+        ngx_http_pgw_headers_set(&add[n], name, &gr->traceparent);
+        add[n++].hash = ngx_hash_key(name->name.data, name->name.len);
+    }
+
+    if (grant && conf) {
+
+        name = conf->claim_headers->elts;
+        value = ngx_http_pgw_grant_headers(grant, conf);
+
+        for (i = 0; i < conf->claim_headers->nelts; i++) {
+            if (value[i].data) {
+                ngx_http_pgw_headers_set(&add[n++], &name[i], &value[i]);
+            }
+        }
+    }
+
+    if (ngx_http_pgw_headers_run(&pass->kept, add, n) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    r->headers_in.headers = pass->kept;
+
+    if (pass->kept.part.next == NULL) {
+        r->headers_in.headers.last = &r->headers_in.headers.part;
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
+{
+    ngx_uint_t                      first;
+    ngx_http_pgw_pass_t             pass = { 0 };
+    const ngx_http_pgw_loc_conf_t  *from;
+
+    pass.conf = ngx_http_pgw_srv(r);
+
+    /* on the first pass Authorization stays in its place in the list, and the
+       location is not known */
+
+    first = gr->request_id.data == NULL;
+
+    if (!first) {
+        from = ngx_http_pgw_loc(r);
+        pass.hide = r->headers_in.authorization;
+        pass.from = from->enable && from->from ? from : NULL;
+    }
+
+    if ((first && ngx_http_pgw_headers_trace(r, gr, &pass) != NGX_OK)
+        || ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
+        || (first && ngx_http_pgw_headers_ids(r, gr, &pass) != NGX_OK))
+    {
+        return NGX_ERROR;
+    }
+
+#if (nginx_version >= 1023000)
+
+    /* nginx has headers of one name linked: not to one that is gone */
+
+    r->headers_in.multi_linked = 0;
+#endif
+
+    return pass.conf->any_enabled
+           ? ngx_http_pgw_headers_adopt(r, gr, conf, grant, &pass) : NGX_OK;
+}

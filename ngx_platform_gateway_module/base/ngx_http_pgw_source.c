@@ -1,0 +1,267 @@
+
+/*
+ * Where else than in Authorization a token may be: a cookie, or a subprotocol
+ * of a WebSocket.  There it is a piece of a list, known by how it begins, and
+ * is taken out of that before the upstream gets the rest.
+ */
+
+
+#include "base/base.h"
+
+
+#define NGX_HTTP_PGW_SOURCE_SAFE                                              \
+    (NGX_HTTP_GET|NGX_HTTP_HEAD|NGX_HTTP_OPTIONS)
+
+static const struct {
+    ngx_str_t    word;                 /* of the directive */
+    ngx_str_t    name;                 /* of the header */
+    const char  *separator;
+} ngx_http_pgw_sources[NGX_HTTP_PGW_SOURCES] = {
+    [NGX_HTTP_PGW_SOURCE_COOKIE] =
+        { ngx_string("cookie="), ngx_string("cookie"), "; " },
+    [NGX_HTTP_PGW_SOURCE_PROTOCOL] =
+        { ngx_string("subprotocol="), ngx_string("sec-websocket-protocol"),
+          ", " }
+};
+
+
+/* Which source the header is; their number: none that conf has. */
+
+static ngx_uint_t
+ngx_http_pgw_source_of(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_table_elt_t *h)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_HTTP_PGW_SOURCES; i++) {
+
+        if (conf->from->mark[i].len
+            && h->key.len == ngx_http_pgw_sources[i].name.len
+            && ngx_memcmp(h->lowcase_key, ngx_http_pgw_sources[i].name.data,
+                          h->key.len) == 0)
+        {
+            break;
+        }
+    }
+
+    return i;
+}
+
+
+/* Whether the piece begins with the mark, which is then taken off. */
+
+static ngx_uint_t
+ngx_http_pgw_source_carries(const ngx_str_t *mark, ngx_str_t *piece)
+{
+    if (piece->len < mark->len
+        || ngx_memcmp(piece->data, mark->data, mark->len) != 0)
+    {
+        return 0;
+    }
+
+    piece->data += mark->len;
+    piece->len -= mark->len;
+
+    /* a cookie's value may be quoted (RFC 6265, section 4.1.1) */
+
+    if (piece->len >= 2
+        && piece->data[0] == '"' && piece->data[piece->len - 1] == '"')
+    {
+        piece->data++;
+        piece->len -= 2;
+    }
+
+    return 1;
+}
+
+
+/*
+ * Browsers add a cookie to what any page has them send.  So where only a cookie
+ * has the token, the page must be one that may act for its user, or the request
+ * one that changes nothing and leaves no connection open.
+ */
+
+static ngx_uint_t
+ngx_http_pgw_source_meant(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_str_t  value;
+
+    return ((r->method & NGX_HTTP_PGW_SOURCE_SAFE)
+            && (r->main->method & NGX_HTTP_PGW_SOURCE_SAFE)
+            && r->headers_in.upgrade == NULL)
+           || (ngx_http_pgw_names_find(&gr->sent, "sec-fetch-site", &value)
+               == 1
+               && value.len == sizeof("same-origin") - 1
+               && ngx_strncmp(value.data, "same-origin", value.len) == 0)
+           || (ngx_http_pgw_names_find(&gr->sent, "origin", &value) == 1
+               && (ngx_http_pgw_origin_allowed(conf, &value)
+                   || ngx_http_pgw_origin_own(r, &value)));
+}
+
+
+ngx_http_pgw_reason_e
+ngx_http_pgw_source_find(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    ngx_http_pgw_reason_e reason, pj_str_t *token)
+{
+    ngx_str_t             rest, piece;
+    ngx_uint_t            source, shown;
+    ngx_table_elt_t      *h;
+    ngx_http_pgw_walk_t   walk = { &gr->sent, 0 };
+
+    /* by a page's script or a program, not by a browser of its own accord */
+
+    shown = (reason == NGX_HTTP_PGW_REASON_NONE);
+
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
+
+        source = ngx_http_pgw_source_of(conf, h);
+        rest = h->value;
+
+        while (source < NGX_HTTP_PGW_SOURCES
+               && ngx_http_pgw_names_split(&rest,
+                           (u_char) *ngx_http_pgw_sources[source].separator,
+                           &piece))
+        {
+            if (!ngx_http_pgw_source_carries(&conf->from->mark[source], &piece)
+                || piece.len == 0)
+            {
+                continue;
+            }
+
+            if (reason == NGX_HTTP_PGW_REASON_NONE
+                && (piece.len != token->len
+                    || ngx_memcmp(piece.data, token->data, piece.len) != 0))
+            {
+                return NGX_HTTP_PGW_REASON_TOKEN_CONFLICT;
+            }
+
+            *token = (pj_str_t) { piece.data, piece.len };
+            reason = NGX_HTTP_PGW_REASON_NONE;
+            shown |= (source == NGX_HTTP_PGW_SOURCE_PROTOCOL);
+        }
+    }
+
+    return reason || shown || ngx_http_pgw_source_meant(r, gr, conf)
+           ? reason : NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN;
+}
+
+
+ngx_int_t
+ngx_http_pgw_source_hide(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_table_elt_t *h, ngx_table_elt_t **rest)
+{
+    u_char      *p, *start;
+    ngx_str_t    left = h->value, piece, whole;
+    ngx_uint_t   source, found;
+    const char  *separator;
+
+    source = ngx_http_pgw_source_of(conf, h);
+
+    if (source == NGX_HTTP_PGW_SOURCES
+        || (source == NGX_HTTP_PGW_SOURCE_COOKIE
+            && conf->forward_authorization))
+    {
+        return NGX_DECLINED;
+    }
+
+    /* each piece may get a space that it had not */
+
+    separator = ngx_http_pgw_sources[source].separator;
+    start = ngx_pnalloc(pool, 2 * left.len + 1);
+    if (start == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = start;
+    found = 0;
+
+    while (ngx_http_pgw_names_split(&left, (u_char) *separator, &piece)) {
+
+        whole = piece;
+
+        if (ngx_http_pgw_source_carries(&conf->from->mark[source], &piece)) {
+            found = 1;
+
+        } else {
+            p = ngx_sprintf(p, "%s%V", p == start ? "" : separator, &whole);
+        }
+    }
+
+    if (!found || p == start) {
+        return found ? NGX_OK : NGX_DECLINED;
+    }
+
+    *p = '\0';
+
+    *rest = ngx_palloc(pool, sizeof(ngx_table_elt_t));
+    if (*rest == NULL) {
+        return NGX_ERROR;
+    }
+
+    **rest = *h;
+    (*rest)->value.len = (size_t) (p - start);
+    (*rest)->value.data = start;
+
+    return NGX_OK;
+}
+
+
+char *
+ngx_http_pgw_source_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_pgw_from_t **from = (ngx_http_pgw_from_t **)
+                                 ((char *) conf + cmd->offset);
+
+    ngx_str_t   *value = cf->args->elts, *mark;
+    ngx_uint_t   i, source, off;
+
+    if (*from != NGX_CONF_UNSET_PTR) {
+        return "is duplicate";
+    }
+
+    off = (cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0);
+    *from = off ? NULL : ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_from_t));
+
+    for (i = 1; *from && i < cf->args->nelts; i++) {
+
+        if (ngx_strcmp(value[i].data, "subprotocol") == 0) {
+            ngx_str_set(&value[i], "subprotocol=bearer.");
+        }
+
+        for (source = 0; source < NGX_HTTP_PGW_SOURCES; source++) {
+
+            mark = &(*from)->mark[source];
+
+            if (mark->len == 0
+                && ngx_http_pgw_source_carries(
+                              &ngx_http_pgw_sources[source].word, &value[i]))
+            {
+                break;
+            }
+        }
+
+        /* what names a cookie (RFC 6265), or a subprotocol (RFC 6455) */
+
+        if (source == NGX_HTTP_PGW_SOURCES
+            || !ngx_http_pgw_names_plain(&value[i], "!#$%&'*+-.^_`|~"))
+        {
+            return "takes \"cookie=NAME\" and \"subprotocol=PREFIX\", each "
+                   "once, or \"off\"";
+        }
+
+        *mark = value[i];
+
+        if (source == NGX_HTTP_PGW_SOURCE_COOKIE) {
+
+            /* "NAME=", for which "cookie=NAME" has room */
+
+            *ngx_movemem(mark->data - 1, mark->data, mark->len) = '=';
+            mark->data--;
+            mark->len++;
+        }
+    }
+
+    return off || *from ? NGX_CONF_OK : NGX_CONF_ERROR;
+}

@@ -1,0 +1,121 @@
+
+/*
+ * Locations that the gateway itself answers: their directives, and which of
+ * them nginx -t refuses.
+ */
+
+
+#include "conf/conf.h"
+#include "base/base.h"
+#include "nginx/nginx.h"
+
+
+/* NULL unless exactly one server has the name. */
+
+static ngx_http_core_srv_conf_t *
+ngx_http_pgw_content_server(ngx_conf_t *cf, const ngx_str_t *name)
+{
+    ngx_uint_t                  i, n, all = 0;
+    ngx_http_server_name_t     *sn;
+    ngx_http_core_srv_conf_t  **cscfp, *found = NULL;
+    ngx_http_core_main_conf_t  *cmcf = ngx_http_pgw_conf_nginx(cf);
+
+    cscfp = cmcf->servers.elts;
+
+    for (i = 0; i < cmcf->servers.nelts; i++) {
+        sn = cscfp[i]->server_names.elts;
+        n = cscfp[i]->server_names.nelts;
+
+        while (n && !ngx_http_pgw_names_same(&sn[n - 1].name, name)) {
+            n--;
+        }
+
+        if (n) {
+            found = cscfp[i];
+            all++;
+        }
+    }
+
+    return all == 1 ? found : NULL;
+}
+
+
+char *
+ngx_http_pgw_content_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_uint_t                 closed;
+    const char                *fault;
+    ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
+
+    /* the handler of a location runs in its "if" and "limit_except" as well */
+
+    conf->handler = clcf->handler;
+
+    if (clcf->noname) {
+        conf->explain = prev->explain;
+        conf->forward = prev->forward;
+        conf->one_record = prev->one_record;
+        conf->elsewhere = clcf->handler && clcf->handler != prev->handler;
+    }
+
+    if (conf->explain == NULL || (clcf->noname && !clcf->lmt_excpt)) {
+        return NGX_CONF_OK;
+    }
+
+    if (conf->explain_name.len) {
+        conf->explain = ngx_http_pgw_content_server(cf, &conf->explain_name);
+    }
+
+    closed = clcf->internal || ngx_http_pgw_peek_access_denies(cf);
+
+    fault = conf->explain == NULL
+            ? "names the server \"%V\", and not exactly one server has that "
+              "\"server_name\","
+            : conf->forward
+            ? (closed && conf->enable ? NULL
+               : "has \"platform_gateway_forward_auth\": say "
+                 "\"platform_gateway on\" in it, and \"allow 127.0.0.1; deny "
+                 "all;\" with the address of the other proxy,")
+            : closed
+              || (conf->enable && !conf->shadow
+                  && (conf->access & NGX_HTTP_PGW_GUARDED)) ? NULL
+            : "has \"platform_gateway_explain\" and is open to anybody: say "
+              "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or guard "
+              "it,";
+
+    return fault ? ngx_http_pgw_conf_fail(cf, NULL, fault, &conf->explain_name)
+                 : NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_pgw_content_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t                     *value = cf->args->elts;
+    ngx_http_pgw_loc_conf_t       *lcf = conf;
+    ngx_http_core_loc_conf_t      *clcf = ngx_http_pgw_conf_core(cf);
+    const ngx_http_pgw_content_t  *content = cmd->post;
+
+    if (clcf->handler) {
+        return "conflicts with another content handler of the location";
+    }
+
+    clcf->handler = content->handler;
+    lcf->methods |= content->methods;
+    lcf->route_not_found = content->not_found;
+
+    if (content->metrics) {
+        ngx_http_pgw_conf_place(cf, &ngx_http_pgw_conf_main(cf)->metrics_place);
+    }
+
+    if (content->server) {
+        lcf->explain = ngx_http_pgw_conf_server(cf);
+
+        if (cf->args->nelts > content->server) {
+            lcf->explain_name = value[content->server];
+        }
+    }
+
+    return NGX_CONF_OK;
+}

@@ -1,0 +1,174 @@
+
+/*
+ * The location of a fetch: which one it is, and what nginx -t refuses of it.
+ */
+
+
+#include "conf/conf.h"
+#include "issuer/issuer.h"
+#include "nginx/nginx.h"
+
+
+void
+ngx_http_pgw_fetch_conf_claim(ngx_conf_t *cf)
+{
+    ngx_http_pgw_source_t     *from = ngx_http_pgw_conf_main(cf)->sources;
+    ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
+
+    for ( /* void */ ; from && clcf->internal; from = from->next) {
+
+        if (from->clcf == NULL
+            && (from->ctx == NULL
+                || from->ctx->srv_conf
+                   == ((ngx_http_conf_ctx_t *) cf->ctx)->srv_conf)
+            && from->location.len == clcf->name.len
+            && ngx_memcmp(from->location.data, clcf->name.data, clcf->name.len)
+               == 0)
+        {
+            from->clcf = clcf;
+        }
+    }
+}
+
+
+void
+ngx_http_pgw_fetch_conf_add(ngx_conf_t *cf, ngx_http_pgw_source_t *from,
+    const ngx_http_pgw_source_t *as, void *data)
+{
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
+
+    *from = *as;
+    from->data = data;
+    from->next = mcf->sources;
+    mcf->sources = from;
+
+    ngx_http_pgw_conf_place(cf, &from->place);
+}
+
+
+void
+ngx_http_pgw_fetch_conf_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = from->ctx ? from->ctx->loc_conf[ngx_http_core_module.ctx_index]
+           : ngx_http_pgw_conf_core(cf);
+
+    from->log = clcf->error_log ? clcf->error_log : &cf->cycle->new_log;
+}
+
+
+/* The configuration of a source's location; NULL: no server has it. */
+
+static void **
+ngx_http_pgw_fetch_conf_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
+{
+    void                       **loc_conf;
+    ngx_uint_t                   i;
+    ngx_http_core_srv_conf_t   **server;
+    ngx_http_core_main_conf_t   *cmcf = ngx_http_pgw_conf_nginx(cf);
+
+    server = cmcf->servers.elts;
+
+    for (i = 0; i < cmcf->servers.nelts; i++) {
+
+        loc_conf = server[i]->ctx->loc_conf;
+
+        if ((from->ctx && from->ctx != server[i]->ctx)
+            || ngx_http_pgw_peek_find(NULL, &from->location, &loc_conf)
+               != NGX_OK)
+        {
+            continue;
+        }
+
+        from->clcf = loc_conf[ngx_http_core_module.ctx_index];
+
+        if (from->clcf->internal) {
+            from->ctx = server[i]->ctx;
+            return loc_conf;
+        }
+    }
+
+    return NULL;
+}
+
+
+static void
+ngx_http_pgw_fetch_conf_warn(ngx_conf_t *cf, const ngx_http_pgw_source_t *from,
+    const ngx_http_conf_ctx_t *location)
+{
+    if (from->clcf->handler && ngx_http_pgw_peek_unverified(cf, location)) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "platform_gateway: location \"%V\" of \"%s\" fetches "
+                      "over https with \"proxy_ssl_verify off\": whoever "
+                      "answers in the issuer's place is believed: add "
+                      "\"proxy_ssl_verify on;\" and \"proxy_ssl_trusted_"
+                      "certificate\" to it, in %V:%ui", &from->clcf->name,
+                      from->directive, &from->place.file, from->place.line);
+    }
+}
+
+
+/*
+ * What would otherwise only show when the first fetch fails, or never.
+ *
+ * A source is what the caller put into the digest before, and the location and
+ * the upstream, as the configuration spells them.  If one of them is another,
+ * what was fetched before is not ours.
+ */
+
+char *
+ngx_http_pgw_fetch_conf_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
+{
+    ngx_str_t                        text[3];
+    ngx_http_conf_ctx_t              location;
+    const ngx_http_pgw_passer_t     *passer = NULL;
+    const ngx_http_upstream_conf_t  *u;
+
+    location.loc_conf = ngx_http_pgw_fetch_conf_location(cf, from);
+
+    if (location.loc_conf == NULL) {
+        return ngx_http_pgw_conf_fail(cf, &from->place,
+                   "no server has an internal location for the %s of \"%V\", "
+                   "or not the one where \"%s\" stands: add "
+                   "\"location = %V { internal; ... }\"", from->name,
+                   &from->location, from->directive, &from->location);
+    }
+
+    if (from->clcf->subrequest_output_buffer_size < from->max) {
+        return ngx_http_pgw_conf_fail(cf, &from->place,
+                   "location \"%V\" of \"%s\" %s to it, or a "
+                   "\"location = %V\" of its own,", &from->clcf->name,
+                   from->directive, from->too_small, &from->location);
+    }
+
+    location.main_conf = from->ctx->main_conf;
+    location.srv_conf = from->ctx->srv_conf;
+    ngx_memzero(text, sizeof(text));
+    text[0] = from->location;
+
+    while ((u = ngx_http_pgw_peek_passer(cf, &location, &passer)) != NULL) {
+
+#if (NGX_HTTP_CACHE)
+        if (from->clcf->handler && u->cache > 0) {
+            return ngx_http_pgw_conf_fail(cf, &from->place,
+                       "location \"%V\" of \"%s\" would give old %s from a "
+                       "cache: add \"%V_cache off;\" to it,",
+                       &from->clcf->name, from->directive, from->name,
+                       &passer->name);
+        }
+#endif
+
+        if (u->upstream) {
+            text[1] = u->upstream->host;
+            text[2].data = (u_char *) &u->upstream->port;
+            text[2].len = sizeof(in_port_t);
+        }
+    }
+
+    ngx_http_pgw_fetch_conf_warn(cf, from, &location);
+    ngx_http_pgw_fetch_conf_log(cf, from);
+
+    return ngx_http_pgw_lease_digest(from->source, text, 3) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
+}

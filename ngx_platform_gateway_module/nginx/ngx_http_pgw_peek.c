@@ -1,0 +1,392 @@
+
+/*
+ * What nginx and its modules keep to themselves: what other modules say in a
+ * location, and which location serves a path.
+ *
+ * A gateway that did not look would let "return" answer before the guard, a
+ * cache hand one client's answer to another, and an explanation stand open to
+ * anybody.  nginx's own search for a location answers on the way (redirects,
+ * 404 for internal locations, bodies that are too large), so it is made again.
+ */
+
+
+#include "nginx/nginx.h"
+
+
+static const ngx_http_pgw_passer_t  ngx_http_pgw_passers[] = {
+    { ngx_string("proxy"), "proxy_buffer_size", NULL },
+    { ngx_string("fastcgi"), "fastcgi_buffer_size", "fastcgi_param" },
+    { ngx_string("scgi"), "scgi_buffer_size", NULL },
+    { ngx_string("uwsgi"), "uwsgi_buffer_size", "uwsgi_param" },
+
+    /* listed only to tell their locations from those of the others */
+    { ngx_null_string, "grpc_buffer_size", NULL },
+    { ngx_null_string, "memcached_buffer_size", NULL }
+};
+
+#define NGX_HTTP_PGW_PASSERS                                                  \
+    (sizeof(ngx_http_pgw_passers) / sizeof(ngx_http_pgw_passers[0]))
+
+
+void *
+ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
+    const char *module, const char *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf))
+{
+    ngx_module_t   *m, **modules;
+    ngx_command_t  *cmd;
+
+    for (modules = cf->cycle->modules; *modules; modules++) {
+
+        m = *modules;
+
+        if (m->type != NGX_HTTP_MODULE
+            || (module && ngx_strcmp(m->name, module) != 0))
+        {
+            continue;
+        }
+
+        for (cmd = m->commands; cmd && cmd->name.len; cmd++) {
+
+            if (ngx_strcmp(cmd->name.data, directive) == 0
+                && (set == NULL || cmd->set == set)
+                && cmd->conf == NGX_HTTP_LOC_CONF_OFFSET)
+            {
+                return (char *) ctx->loc_conf[m->ctx_index] + cmd->offset;
+            }
+        }
+    }
+
+    return NULL;
+}
+
+
+const ngx_array_t *
+ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
+{
+    ngx_array_t  **codes;
+
+    codes = ngx_http_pgw_peek_field(cf, ctx, "ngx_http_rewrite_module",
+                                    "return", NULL);
+
+    return codes ? *codes : NULL;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx)
+{
+    u_char                   *p, *last;
+    const ngx_array_t        *codes = ngx_http_pgw_peek_rewrite_codes(cf, ctx);
+    ngx_http_script_code_pt   code;
+
+    if (codes == NULL) {
+        return 0;
+    }
+
+    p = codes->elts;
+    last = p + codes->nelts * codes->size;
+
+    for ( /* void */ ; p + sizeof(code) <= last; p += sizeof(uintptr_t)) {
+
+        ngx_memcpy(&code, p, sizeof(code));
+
+        if (code == ngx_http_script_return_code) {
+            return 1;
+        }
+
+#if (NGX_PCRE)
+        if (code == ngx_http_script_regex_start_code
+            && ((ngx_http_script_regex_code_t *) p)->redirect)
+        {
+            return 1;
+        }
+#endif
+    }
+
+    return 0;
+}
+
+
+/* The structure of the access module is an array of rules for each family, the
+   sizes of which are checked.  A rule is an address, a mask, and what it
+   says. */
+
+ngx_uint_t
+ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
+{
+    u_char        *rule;
+    ngx_uint_t     i, n, all, deny;
+    ngx_array_t  **rules;
+
+    static const u_char  any[2 * 16];
+
+    static const size_t  sizes[] = {
+        2 * sizeof(in_addr_t),
+#if (NGX_HAVE_INET6)
+        2 * sizeof(struct in6_addr),
+#endif
+#if (NGX_HAVE_UNIX_DOMAIN)
+        0
+#endif
+    };
+
+    rules = ngx_http_pgw_peek_field(cf, cf->ctx, "ngx_http_access_module",
+                                    "deny", NULL);
+    all = 0;
+    deny = 0;
+
+    for (i = 0; rules && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+
+        if (rules[i] == NULL
+            || rules[i]->nelts == 0
+            || rules[i]->size != sizes[i] + sizeof(deny))
+        {
+            return 0;
+        }
+
+        for (n = 0; n < rules[i]->nelts; n++) {
+            rule = (u_char *) rules[i]->elts + n * rules[i]->size;
+            all = ngx_memcmp(rule, any, sizes[i]) == 0;
+            ngx_memcpy(&deny, rule + sizes[i], sizeof(deny));
+
+            if (all && !deny && sizes[i]) {
+                return 0;
+            }
+        }
+
+        if (!all || !deny) {
+            return 0;
+        }
+    }
+
+    return rules != NULL;
+}
+
+
+/* The proxy module keeps whether its address is https right before the field
+   of "proxy_ssl_protocols".  It is a number, which is compared and no more. */
+
+ngx_uint_t
+ngx_http_pgw_peek_unverified(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
+{
+    ngx_flag_t  *verify;
+    ngx_uint_t  *protocols;
+
+    verify = ngx_http_pgw_peek_field(cf, ctx, "ngx_http_proxy_module",
+                                     "proxy_ssl_verify",
+                                     ngx_conf_set_flag_slot);
+    protocols = ngx_http_pgw_peek_field(cf, ctx, "ngx_http_proxy_module",
+                                        "proxy_ssl_protocols",
+                                        ngx_conf_set_bitmask_slot);
+
+    return verify && protocols && *verify == 0 && protocols[-1] == 1;
+}
+
+
+/*
+ * Each of the modules holds nginx's public ngx_http_upstream_conf_t; the field
+ * that its directive sets tells where.  So no layout is guessed at.  An "if" or
+ * "limit_except" that passes elsewhere has the upstream of its location all the
+ * same, and another one that may be made of variables.
+ */
+
+ngx_http_upstream_conf_t *
+ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
+    const ngx_http_pgw_passer_t **passer)
+{
+    char                      *field;
+    ngx_uint_t                 i, known;
+    ngx_http_pgw_loc_conf_t   *conf;
+    ngx_http_upstream_conf_t  *all[NGX_HTTP_PGW_PASSERS];
+
+    conf = ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
+    known = 0;
+
+    for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
+        field = ngx_http_pgw_peek_field(cf, ctx, NULL,
+                                        ngx_http_pgw_passers[i].directive,
+                                        ngx_conf_set_size_slot);
+
+        all[i] = !field ? NULL : (ngx_http_upstream_conf_t *) (void *)
+                 (field - offsetof(ngx_http_upstream_conf_t, buffer_size));
+
+        known |= all[i] && all[i]->upstream && !conf->elsewhere;
+    }
+
+    i = *passer ? (ngx_uint_t) (*passer - ngx_http_pgw_passers) + 1 : 0;
+
+    for ( /* void */ ; ngx_http_pgw_passers[i].name.len; i++) {
+
+        if (all[i] && (all[i]->upstream || !known)) {
+            *passer = &ngx_http_pgw_passers[i];
+            return all[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+/* NGX_OK: an exact match; NGX_DONE: all but the final slash; NGX_AGAIN: the
+   longest prefix; NGX_DECLINED: none of them. */
+
+static ngx_int_t
+ngx_http_pgw_peek_static(const ngx_str_t *uri,
+    const ngx_http_location_tree_node_t *node,
+    const ngx_http_pgw_peek_loc_t **loc)
+{
+    size_t                          len, n;
+    u_char                         *p = uri->data;
+    ngx_int_t                       rc, found;
+    const ngx_http_pgw_peek_loc_t  *here;
+
+    len = uri->len;
+    found = NGX_DECLINED;
+
+    while (node) {
+
+        here = node->exact ? node->exact : node->inclusive;
+        n = ngx_min(len, (size_t) node->len);
+        rc = ngx_filename_cmp(p, (u_char *) node->name, n);
+
+        if (rc != 0) {
+            node = (rc < 0) ? node->left : node->right;
+
+        } else if (len > n && node->inclusive) {
+            *loc = node->inclusive;
+            found = NGX_AGAIN;
+            node = node->tree;
+            p += n;
+            len -= n;
+
+        } else if (len > n) {
+            node = node->right;
+
+        } else if (len == (size_t) node->len) {
+            *loc = here;
+            return node->exact ? NGX_OK : NGX_AGAIN;
+
+        } else {
+            if (len + 1 == (size_t) node->len && node->auto_redirect) {
+                *loc = here;
+                found = NGX_DONE;
+            }
+
+            node = node->left;
+        }
+    }
+
+    return found;
+}
+
+
+/* NGX_DECLINED: by a prefix or not at all, so that a regex may know better. */
+
+static ngx_int_t
+ngx_http_pgw_peek_in(ngx_http_request_t *r, ngx_str_t *uri,
+    void ***loc_conf)
+{
+    ngx_int_t                        rc;
+    ngx_http_core_loc_conf_t        *in;
+    const ngx_http_pgw_peek_loc_t   *loc, *prefix;
+#if (NGX_PCRE)
+    ngx_int_t                        n;
+    ngx_http_pgw_peek_loc_t        **locp;
+#endif
+
+    in = (*loc_conf)[ngx_http_core_module.ctx_index];
+    loc = prefix = NULL;
+
+    rc = ngx_http_pgw_peek_static(uri, in->static_locations, &loc);
+
+    if (loc) {
+        *loc_conf = ngx_http_pgw_peek_conf(loc)->loc_conf;
+    }
+
+    if (rc == NGX_AGAIN) {
+        prefix = loc;
+
+        /* nested locations may know more */
+
+        rc = ngx_http_pgw_peek_in(r, uri, loc_conf);
+    }
+
+#if (NGX_PCRE)
+
+    locp = (prefix && prefix->noregex) ? NULL : in->regex_locations;
+
+    for ( /* void */ ; rc == NGX_DECLINED && locp && *locp; locp++) {
+
+        if (r) {
+            rc = ngx_http_regex_exec(r, (*locp)->regex, uri);
+
+        } else {
+            n = ngx_regex_exec((*locp)->regex->regex, uri, NULL, 0);
+            rc = n >= 0 ? NGX_OK
+                 : n == NGX_REGEX_NO_MATCHED ? NGX_DECLINED : NGX_ERROR;
+        }
+
+        if (rc == NGX_OK) {
+            *loc_conf = ngx_http_pgw_peek_conf(*locp)->loc_conf;
+            rc = ngx_http_pgw_peek_in(r, uri, loc_conf);
+
+            return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+        }
+    }
+
+#else
+    (void) prefix;
+#endif
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_http_pgw_peek_find(ngx_http_request_t *r, ngx_str_t *uri, void ***loc_conf)
+{
+    void       **in = *loc_conf;
+    ngx_int_t    rc = ngx_http_pgw_peek_in(r, uri, loc_conf);
+
+    return (rc == NGX_DECLINED && *loc_conf != in) ? NGX_OK : rc;
+}
+
+
+ngx_int_t
+ngx_http_pgw_peek_uri(const ngx_http_request_t *asks,
+    const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
+    ngx_str_t *uri)
+{
+    u_char              *p;
+    ngx_http_request_t   r;
+
+    p = ngx_pnalloc(asks->pool, 2 * path->len + 1);     /* as is, and decoded */
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    /* nginx's own functions read from a request and write into it */
+
+    ngx_memzero(&r, sizeof(ngx_http_request_t));
+
+    r.connection = asks->connection;
+    r.uri_start = p;
+    r.uri_end = ngx_cpymem(p, path->data, path->len);
+    r.uri.data = r.uri_end + 1;
+
+    *r.uri_end = ' ';        /* the parser looks one byte further */
+
+    if (path->len == 0
+        || ngx_http_parse_uri(&r) != NGX_OK
+        || ngx_http_parse_complex_uri(&r, (ngx_uint_t) server->merge_slashes)
+           != NGX_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    *uri = r.uri;
+
+    return NGX_OK;
+}

@@ -1,0 +1,419 @@
+
+/*
+ * CORS (the Fetch standard, "CORS protocol"): the answer to OPTIONS, the
+ * headers of all other responses, and the directives.
+ *
+ * Browsers serialise origins in lower case and without the default port (RFC
+ * 6454, section 6.2).  So the patterns are made like that when the
+ * configuration is read, and an origin is compared with them as bytes.
+ */
+
+
+#include "request/request.h"
+#include "base/base.h"
+
+
+/* The longest name of a client's that an answer repeats. */
+#define NGX_HTTP_PGW_CORS_NAME  64
+
+
+/* Whether all of them are; *name is the first that is not. */
+
+static ngx_uint_t
+ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_list_part_t *part, ngx_str_t *name)
+{
+    ngx_str_t             rest;
+    ngx_table_elt_t      *h;
+    ngx_http_pgw_walk_t   walk = { part, 0 };
+
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
+
+        if (!ngx_http_pgw_header_in_is(h, "access-control-request-headers")) {
+            continue;
+        }
+
+        rest = h->value;
+
+        while (ngx_http_pgw_names_next(&rest, name)) {
+            if (!ngx_http_pgw_names_has(&conf->cors_headers, name, 1)) {
+                return 0;
+            }
+        }
+    }
+
+    return 1;
+}
+
+
+/* PREFLIGHT; OPTIONS: it is none; or why it is refused, and *detail for
+   request_refuse(). */
+
+static ngx_http_pgw_reason_e
+ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_list_part_t *sent, const char **detail)
+{
+    u_char                 *p;
+    ngx_str_t               name, origin;
+    ngx_uint_t              origins, methods;
+    const char             *what;
+    ngx_http_pgw_reason_e   reason;
+
+    *detail = NULL;
+    origins = ngx_http_pgw_names_find(sent, "origin", &origin);
+    methods = ngx_http_pgw_names_find(sent, "access-control-request-method",
+                                      &name);
+
+    if (origins == 0 || methods == 0) {
+        return NGX_HTTP_PGW_REASON_OPTIONS;
+    }
+
+    if (methods > 1) {
+        name.len = 0;
+    }
+
+    if (origins > 1 || !ngx_http_pgw_origin_allowed(conf, &origin)) {
+        return NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN;
+    }
+
+    what = "method";
+    reason = NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN;
+
+    if (ngx_http_pgw_names_has(&conf->cors_methods, &name, 0)) {
+        what = "header";
+        reason = NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
+
+        if (ngx_http_pgw_cors_headers_allowed(conf, sent, &name)) {
+            return NGX_HTTP_PGW_REASON_PREFLIGHT;
+        }
+    }
+
+    /* what a client sent is repeated if it is short and needs no escaping */
+
+    if (name.len > NGX_HTTP_PGW_CORS_NAME
+        || !ngx_http_pgw_names_plain(&name, "-_"))
+    {
+        return reason;
+    }
+
+    p = ngx_pnalloc(pool, sizeof("the method  is not allowed for other origins")
+                          + name.len);
+    if (p) {
+        ngx_sprintf(p, "the %s %V is not allowed for other origins%Z", what,
+                    &name);
+    }
+
+    *detail = (const char *) p;
+
+    return reason;
+}
+
+
+ngx_http_pgw_reason_e
+ngx_http_pgw_cors_ask(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_question_t *question, const char **detail)
+{
+#define ngx_http_pgw_cors_line(name, text)                                    \
+    { .key = ngx_string(name), .lowcase_key = (u_char *) name, .value = text }
+
+    ngx_table_elt_t  h[] = {
+        ngx_http_pgw_cors_line("origin", question->origin),
+        ngx_http_pgw_cors_line("access-control-request-method",
+                               question->method),
+        ngx_http_pgw_cors_line("access-control-request-headers",
+                               question->headers)
+    };
+    ngx_list_part_t        sent = { .elts = h, .nelts = 3 };
+    ngx_http_pgw_reason_e  reason;
+
+    reason = ngx_http_pgw_cors_check(pool, conf, &sent, detail);
+
+    return reason == NGX_HTTP_PGW_REASON_PREFLIGHT ? NGX_HTTP_PGW_REASON_NONE
+                                                   : reason;
+}
+
+
+ngx_int_t
+ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    const char             *detail;
+    ngx_http_pgw_reason_e   reason;
+
+    reason = ngx_http_pgw_cors_check(r->pool, conf, &gr->sent, &detail);
+
+    if (ngx_http_pgw_reasons[reason].flags & NGX_HTTP_PGW_REASON_REFUSES) {
+        return ngx_http_pgw_guard_refuse(r, gr, conf, reason, detail);
+    }
+
+    ngx_http_pgw_guard_allow(r, gr, reason);
+
+    return NGX_HTTP_NO_CONTENT;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_cors_allow(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_str_t *origin,
+    ngx_uint_t preflight)
+{
+    ngx_str_t  age;
+
+    age.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
+    if (age.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    age.len = (size_t) (ngx_http_pgw_text_digits(age.data,
+                                              (uint64_t) conf->cors_max_age)
+                        - age.data);
+
+#define ngx_http_pgw_cors_add(name, value)                                    \
+    (ngx_http_pgw_header_add(r, "Access-Control-" name, value) != NULL)
+
+    return ngx_http_pgw_cors_add("Allow-Origin", origin)
+           && ngx_http_pgw_cors_add("Allow-Credentials",
+                                    ngx_http_pgw_header_text("true"))
+           && (preflight
+               ? ngx_http_pgw_cors_add("Allow-Methods", &conf->cors_methods)
+                 && ngx_http_pgw_cors_add("Allow-Headers", &conf->cors_headers)
+                 && ngx_http_pgw_cors_add("Max-Age", &age)
+               : ngx_http_pgw_cors_add("Expose-Headers", &conf->cors_exposed))
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_http_pgw_cors_headers(ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_str_t             origin;
+    ngx_uint_t            allowed, preflight, refused;
+    ngx_table_elt_t      *h;
+    const ngx_str_t      *names;
+    ngx_http_pgw_walk_t   walk = { &r->headers_out.headers.part, 0 };
+
+    static u_char  prefix[] = "access-control-";
+
+    preflight = gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
+                || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
+                || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
+
+    /* a preflight that shadow mode lets pass is the upstream's to answer */
+
+    refused = gr->reason == NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN
+              || (gr->shadowed && preflight);
+
+    allowed = !refused && conf->cors_origins
+              && ngx_http_pgw_names_find(&gr->sent, "origin", &origin) == 1
+              && ngx_http_pgw_origin_allowed(conf, &origin);
+
+    /* Vary goes on responses without an Origin too: a cache must not hand them
+       to a page of another origin. */
+
+    names = conf->cors_origins == NULL || conf->cors_origins->nelts == 0 ? NULL
+            : preflight || refused
+            ? ngx_http_pgw_header_text("Origin, Access-Control-Request-Method, "
+                                       "Access-Control-Request-Headers")
+            : ngx_http_pgw_header_text("Origin");
+
+    /* what an upstream allows is refused by taking it away */
+
+    while ((allowed || !conf->shadow)
+           && (h = ngx_http_pgw_header_next(&walk)) != NULL)
+    {
+        if (h->key.len >= sizeof(prefix)
+            && ngx_strncasecmp(h->key.data, prefix, sizeof(prefix) - 1) == 0)
+        {
+            h->hash = 0;
+        }
+    }
+
+    if (names && !ngx_http_pgw_header_add(r, "Vary", names)) {
+        return NGX_ERROR;
+    }
+
+    return allowed ? ngx_http_pgw_cors_allow(r, conf, &origin, preflight)
+                   : NGX_OK;
+}
+
+
+/* The end of an origin whose host ends there; NULL: its port is none.  Browsers
+   leave the port out where it is the scheme's own. */
+
+static char *
+ngx_http_pgw_cors_port(const char *origin, char *end)
+{
+    size_t     len = strlen(end);
+    ngx_int_t  port;
+
+    if (len == 0) {
+        return end;
+    }
+
+    port = ngx_atoi((u_char *) end + 1, len - 1);
+
+    return port < 1 || port > 65535 || end[1] == '0' ? NULL
+           : (port == 443 && strncmp(origin, "https:", 6) == 0)
+             || (port == 80 && strncmp(origin, "http:", 5) == 0)
+           ? end : end + len;
+}
+
+
+/* scheme "://" [ "*." ] host [ ":" port ]; NULL, or what is wrong with it. */
+
+static const char *
+ngx_http_pgw_cors_parse(char *origin, ngx_http_pgw_origin_t *pattern)
+{
+    char        *host, *end;
+    ngx_uint_t   wildcard, good;
+
+    host = strstr(origin, "://");
+
+    if (strcmp(origin, "*") == 0) {
+        return "answers carry credentials, so each origin must be named";
+    }
+
+    if (host == NULL || *origin < 'a' || *origin > 'z'
+        || origin + strspn(origin, "abcdefghijklmnopqrstuvwxyz0123456789+-.")
+           != host)
+    {
+        return "it must be scheme://host or scheme://host:port";
+    }
+
+    /* with a wildcard, the host begins at the dot after it */
+
+    host += sizeof("://") - 1;
+    wildcard = (host[0] == '*' && host[1] == '.');
+    host += wildcard;
+
+    if (*host == '[') {
+        end = host + 1 + strspn(host + 1, "0123456789abcdef:.");
+        good = (*end++ == ']' && end - host > 3 && strchr(":", *end));
+
+    } else {
+        end = host + strcspn(host, ":");
+        good = ngx_http_pgw_origin_is_labels((u_char *) host + wildcard,
+                                             (u_char *) end);
+    }
+
+    if (strchr(host, '*')
+        || (wildcard && ngx_strlchr((u_char *) host + 1, (u_char *) end, '.')
+                        == NULL))
+    {
+        return "\"*\" can only stand for the leftmost labels, and not right "
+               "below a top-level domain, as in https://*.example.com";
+    }
+
+    if (!good) {
+        return "the host is malformed, or a path follows it, if only a slash";
+    }
+
+    end = ngx_http_pgw_cors_port(origin, end);
+    if (end == NULL) {
+        return "the port must be 1 to 65535";
+    }
+
+    pattern->text = (pj_str_t) { (u_char *) origin, (size_t) (end - origin) };
+    pattern->prefix = (size_t) ((wildcard ? host - 1 : end) - origin);
+    pattern->suffix.data = (u_char *) host;
+    pattern->suffix.len = wildcard ? (size_t) (end - host) : 0;
+
+    return NULL;
+}
+
+
+char *
+ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_pgw_loc_conf_t  *lcf = conf;
+
+    u_char                 *origin;
+    ngx_str_t              *value;
+    ngx_uint_t              i, first, off;
+    const char             *err;
+    ngx_http_pgw_origin_t  *pattern;
+
+    value = cf->args->elts;
+    first = (lcf->cors_origins == NGX_CONF_UNSET_PTR);
+
+    if (first) {
+        lcf->cors_origins = ngx_array_create(cf->pool, 4,
+                                             sizeof(ngx_http_pgw_origin_t));
+        if (lcf->cors_origins == NULL) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    off = (ngx_strcmp(value[1].data, "off") == 0);
+
+    if (off ? !first || cf->args->nelts > 2
+            : !first && lcf->cors_origins->nelts == 0)
+    {
+        return "has origins beside \"off\"";
+    }
+
+    for (i = 1; !off && i < cf->args->nelts; i++) {
+
+        pattern = ngx_array_push(lcf->cors_origins);
+        origin = ngx_pnalloc(cf->pool, value[i].len + 1);
+
+        if (pattern == NULL || origin == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        ngx_strlow(origin, value[i].data, value[i].len + 1);
+
+        err = ngx_http_pgw_cors_parse((char *) origin, pattern);
+        if (err) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid origin \"%V\" in \"%V\": %s",
+                               &value[i], &cmd->name, err);
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* "GET PURGE" becomes "GET, PURGE" */
+
+char *
+ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    u_char     *p;
+    ngx_str_t  *value, *text;
+    ngx_uint_t  i;
+
+    text = (ngx_str_t *) (void *) ((char *) conf + cmd->offset);
+    value = cf->args->elts;
+
+    if (text->data) {
+        return "is duplicate";
+    }
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (!ngx_http_pgw_names_plain(&value[i], "-_")) {
+            return "has an invalid name: there are no patterns";
+        }
+
+        if (ngx_strcmp(value[i].data, "default") == 0) {
+            value[i].data = cmd->post;
+            value[i].len = ngx_strlen(value[i].data);
+        }
+
+        p = ngx_pnalloc(cf->pool, text->len + sizeof(", ") + value[i].len);
+        if (p == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        text->len = (size_t) (ngx_sprintf(p, "%V%s%V", text, i > 1 ? ", " : "",
+                                          &value[i])
+                              - p);
+        text->data = p;
+    }
+
+    return NGX_CONF_OK;
+}

@@ -1,0 +1,589 @@
+
+/*
+ * The explanation of what the gateway would do with a request, in JSON.  Of the
+ * token it tells what a check that failed has found, never the signature nor
+ * who the token is for.
+ */
+
+
+#include "request/request.h"
+#include "token/token.h"
+#include "revoked/revoked.h"
+#include "issuer/issuer.h"
+#include "base/base.h"
+#include "nginx/nginx.h"
+
+
+/* The checks, in the order in which the first that fails decides.  One of a
+   stage of verifying a token is about one error; with PJ_OK it is about all
+   errors of the stage that have no check of their own. */
+
+static const struct {
+    const char  *name;
+    ngx_uint_t   stage;      /* NGX_HTTP_PGW_STAGES: of none */
+    pj_err_t     err;
+    const char  *found;      /* the member that it is about, or NULL */
+} ngx_http_pgw_explain_checks[] = {
+    { "path", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "cors", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "location", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "method", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "bearer", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "size", NGX_HTTP_PGW_STAGE_SPLIT, PJ_ERR_TOKEN_SIZE, NULL },
+    { "shape", NGX_HTTP_PGW_STAGE_SPLIT, PJ_OK, NULL },
+    { "header", NGX_HTTP_PGW_STAGE_HEADER, PJ_OK, NULL },
+    { "alg", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_ALG, "alg" },
+    { "typ", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_TYP, "typ" },
+    { "crit", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_CRIT, NULL },
+    { "kid", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_KID, "kid" },
+    { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_OK, NULL },
+    { "kind", NGX_HTTP_PGW_STAGE_CLAIMS, PJ_ERR_TOKEN_KIND, NULL },
+    { "claims", NGX_HTTP_PGW_STAGE_CLAIMS, PJ_ERR_TOKEN_CLAIMS, NULL },
+    { "issuer", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_ISSUER, "iss" },
+    { "audience", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_AUDIENCE, NULL },
+    { "bound", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_BOUND, NULL },
+    { "notBefore", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_NOT_YET, NULL },
+    { "expiry", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_EXPIRED, NULL },
+    { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK, "kid" },
+    { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK, NULL },
+    { "session", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "context", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "require", NGX_HTTP_PGW_STAGES, PJ_OK, NULL }
+};
+
+#define NGX_HTTP_PGW_CHECKS                                                   \
+    (sizeof(ngx_http_pgw_explain_checks)                                      \
+     / sizeof(ngx_http_pgw_explain_checks[0]))
+
+
+typedef struct {
+    ngx_http_request_t             *request;   /* that asks */
+    ngx_http_pgw_judge_t            by;        /* the token's issuer, if there
+                                                  is one */
+    const ngx_http_pgw_question_t  *asked;
+
+    ngx_http_core_loc_conf_t       *clcf;      /* that would serve it, or ... */
+    const ngx_http_pgw_loc_conf_t  *conf;      /* ... NULL: not known */
+    ngx_uint_t                      redirect;  /* to the path and "/" */
+    const pj_json_t                *header;    /* as the token says, ... */
+    pj_claims_t                     claims;    /* ... true or not */
+    uint64_t                        missing;   /* rules that do not hold */
+    ngx_uint_t                      admits;    /* the reason if none fails */
+    ngx_uint_t                      refuses;   /* of the first that failed */
+
+    struct {
+        ngx_uint_t                  made;      /* else one before says all */
+        ngx_uint_t                  reason;    /* 0: it passed */
+        const char                 *detail;
+    } check[NGX_HTTP_PGW_CHECKS];
+} ngx_http_pgw_explain_t;
+
+
+/* The checks come in their order; reason 0: it passed; detail NULL: of it. */
+
+static void
+ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, const char *check,
+    ngx_uint_t reason, const char *detail)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; ngx_strcmp(ngx_http_pgw_explain_checks[i].name, check); i++) {
+        /* void */
+    }
+
+    e->check[i].made = 1;
+    e->check[i].reason = reason;
+    e->check[i].detail = detail ? detail : ngx_http_pgw_reasons[reason].detail;
+    e->refuses = e->refuses ? e->refuses : reason;
+}
+
+
+static void
+ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t        allowed;
+    const char       *detail;
+    const ngx_str_t  *method = &e->asked->method;
+
+    detail = e->clcf->internal ? "the location is internal"
+             : e->conf->enable && e->conf->access == 0
+             ? "the location states no platform_gateway_access"
+             : e->conf->route_not_found
+               && (e->conf->access & NGX_HTTP_PGW_PUBLIC)
+             ? "no other location serves the path" : NULL;
+
+    ngx_http_pgw_explain_note(e, "location", detail
+                              ? NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND : 0,
+                              detail);
+
+    e->admits = !e->conf->enable || e->redirect ? 0
+                : (e->conf->access & NGX_HTTP_PGW_PUBLIC)
+                ? NGX_HTTP_PGW_REASON_PUBLIC : NGX_HTTP_PGW_REASON_VERIFIED;
+
+    if (e->admits == 0 || detail) {
+        return;
+    }
+
+    allowed = e->conf->allow.len
+              ? ngx_http_pgw_names_has(&e->conf->allow, method, 0)
+              : !ngx_http_pgw_names_has(
+                               ngx_http_pgw_header_text("TRACE, CONNECT"),
+                               method, 0);
+
+    ngx_http_pgw_explain_note(e, "method", allowed
+                              ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                              "the location does not accept the method");
+}
+
+
+/* conf is that of the server if the location is internal. */
+
+static void
+ngx_http_pgw_explain_route_checks(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_uint_t             options;
+    const char            *detail;
+    ngx_http_pgw_reason_e  reason;
+
+    options = ngx_http_pgw_names_has(ngx_http_pgw_header_text("OPTIONS"),
+                                     &e->asked->method, 0);
+
+    /* nginx itself answers an internal path, and a path that it redirects */
+
+    if (conf->enable && conf->strict_path
+        && (options || !(e->clcf->internal || e->redirect))
+        && !ngx_http_pgw_path_plain(&e->asked->path))
+    {
+        ngx_http_pgw_explain_note(e, "path",
+                                  NGX_HTTP_PGW_REASON_PATH_AMBIGUOUS, NULL);
+    }
+
+    if (e->asked->origin.data && conf->enable) {
+        reason = ngx_http_pgw_cors_ask(e->request->pool, conf, e->asked,
+                                       &detail);
+        ngx_http_pgw_explain_note(e, "cors", reason, detail);
+    }
+
+    if (conf->enable && options) {
+        e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
+
+    } else {
+        ngx_http_pgw_explain_location_checks(e);
+    }
+}
+
+
+/* What a request from outside would be led to, before any rewrite. */
+
+static ngx_int_t
+ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
+{
+    void                          **loc_conf = e->asked->server->ctx->loc_conf;
+    ngx_int_t                       rc;
+    ngx_str_t                       uri;
+    const ngx_http_pgw_loc_conf_t  *conf;
+
+    rc = ngx_http_pgw_peek_uri(e->request, e->asked->server,
+                               &e->asked->path, &uri);
+
+    ngx_http_pgw_explain_note(e, "path", rc == NGX_DECLINED
+                              ? NGX_HTTP_PGW_REASON_BAD_REQUEST : 0,
+                              "nginx does not accept this path");
+    if (rc == NGX_DECLINED) {
+        return NGX_OK;
+    }
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_pgw_peek_find(NULL, &uri, &loc_conf);
+    }
+
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    e->redirect = (rc == NGX_DONE);
+    e->clcf = loc_conf[ngx_http_core_module.ctx_index];
+    e->conf = loc_conf[ngx_http_platform_gateway_module.ctx_index];
+
+    /* OPTIONS is answered first, as by the server where it is internal */
+
+    conf = (e->clcf->internal ? e->asked->server->ctx->loc_conf : loc_conf)
+           [ngx_http_platform_gateway_module.ctx_index];
+
+    ngx_http_pgw_explain_route_checks(e, conf);
+
+    return NGX_OK;
+}
+
+
+/* The checks that a stage makes come one after the other, and one that failed
+   is its last.  Those of the policy all are made, unless no issuer has the name
+   in the token. */
+
+static void
+ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_steps_t *steps)
+{
+    pj_err_t    err;
+    uint64_t    found, named[NGX_HTTP_PGW_STAGES + 1] = { 0 };
+    ngx_uint_t  i, stage, failed, reason;
+
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+        named[ngx_http_pgw_explain_checks[i].stage] |=
+                                  PJ_FAULT(ngx_http_pgw_explain_checks[i].err);
+    }
+
+    failed = NGX_HTTP_PGW_STAGES;
+
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+
+        stage = ngx_http_pgw_explain_checks[i].stage;
+
+        if (stage == NGX_HTTP_PGW_STAGES || stage == failed
+            || steps->found[stage] == 0)
+        {
+            continue;
+        }
+
+        err = ngx_http_pgw_explain_checks[i].err;
+        found = steps->found[stage] & (err ? PJ_FAULT(err) : ~named[stage]);
+
+        if (stage == NGX_HTTP_PGW_STAGE_POLICY && found == 0
+            && !(steps->found[stage] & PJ_FAULT(PJ_OK)))
+        {
+            continue;
+        }
+
+        for (err = PJ_OK; found && !(found & PJ_FAULT(err)); err++) {
+            /* void */
+        }
+
+        reason = !err ? 0
+                 : err != PJ_ERR_KID_UNKNOWN ? ngx_http_pgw_reason_of_token(err)
+                 : ngx_http_pgw_token_no_key(&e->by, e->claims.iat);
+
+        ngx_http_pgw_explain_note(e, ngx_http_pgw_explain_checks[i].name,
+                 reason,
+                 reason == NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE
+                 ? "there is no usable key set"
+                 : reason == NGX_HTTP_PGW_REASON_KID_PENDING
+                 ? "the key set is older than the token, a request would have "
+                   "it fetched first" : pj_strerror(err));
+
+        if (err && stage != NGX_HTTP_PGW_STAGE_POLICY) {
+            failed = stage;
+        }
+    }
+}
+
+
+/* Whether a token with these claims is for the location. */
+
+static void
+ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t                    access;
+    const ngx_http_pgw_issuer_t  *issuer = e->by.issuer;
+
+    if (issuer->revocations) {
+        ngx_http_pgw_explain_note(e, "session",
+           ngx_http_pgw_revocations_ask(issuer->revocations, &e->claims), NULL);
+    }
+
+    access = ngx_http_pgw_token_access(e->conf, issuer, &e->claims);
+    e->missing = ngx_http_pgw_claim_missing(e->conf->required, e->claims.root);
+
+    ngx_http_pgw_explain_note(e, "context", (access & e->conf->access)
+                              ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
+                              NULL);
+
+    if (e->conf->required) {
+        ngx_http_pgw_explain_note(e, "require", e->missing
+                                  ? NGX_HTTP_PGW_REASON_CLAIM_REQUIRED : 0,
+                                  NULL);
+    }
+}
+
+
+/* The value of Authorization, or a token alone; then as the guard does. */
+
+static ngx_int_t
+ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
+{
+    pj_err_t                err;
+    pj_str_t                token;
+    const ngx_str_t        *value = &e->asked->token;
+    ngx_http_pgw_steps_t    steps = { .at = e->asked->at };
+    ngx_http_pgw_reason_e   reason;
+
+    reason = ngx_http_pgw_token_find(value, &token);
+
+    if (reason == NGX_HTTP_PGW_REASON_TOKEN_MISSING && value->data
+        && ngx_strlchr(value->data, value->data + value->len, ' ') == NULL)
+    {
+        reason = NGX_HTTP_PGW_REASON_NONE;
+        token = (pj_str_t) { value->data, value->len };
+    }
+
+    ngx_http_pgw_explain_note(e, "bearer", reason,
+                     reason == NGX_HTTP_PGW_REASON_TOKEN_SHAPE
+                     ? pj_strerror(PJ_ERR_TOKEN_SHAPE)
+                     : value->data ? "the scheme is not Bearer" : NULL);
+
+    if (reason) {
+        return NGX_OK;
+    }
+
+    /* no fetch is asked for */
+
+    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, &e->by,
+                                    &e->claims, &steps);
+
+    if (ngx_http_pgw_reason_of_token(err) == NGX_HTTP_PGW_REASON_TOKEN_INVALID)
+    {
+        return NGX_ERROR;
+    }
+
+    e->header = steps.header;
+    ngx_http_pgw_explain_steps(e, &steps);
+
+    if (steps.found[NGX_HTTP_PGW_STAGE_POLICY] & PJ_FAULT(PJ_OK)) {
+        ngx_http_pgw_explain_admit(e);
+    }
+
+    return NGX_OK;
+}
+
+
+/* The decision, and what the client is answered: null where that is for an
+   upstream to say.  What nginx refuses itself stays refused in shadow mode. */
+
+static void
+ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t                    status, shadow;
+    const ngx_http_pgw_reason_t  *reason;
+
+    shadow = (e->refuses && e->conf && e->conf->shadow && !e->clcf->internal);
+    reason = &ngx_http_pgw_reasons[e->refuses ? e->refuses : e->admits];
+    status = shadow ? 0
+             : e->redirect && !e->refuses ? NGX_HTTP_MOVED_PERMANENTLY
+             : reason->status;
+
+    ngx_http_pgw_text_literal(text, "{\"decision\":",
+                                 shadow ? "shadow"
+                                 : e->refuses ? "deny"
+                                 : reason->name ? "allow" : NULL);
+    ngx_http_pgw_text_literal(text, ",\"reason\":", reason->name);
+    ngx_http_pgw_text_format(text, status ? ",\"status\":%ui"
+                                          : ",\"status\":null", status);
+    ngx_http_pgw_text_literal(text, ",\"code\":",
+                                 shadow ? NULL : reason->code);
+    ngx_http_pgw_text_json(text, ",\n\"method\":", &e->asked->method);
+    ngx_http_pgw_text_json(text, ",\"path\":", &e->asked->path);
+    ngx_http_pgw_text_format(text, ",\"at\":%L", e->asked->at);
+}
+
+
+/* A list of what begins with a pj_str_t. */
+
+static void
+ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *name,
+    const ngx_array_t *list)
+{
+    u_char      *elt;
+    ngx_uint_t   i;
+
+    ngx_http_pgw_text_format(text, ",\"%s\":[", name);
+
+    for (i = 0; list && i < list->nelts; i++) {
+        elt = (u_char *) list->elts + i * list->size;
+        ngx_http_pgw_text_item(text, (pj_str_t *) (void *) elt);
+    }
+
+    ngx_http_pgw_text_format(text, "]");
+}
+
+
+static void
+ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_str_t                       levels, level;
+    const char                     *match;
+    const ngx_http_pgw_loc_conf_t  *conf = e->conf;
+
+    ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
+
+    if (conf == NULL) {
+        return;
+    }
+
+    match = e->clcf->exact_match ? "exact" : "prefix";
+
+#if (NGX_PCRE)
+    match = e->clcf->regex ? "regex" : match;
+#endif
+
+    ngx_http_pgw_text_json(text, "{\"name\":", &e->clcf->name);
+    ngx_http_pgw_text_literal(text, ",\"match\":",
+                                 e->clcf->name.data ? match : NULL);
+    ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
+                             conf->enable ? "true" : "false");
+
+    levels = conf->levels;
+
+    while (ngx_http_pgw_names_split(&levels, ' ', &level)) {
+        ngx_http_pgw_text_item(text, &level);
+    }
+
+    ngx_http_pgw_text_json(text, "],\"methods\":", &conf->allow);
+    ngx_http_pgw_text_json(text, ",\"routeId\":", &conf->route_id);
+    ngx_http_pgw_text_json(text, ",\"serviceName\":", &conf->service_name);
+    ngx_http_pgw_explain_strings(text, "issuers", conf->issuers);
+    ngx_http_pgw_explain_strings(text, "audiences", conf->audiences);
+    ngx_http_pgw_explain_strings(text, "corsOrigins", conf->cors_origins);
+    ngx_http_pgw_text_json(text, ",\"corsMethods\":", &conf->cors_methods);
+    ngx_http_pgw_text_json(text, ",\"corsHeaders\":", &conf->cors_headers);
+
+    ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
+                             "\"shadow\":%s}", conf->leeway,
+                             conf->token_max_size,
+                             conf->shadow ? "true" : "false");
+}
+
+
+static void
+ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    pj_str_t          s;
+    ngx_uint_t        i, reason;
+    const char       *found;
+    const pj_json_t  *m;
+
+    const ngx_http_pgw_rule_t  *rule = e->missing
+                               ? (ngx_http_pgw_rule_t *) e->conf->required->elts
+                                 + __builtin_ctzll(e->missing) : NULL;
+    const pj_str_t  *nearest = ngx_http_pgw_issuer_nearest(
+                    ngx_http_pgw_main(e->request)->issuers, &e->claims.iss);
+
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+
+        reason = e->check[i].reason;
+        found = reason ? ngx_http_pgw_explain_checks[i].found : NULL;
+
+        /* what the token says there, or which claim it is that fails */
+
+        m = found == NULL ? NULL
+            : pj_json_member(ngx_http_pgw_explain_checks[i].stage
+                             == NGX_HTTP_PGW_STAGE_POLICY
+                             ? e->claims.root : e->header, found);
+
+        s = m && m->type == PJ_JSON_STRING
+            ? (pj_str_t) { m->text.data,
+                           ngx_min(m->text.len, PJ_KID_MAX_BYTES) }
+            : reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS ? e->claims.fault
+            : rule && reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
+            ? (pj_str_t) { rule->claim.text.data, rule->claim.text.len }
+            : (pj_str_t) { NULL, 0 };
+
+        ngx_http_pgw_text_format(text,
+                                 "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
+                                 i ? "," : ",\n\"checks\":[",
+                                 ngx_http_pgw_explain_checks[i].name,
+                                 !e->check[i].made ? "skipped"
+                                 : reason ? "failed" : "passed");
+
+        if (reason) {
+            ngx_http_pgw_text_format(text,
+                                     ",\"reason\":\"%s\",\"detail\":\"%s\"",
+                                     ngx_http_pgw_reasons[reason].name,
+                                     e->check[i].detail);
+        }
+
+        if (s.len) {
+            ngx_http_pgw_text_json(text, found ? ",\"found\":" : ",\"claim\":",
+                                   &s);
+        }
+
+        if (reason == NGX_HTTP_PGW_REASON_TOKEN_ISSUER && nearest) {
+            ngx_http_pgw_text_json(text, ",\"nearest\":", nearest);
+        }
+
+        ngx_http_pgw_text_format(text, "}");
+    }
+}
+
+
+/* The names of the trusted headers that would go upstream. */
+
+static void
+ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t                    i;
+    ngx_http_pgw_grant_t          grant;
+    ngx_http_pgw_claim_header_t  *ch;
+
+    if (ngx_http_pgw_token_grant(e->request->pool, e->conf, e->by.issuer,
+                                 &e->claims, &grant)
+        != NGX_OK)
+    {
+        text->failed = 1;
+        return;
+    }
+
+    ch = e->conf->claim_headers->elts;
+
+    for (i = 0; i < e->conf->claim_headers->nelts; i++) {
+
+        if (ngx_http_pgw_grant_headers(&grant, e->conf)[i].data) {
+            ngx_http_pgw_text_item(text, &ch[i].name);
+        }
+    }
+}
+
+
+ngx_int_t
+ngx_http_pgw_explain_answer(ngx_http_request_t *r,
+    const ngx_http_pgw_question_t *question)
+{
+    ngx_str_t                  name, headers;
+    ngx_http_pgw_text_t        text = { .request = r };
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
+    ngx_http_pgw_explain_t     e = { .request = r, .asked = question };
+
+    ngx_http_pgw_keys_judge(mcf->issuers, &e.by);
+
+    if (ngx_http_pgw_explain_route(&e) != NGX_OK
+        || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
+            && ngx_http_pgw_explain_verify(&e) != NGX_OK))
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_http_pgw_explain_verdict(&text, &e);
+    ngx_http_pgw_explain_location(&text, &e);
+    ngx_http_pgw_keys_explain(&text, e.by.issuer);
+    ngx_http_pgw_explain_results(&text, &e);
+    ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
+
+    for (headers = question->headers;
+         ngx_http_pgw_headers_stripped(question->server, &headers, &name); )
+    {
+        ngx_http_pgw_text_item(&text, &name);
+    }
+
+    ngx_http_pgw_text_format(&text, "],\n\"headers\":[");
+
+    if (e.refuses == 0 && e.admits == NGX_HTTP_PGW_REASON_VERIFIED) {
+        ngx_http_pgw_explain_headers(&text, &e);
+    }
+
+    ngx_http_pgw_text_format(&text, "]}\n");
+
+    return ngx_http_pgw_text_send(&text, "application/json");
+}

@@ -1,0 +1,295 @@
+
+/*
+ * Forward-auth: another proxy asks whether a request of its client may pass,
+ * which it describes in headers.  The guard decides, as it would if the request
+ * had come here; the answer has the trusted headers, or is the refusal.
+ */
+
+
+#include "request/request.h"
+#include "answer/answer.h"
+#include "conf/conf.h"
+#include "base/base.h"
+#include "nginx/nginx.h"
+
+
+#define NGX_HTTP_PGW_FORWARD_UPPER  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+/* Method, URI and URL, of the last of which the path counts; by conf->forward,
+   from 1 on. */
+
+static const char *const  ngx_http_pgw_forward_headers[][3] = {
+    { "x-forwarded-method", "x-forwarded-uri", "" },
+    { "x-original-method", "x-original-uri", "x-original-url" }
+};
+
+
+/* Leaves the path and the query of a URL.  A host that had a "/" or a "?" would
+   be taken for a part of them, or they for a part of it. */
+
+static ngx_uint_t
+ngx_http_pgw_forward_url(ngx_str_t *url)
+{
+    u_char  *p;
+
+    static const char  host[] = NGX_HTTP_PGW_FORWARD_UPPER
+        "abcdefghijklmnopqrstuvwxyz0123456789-._:[]";
+
+    p = ngx_strncmp(url->data, "http://", 7) == 0 ? url->data + 7
+        : ngx_strncmp(url->data, "https://", 8) == 0 ? url->data + 8 : NULL;
+
+    if (p == NULL) {
+        return 0;
+    }
+
+    p += strspn((const char *) p, host);
+
+    url->len -= (size_t) (p - url->data);
+    url->data = p;
+
+    return 1;
+}
+
+
+/* Notes in r what it is about, for the log; NULL, or what is wrong with it.
+   What was sent twice may be the client's own. */
+
+static const char *
+ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t forward)
+{
+    ngx_str_t               key, value[3];
+    ngx_uint_t              i, n[3];
+    const ngx_list_part_t  *sent = &r->headers_in.headers.part;
+
+    static ngx_table_elt_t  upgrade;
+
+    for (i = 0; i < 3; i++) {
+        n[i] = ngx_http_pgw_names_find(sent,
+                   ngx_http_pgw_forward_headers[forward - 1][i], &value[i]);
+    }
+
+    /* of a WebSocket's beginning, other proxies keep Upgrade back */
+
+    if (ngx_http_pgw_names_find(sent, "sec-websocket-key", &key)) {
+        r->headers_in.upgrade = &upgrade;
+    }
+
+    if (n[0] != 1 || n[1] + n[2] != 1) {
+        return "the original method and URI must be sent, once each";
+    }
+
+    if (n[2] && !ngx_http_pgw_forward_url(&value[2])) {
+        return "the original URL is not one of http or https";
+    }
+
+    r->method_name = value[0];
+    r->unparsed_uri = value[n[1] ? 1 : 2];
+
+    return r->method_name.len
+           && strspn((const char *) r->method_name.data,
+                     NGX_HTTP_PGW_FORWARD_UPPER "-_") == r->method_name.len
+           ? NULL : "the original method is malformed";
+}
+
+
+static ngx_uint_t
+ngx_http_pgw_forward_method(const ngx_str_t *name)
+{
+    ngx_conf_bitmask_t  *method;
+
+    if (ngx_http_pgw_names_same(name, ngx_http_pgw_header_text("OPTIONS"))) {
+        return NGX_HTTP_OPTIONS;
+    }
+
+    if (ngx_http_pgw_names_has(ngx_http_pgw_header_text("TRACE, CONNECT"), name,
+                               0))
+    {
+        return 0;
+    }
+
+    for (method = ngx_http_pgw_methods; method->name.len; method++) {
+        if (ngx_http_pgw_names_same(name, &method->name)) {
+            return method->mask;
+        }
+    }
+
+    return NGX_HTTP_UNKNOWN;
+}
+
+
+/* As the phases before the location's own answer would, in their order.  The
+   gateway lets nobody send OPTIONS on, but the other proxy has to: a preflight
+   has no token. */
+
+static ngx_int_t
+ngx_http_pgw_forward_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_int_t  rc;
+
+    gr->required = &conf->levels;
+
+    rc = ngx_http_pgw_access_method(r, gr, conf);
+
+    return rc != NGX_DECLINED ? rc
+           : conf->access ? ngx_http_pgw_guard(r, gr, conf)
+           : ngx_http_pgw_guard_refuse(r, gr, conf,
+                                       NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
+                                       NULL);
+}
+
+
+/* 204, with the headers of grant (NULL: of nobody).  One that has no value is
+   there and empty: Caddy 2.6 makes up a value for one that is not. */
+
+static ngx_int_t
+ngx_http_pgw_forward_pass(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
+{
+    ngx_uint_t                          i;
+    const ngx_str_t                    *value;
+    const ngx_http_pgw_claim_header_t  *name;
+
+    name = conf->claim_headers->elts;
+
+    for (i = 0; i < conf->claim_headers->nelts; i++) {
+        value = grant ? ngx_http_pgw_grant_headers(grant, conf) + i : NULL;
+
+        if (!ngx_http_pgw_headers_push(r, (char *) name[i].name.data,
+                                       name[i].name.len, value && value->data
+                                       ? value : ngx_http_pgw_header_text("")))
+        {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+    }
+
+    return ngx_http_pgw_header_add(r, "Cache-Control",
+                                   ngx_http_pgw_header_text("no-store"))
+           ? NGX_HTTP_NO_CONTENT : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+/* Finds the configuration that judges what r is about; else the status of the
+   refusal, as a redirect of nginx's own, a path without a location and a
+   location without us decide nothing. */
+
+static ngx_int_t
+ngx_http_pgw_forward_find(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_loc_conf_t **found)
+{
+    void                      **loc_conf = conf->explain->ctx->loc_conf;
+    ngx_int_t                   rc;
+    ngx_str_t                   uri;
+    const char                 *fault;
+    ngx_http_core_loc_conf_t   *clcf;
+
+    fault = ngx_http_pgw_forward_read(r, conf->forward);
+    rc = fault ? NGX_DECLINED
+         : ngx_http_pgw_peek_uri(r, conf->explain, &r->unparsed_uri, &uri);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                   NULL, fault ? fault : "the original URI is malformed", 0);
+    }
+
+    rc = (rc == NGX_OK) ? ngx_http_pgw_peek_find(NULL, &uri, &loc_conf) : rc;
+
+    if (rc == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    clcf = loc_conf[ngx_http_core_module.ctx_index];
+    *found = loc_conf[ngx_http_platform_gateway_module.ctx_index];
+
+    return rc == NGX_DONE || rc == NGX_DECLINED
+           || clcf->internal || !(*found)->enable || (*found)->route_not_found
+           ? ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
+                                       NULL, NULL, 0) : NGX_OK;
+}
+
+
+/*
+ * Runs again after a wait for keys.  While the guard decides and the answer is
+ * sent, r has our configuration of the location that it is about, and other
+ * modules' of the location where it is: what they say there of errors, logs and
+ * headers is not about this request.
+ */
+
+static ngx_int_t
+ngx_http_pgw_forward_handler(ngx_http_request_t *r)
+{
+    void                    **own = r->loc_conf;
+    ngx_int_t                 rc;
+    ngx_uint_t                method = r->method;
+    ngx_http_pgw_request_t   *gr = ngx_http_pgw_request_own(r);
+    ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
+
+    /* a page of error_page might have a status that lets the request pass */
+
+    r->error_page = 1;
+
+    /* the headers of a subrequest are the client's own; so are those of a
+       request that X-Accel-Redirect sends to an internal location */
+
+    if (r != r->main) {
+        return NGX_HTTP_FORBIDDEN;
+    }
+
+    if (ngx_http_pgw_core(r)->internal) {
+        return NGX_HTTP_NOT_FOUND;
+    }
+
+    rc = ngx_http_pgw_forward_find(r, conf, &conf);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    r->loc_conf = ngx_palloc(r->pool, ngx_http_max_module * sizeof(void *));
+
+    if (gr == NULL || r->loc_conf == NULL) {
+        r->loc_conf = own;
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_memcpy(r->loc_conf, own, ngx_http_max_module * sizeof(void *));
+    r->loc_conf[ngx_http_platform_gateway_module.ctx_index] = conf;
+
+    /* what the guard of this location has settled is not about that one */
+
+    ngx_http_set_ctx(r, NULL, ngx_http_platform_gateway_module);
+
+    r->method = ngx_http_pgw_forward_method(&r->method_name);
+    rc = ngx_http_pgw_forward_judge(r, gr, conf);
+    r->method = method;
+
+    if (rc == NGX_AGAIN) {
+        r->loc_conf = own;
+        r->main->count++;
+        return NGX_DONE;
+    }
+
+    return rc == NGX_OK
+           ? ngx_http_pgw_forward_pass(r, conf, &ngx_http_pgw_ctx(r)->grant)
+           : rc == NGX_DECLINED || rc == NGX_HTTP_NO_CONTENT
+           ? ngx_http_pgw_forward_pass(r, conf, NULL) : rc;
+}
+
+
+ngx_http_pgw_content_t  ngx_http_pgw_forward_content =
+    { .handler = ngx_http_pgw_forward_handler, .methods = NGX_HTTP_GET,
+      .server = 2 };
+
+
+char *
+ngx_http_pgw_forward_auth(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t                *value = cf->args->elts;
+    ngx_http_pgw_loc_conf_t  *lcf = conf;
+
+    lcf->forward = ngx_strcmp(value[1].data, "forwarded") == 0 ? 1
+                   : ngx_strcmp(value[1].data, "original") == 0 ? 2 : 0;
+
+    return lcf->forward ? ngx_http_pgw_content_directive(cf, cmd, conf)
+                        : "accepts \"forwarded\" and \"original\"";
+}

@@ -1,0 +1,573 @@
+
+/*
+ * The guard decides whether the token of a request admits it to its location.
+ */
+
+
+#include "request/request.h"
+#include "token/token.h"
+#include "revoked/revoked.h"
+#include "issuer/issuer.h"
+#include "base/base.h"
+
+
+#define NGX_HTTP_PGW_GUARD_LOOK  250   /* ms */
+
+
+/* A token with which its response ends. */
+
+typedef struct {
+    ngx_event_t                        timer;
+    ngx_http_request_t                *request;
+    ngx_http_pgw_revocations_t        *rev;      /* NULL: none */
+    ngx_http_pgw_mark_t                mark;     /* in it */
+    int64_t                            exp;      /* seconds */
+    time_t                             leeway;
+} ngx_http_pgw_expiry_t;
+
+
+/*
+ * Records why r may pass.  A public location that an error_page leads to does
+ * not overwrite the refusal that led there: the log keeps its reason.  A
+ * guarded location, which has checked the token itself, does overwrite it.
+ */
+
+void
+ngx_http_pgw_guard_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_reason_e reason)
+{
+    if (gr->shadowed
+        || (reason == NGX_HTTP_PGW_REASON_PUBLIC
+            && r->internal
+            && ngx_http_pgw_request_decision(r, gr)
+               == NGX_HTTP_PGW_DECISION_DENY))
+    {
+        return;
+    }
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: allow %s",
+                   ngx_http_pgw_reasons[reason].name);
+
+    gr->reason = reason;
+    gr->retry_after = 0;
+    ngx_str_null(&gr->challenge);
+}
+
+
+ngx_int_t
+ngx_http_pgw_guard_inject(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
+{
+    ngx_http_pgw_request_t  *gr;
+
+    /* a token that stands elsewhere is gone since REWRITE */
+
+    if (grant == NULL
+        && (conf->forward_authorization
+            || r->headers_in.authorization == NULL))
+    {
+        return NGX_DECLINED;
+    }
+
+    /* gr is the main request's; the list of headers made is that of r alone */
+
+    gr = ngx_http_pgw_request_get(r);
+
+    if (gr == NULL || ngx_http_pgw_headers_make(r, gr, conf, grant) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    gr->injected = 1;
+
+    return NGX_DECLINED;
+}
+
+
+ngx_int_t
+ngx_http_pgw_guard_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_reason_e reason,
+    const char *detail)
+{
+    if (!conf->shadow) {
+        return ngx_http_pgw_request_refuse(r, gr, reason, detail);
+    }
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: shadow %s",
+                   ngx_http_pgw_reasons[reason].name);
+
+    /* keep the first refusal: the client got it, or would have got it */
+
+    if (!gr->shadowed && !ngx_http_pgw_request_refusal(gr)) {
+        gr->shadowed = 1;
+        gr->reason = reason;
+    }
+
+    return ngx_http_pgw_guard_inject(r, conf, NULL);
+}
+
+
+/* Sets ctx->err; ctx->grant of a good token, ctx->iat of an unknown key's. */
+
+static void
+ngx_http_pgw_guard_verify(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx,
+    ngx_http_pgw_cache_t *cache)
+{
+    ngx_pool_t   *pool;
+    pj_claims_t   claims;
+
+    ngx_http_pgw_keys_judge(ngx_http_pgw_main(r)->issuers, &ctx->by);
+
+    /* the request's pool would hold all this memory until the response ends */
+
+    pool = ngx_create_pool(512, r->connection->log);
+    if (pool == NULL) {
+        ctx->err = PJ_ERR_NO_SPACE;
+        return;
+    }
+
+    ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, &ctx->by,
+                                         &claims, NULL);
+
+    if (ctx->err == PJ_ERR_KID_UNKNOWN) {
+        ctx->iat = claims.iat;
+
+    } else if (ctx->err == PJ_OK) {
+
+        if (ngx_http_pgw_token_grant(r->pool, conf, ctx->by.issuer, &claims,
+                                     &ctx->grant)
+            == NGX_OK
+            && ngx_http_pgw_revocations_mark(ctx->by.issuer->revocations,
+                                             &claims, &ctx->grant.mark)
+               == NGX_OK)
+        {
+            ngx_http_pgw_cache_store(cache, conf, ctx, &claims);
+
+        } else {
+            ctx->err = PJ_ERR_NO_SPACE;
+        }
+    }
+
+    ngx_destroy_pool(pool);
+}
+
+
+/*
+ * Looks once, and keeps what it found for this token, policy and key set.
+ *
+ * Once the guard has found the token good, r keeps that identity to its end: a
+ * key that goes, a token that expires or is revoked meanwhile changes nothing.
+ * (Nor does the location any more: whatever changes it clears the context.)
+ */
+
+ngx_http_pgw_ctx_t *
+ngx_http_pgw_guard_look(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    pj_str_t                token;
+    ngx_int_t               rc;
+    ngx_table_elt_t        *h = r->headers_in.authorization;
+    ngx_http_pgw_ctx_t     *ctx;
+    ngx_http_pgw_cache_t   *cache = ngx_http_pgw_main(r)->cache;
+    ngx_http_pgw_reason_e   reason;
+
+    ctx = conf->policy ? ngx_http_pgw_request_ctx(r) : NULL;
+
+    if (ctx == NULL || ctx->settled) {
+        return ctx;
+    }
+
+    reason = ngx_http_pgw_token_find(h ? &h->value : NULL, &token);
+
+    if (conf->from && reason != NGX_HTTP_PGW_REASON_TOKEN_SHAPE) {
+        reason = ngx_http_pgw_source_find(r, ngx_http_pgw_request_get(r), conf,
+                                          reason, &token);
+    }
+
+    if (reason) {
+        ctx->policy = 0;
+        ctx->err = PJ_ERR_TOKEN_SHAPE;
+        ctx->reason = reason;
+        return ctx;
+    }
+
+    if (ctx->policy != conf->policy
+        || ctx->token.data != token.data
+        || ctx->token.len != token.len
+        || ctx->by.set != ngx_http_pgw_keys_get(ctx->by.issuer)
+        || ctx->by.version != ctx->by.issuer->version)
+    {
+        ctx->token = token;
+        rc = ngx_http_pgw_cache_find(cache, r->pool, conf, ctx);
+
+        if (rc == NGX_DECLINED) {
+            ngx_http_pgw_guard_verify(r, conf, ctx, cache);
+        }
+
+        ctx->policy = conf->policy;
+
+        ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                       "http platform gateway: token %s, key set %ui%s",
+                       pj_errname(ctx->err), ctx->by.version,
+                       rc == NGX_DECLINED ? "" : ", cached");
+    }
+
+    /* it is asked each time whether a good token is revoked */
+
+    ctx->reason = (ctx->err == PJ_OK && ctx->by.issuer->revocations)
+                  ? ngx_http_pgw_revocations_check(ctx->by.issuer->revocations,
+                                                   &ctx->grant.mark)
+                  : ngx_http_pgw_reason_of_token(ctx->err);
+
+    return ctx;
+}
+
+
+/* The token is good: whether it is for this location. */
+
+static ngx_http_pgw_reason_e
+ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
+{
+    const ngx_http_pgw_revocations_t  *rev = ctx->by.issuer->revocations;
+
+    if (rev && ngx_http_pgw_revocations_stale(rev)) {
+        ngx_http_pgw_counters_one(unchecked);
+    }
+
+    gr->subject = ctx->grant.subject;
+    ctx->settled = 1;
+
+    if (!(conf->access & ctx->grant.access)) {
+        gr->scope = &conf->scopes;
+        return NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;
+    }
+
+    if (ctx->grant.missing) {
+        return NGX_HTTP_PGW_REASON_CLAIM_REQUIRED;
+    }
+
+    return NGX_HTTP_PGW_REASON_VERIFIED;
+}
+
+
+/*
+ * Why r is let in or refused; REASON_NONE: it waits for keys.  The key of its
+ * token may have been published after our last fetch, so r waits for a fetch
+ * that begins after r came.  A key that this one does not bring does not exist.
+ */
+
+static ngx_http_pgw_reason_e
+ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_int_t              rc;
+    ngx_http_pgw_ctx_t    *ctx;
+    ngx_http_pgw_reason_e  reason;
+
+    do {
+        ctx = ngx_http_pgw_guard_look(r, conf);
+
+        /* nothing was verified */
+
+        if (ctx == NULL
+            || (ctx->err == PJ_ERR_TOKEN_SHAPE
+                && ctx->reason != NGX_HTTP_PGW_REASON_TOKEN_SHAPE))
+        {
+            return ctx ? ctx->reason : NGX_HTTP_PGW_REASON_TOKEN_INVALID;
+        }
+
+        rc = (ctx->err == PJ_ERR_KID_UNKNOWN)
+             ? ngx_http_pgw_keys_wait(r, ctx->by.issuer) : NGX_OK;
+
+        if (rc == NGX_AGAIN) {
+            ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                           "http platform gateway: waits for keys");
+
+            return NGX_HTTP_PGW_REASON_NONE;
+        }
+
+        /* a fetch of another worker may have ended since we looked */
+
+    } while (ctx->err == PJ_ERR_KID_UNKNOWN
+             && ngx_http_pgw_keys_get(ctx->by.issuer) != ctx->by.set);
+
+    reason = ctx->reason;
+
+    gr->retry_after = (reason == NGX_HTTP_PGW_REASON_REVOCATIONS_STALE);
+
+    if (ctx->err == PJ_ERR_KID_UNKNOWN
+        && (ctx->by.set == NULL || rc == NGX_DECLINED))
+    {
+        reason = ngx_http_pgw_token_no_key(&ctx->by, ctx->iat);
+
+        if (reason != NGX_HTTP_PGW_REASON_KID_UNKNOWN) {
+            gr->retry_after = ngx_http_pgw_keys_retry_after(ctx->by.issuer);
+        }
+    }
+
+    ngx_http_pgw_counters_one(reasons[
+             reason == NGX_HTTP_PGW_REASON_SESSION_REVOKED
+             ? reason : ngx_http_pgw_reason_of_token(ctx->err)].verifications);
+
+    return reason == NGX_HTTP_PGW_REASON_VERIFIED
+           ? ngx_http_pgw_guard_admit(gr, conf, ctx) : reason;
+}
+
+
+/* The scopes that a refusal asks for: all that the location requires, or those
+   that a good token lacks. */
+
+static ngx_int_t
+ngx_http_pgw_guard_scope(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_reason_e reason,
+    const ngx_http_pgw_ctx_t *ctx)
+{
+    uint64_t    lines;
+    ngx_str_t  *scope;
+
+    lines = (reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED)
+            ? ctx->grant.missing
+            : ngx_http_pgw_reasons[reason].status == NGX_HTTP_UNAUTHORIZED
+            ? (uint64_t) -1 : 0;
+
+    if (lines == 0) {
+        return NGX_OK;
+    }
+
+    scope = ngx_palloc(r->pool, sizeof(ngx_str_t));
+
+    if (scope == NULL
+        || ngx_http_pgw_claim_scopes(r->pool, conf->required, lines, scope)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    gr->scope = scope->len ? scope : NULL;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_pgw_guard_leave(void *data)
+{
+    ngx_http_pgw_expiry_t  *expiry = data;
+
+    if (expiry->timer.timer_set) {
+        ngx_del_timer(&expiry->timer);
+    }
+
+    if (expiry->rev) {
+        ngx_http_pgw_poll_watch(expiry->rev, -1);
+        expiry->rev = NULL;
+    }
+}
+
+
+/*
+ * Ends a response that has begun, so that its client does not take it for a
+ * whole one.  nginx terminates r, with all its subrequests and upstreams, as it
+ * does on "return 444".
+ */
+
+static void
+ngx_http_pgw_guard_end(ngx_http_request_t *r)
+{
+    struct linger      at_once = { 1, 0 };
+    ngx_connection_t  *c = r->connection;
+#if (NGX_HTTP_V2)
+    ngx_connection_t  *h2 = r->stream ? r->stream->connection->connection
+                                      : NULL;
+#endif
+
+    /* where the connection's end is that of the body, it has to be a reset */
+
+    if (r->http_version < NGX_HTTP_VERSION_20
+        && r->headers_out.status != NGX_HTTP_SWITCHING_PROTOCOLS
+        && r->headers_out.content_length_n == -1
+        && !r->chunked)
+    {
+        (void) setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once,
+                          sizeof(struct linger));
+    }
+
+    /*
+     * Each upstream that nginx closes takes off one.  Without ours, r would be
+     * freed while nginx terminates it, or its connection would be kept alive.
+     */
+
+    r->main->count++;
+
+    ngx_http_finalize_request(r, NGX_HTTP_CLOSE);
+    ngx_http_run_posted_requests(c);
+
+#if (NGX_HTTP_V2)
+
+    /* nginx has queued RST_STREAM, and sends it with the next frame */
+
+    if (h2) {
+        ngx_post_event(h2->write, &ngx_posted_events);
+    }
+
+#endif
+}
+
+
+/* A response that has not begun is left alone: it may be a short one, and its
+   client was let in.  So is one that is done, while its connection lingers. */
+
+static void
+ngx_http_pgw_guard_expire(ngx_event_t *ev)
+{
+    ngx_connection_t        *c;
+    ngx_http_request_t      *r;
+    ngx_http_pgw_reason_e    reason;
+    ngx_http_pgw_expiry_t   *expiry = ev->data;
+    ngx_http_pgw_request_t  *gr;
+
+    r = expiry->request;
+    c = r->connection;
+    gr = ngx_http_pgw_request_get(r);
+
+    reason = expiry->rev
+             && ngx_http_pgw_revocations_check(expiry->rev, &expiry->mark)
+                == NGX_HTTP_PGW_REASON_SESSION_REVOKED
+             ? NGX_HTTP_PGW_REASON_CLOSED_REVOKED
+             : ngx_time() - expiry->leeway >= expiry->exp
+             ? NGX_HTTP_PGW_REASON_CLOSED_EXPIRED : NGX_HTTP_PGW_REASON_NONE;
+
+    if (!reason || !r->header_sent || r->done) {
+        ngx_add_timer(ev, NGX_HTTP_PGW_GUARD_LOOK);
+        return;
+    }
+
+    ngx_http_set_log_request(c->log, r);
+
+    gr->reason = reason;
+
+    ngx_http_pgw_guard_end(r);
+}
+
+
+/*
+ * platform_gateway_close_at_expiry: a request that goes on for long, as that of
+ * a WebSocket does, ends with its token.  The guard asks once; from then on a
+ * timer does, that is the request's own and goes with its pool.
+ */
+
+static ngx_int_t
+ngx_http_pgw_guard_watch(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx)
+{
+    ngx_pool_cleanup_t     *cln;
+    ngx_http_pgw_expiry_t  *expiry;
+
+    if (!conf->close_at_expiry || conf->shadow || r != r->main) {
+        return NGX_OK;
+    }
+
+    /* an earlier location may have begun */
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+        if (cln->handler == ngx_http_pgw_guard_leave) {
+            break;
+        }
+    }
+
+    if (cln == NULL) {
+        cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_expiry_t));
+        if (cln == NULL) {
+            return NGX_ERROR;
+        }
+
+        cln->handler = ngx_http_pgw_guard_leave;
+        ngx_memzero(cln->data, sizeof(ngx_http_pgw_expiry_t));
+    }
+
+    expiry = cln->data;
+    ngx_http_pgw_guard_leave(expiry);
+
+    expiry->request = r;
+    expiry->rev = ctx->by.issuer->revocations;
+    expiry->mark = ctx->grant.mark;
+    expiry->exp = ctx->grant.exp;
+    expiry->leeway = ngx_http_pgw_issuer_leeway(ctx->by.issuer, conf);
+
+    expiry->timer.handler = ngx_http_pgw_guard_expire;
+    expiry->timer.data = expiry;
+    expiry->timer.log = r->connection->log;
+
+    ngx_add_timer(&expiry->timer, NGX_HTTP_PGW_GUARD_LOOK);
+
+    if (expiry->rev) {
+        ngx_http_pgw_poll_watch(expiry->rev, 1);
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_int_t               rc;
+    ngx_http_pgw_ctx_t     *ctx;
+    ngx_http_pgw_reason_e   reason;
+
+    gr->required = &conf->levels;
+    gr->scope = NULL;
+
+    if (conf->access & NGX_HTTP_PGW_PUBLIC) {
+        ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_PUBLIC);
+
+        return ngx_http_pgw_guard_inject(r, conf, NULL);
+    }
+
+    ctx = ngx_http_pgw_request_ctx(r);
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (conf->access) {
+        reason = ngx_http_pgw_guard_judge(r, gr, conf);
+
+    } else {
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "no \"platform_gateway_access\" for location \"%V\"",
+                      &ngx_http_pgw_core(r)->name);
+
+        reason = NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND;
+    }
+
+    if (reason == NGX_HTTP_PGW_REASON_NONE) {
+        return NGX_AGAIN;
+    }
+
+    rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+    if (reason == NGX_HTTP_PGW_REASON_TOKEN_INVALID) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "token verification failed: %s", pj_strerror(ctx->err));
+
+    } else if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
+        rc = conf->required
+             && ngx_http_pgw_guard_scope(r, gr, conf, reason, ctx) != NGX_OK
+             ? rc : ngx_http_pgw_guard_refuse(r, gr, conf, reason, NULL);
+
+    } else if (ngx_http_pgw_guard_inject(r, conf, &ctx->grant)
+               == NGX_DECLINED
+               && ngx_http_pgw_guard_watch(r, conf, ctx) == NGX_OK)
+    {
+        ngx_http_pgw_guard_allow(r, gr, reason);
+        rc = NGX_OK;
+    }
+
+    ctx->verdict = rc;
+
+    return rc;
+}

@@ -1,0 +1,449 @@
+
+/*
+ * Reads a page of the feed of revocations into the table.
+ */
+
+
+#include "revoked/revoked.h"
+#include "base/base.h"
+
+#include <openssl/hmac.h>
+
+
+/*
+ * An entry is dead when every token that it is about is refused as expired, by
+ * the same clock, ours, and with the greatest leeway that a location can give.
+ * Where the issuer's clock is wrong, exp of its tokens and dies_at are so by
+ * as much, and still die in this order.
+ */
+#define NGX_HTTP_PGW_FEED_LEEWAY    NGX_HTTP_PGW_LEEWAY_MAX
+
+/* The end of the year 9999 in ms: sums and differences of times fit. */
+#define NGX_HTTP_PGW_FEED_TIME_MAX  253402300800000
+
+
+ngx_int_t
+ngx_http_pgw_feed_time(const pj_json_t *number, pj_round_t round, int64_t *ms)
+{
+    u_char     buf[64], *p;
+    pj_json_t  node = { .type = PJ_JSON_NUMBER };
+
+    if (number == NULL || number->type != PJ_JSON_NUMBER
+        || number->text.len > sizeof(buf) - 2)
+    {
+        return NGX_ERROR;
+    }
+
+    /* in thousandths: no other exponent may be there */
+
+    p = ngx_cpymem(buf, number->text.data, number->text.len);
+
+    if (ngx_strlchr(buf, p, 'e') || ngx_strlchr(buf, p, 'E')) {
+        return NGX_ERROR;
+    }
+
+    node.text.data = buf;
+    node.text.len = number->text.len + 2;
+    ngx_memcpy(p, "e3", 2);
+
+    return pj_json_seconds(&node, round, ms) == PJ_OK
+           && *ms >= 0 && *ms <= NGX_HTTP_PGW_FEED_TIME_MAX
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+/* The secret keeps those who choose ids from choosing slots. */
+
+ngx_int_t
+ngx_http_pgw_feed_seed(const ngx_http_pgw_revoked_t *zone,
+    ngx_http_pgw_name_t *name)
+{
+    return HMAC(EVP_sha256(), zone->secret, sizeof(zone->secret),
+                name->iss.data, name->iss.len, name->seed, NULL)
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_http_pgw_feed_key(const ngx_http_pgw_name_t *name, u_char kind,
+    const pj_json_t *id, ngx_http_pgw_table_key_t *key)
+{
+    u_char  *p;
+    u_char   buf[sizeof(name->seed) + 1 + NGX_HTTP_PGW_ID_MAX];
+    u_char   md[EVP_MAX_MD_SIZE];
+
+    if (id == NULL || id->type != PJ_JSON_STRING
+        || id->text.len == 0 || id->text.len > NGX_HTTP_PGW_ID_MAX)
+    {
+        return NGX_DECLINED;
+    }
+
+    p = ngx_cpymem(buf, name->seed, sizeof(name->seed));
+    *p++ = kind;
+    p = ngx_cpymem(p, id->text.data, id->text.len);
+
+    if (!EVP_Digest(buf, (size_t) (p - buf), md, NULL, EVP_sha256(), NULL)) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(key, md, sizeof(ngx_http_pgw_table_key_t));
+
+    if (key->word[0] < NGX_HTTP_PGW_TABLE_KEYS) {
+        key->word[0] += NGX_HTTP_PGW_TABLE_KEYS;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_pgw_feed_fault(ngx_http_pgw_page_t *page, const char *err)
+{
+    page->err = page->err ? page->err : err;
+}
+
+
+static const pj_json_t *
+ngx_http_pgw_feed_parse(ngx_http_pgw_page_t *page, pj_arena_t *arena,
+    pj_str_t text)
+{
+    const pj_json_t  *root;
+
+    if (text.len > NGX_HTTP_PGW_FEED_TEXT
+        || pj_json_parse(arena, text, &root) != PJ_OK)
+    {
+        ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
+        return NULL;
+    }
+
+    return root;
+}
+
+
+static void
+ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *root,
+    u_char kind, const pj_json_t *id, int64_t before)
+{
+    int64_t                   dies, *revoked;
+    ngx_int_t                 rc;
+    ngx_uint_t                i, added;
+    ngx_http_pgw_table_key_t  key;
+
+    if (ngx_http_pgw_feed_time(pj_json_member(root, "dies_at"), PJ_ROUND_UP,
+                               &dies)
+        != NGX_OK)
+    {
+        ngx_http_pgw_feed_fault(page, "an entry is not complete");
+        return;
+    }
+
+    dies = dies / 1000 + 1 + NGX_HTTP_PGW_FEED_LEEWAY;
+    added = 0;
+
+    for (i = 0; i < page->names; i++) {
+
+        if (ngx_http_pgw_feed_key(&page->name[i], kind, id, &key) != NGX_OK) {
+            ngx_http_pgw_feed_fault(page, "an entry is not complete");
+            return;
+        }
+
+        rc = dies > ngx_time()
+             ? ngx_http_pgw_table_put(&page->zone->table, &key, before, dies)
+             : NGX_DONE;
+
+        if (rc == NGX_DECLINED) {
+            page->full = 1;
+            ngx_http_pgw_feed_fault(page, "the zone is full");
+            return;
+        }
+
+        added |= (rc == NGX_OK);
+    }
+
+    page->added += added;
+
+    revoked = &page->revoked[page->fresh];
+
+    if (added && page->follows
+        && ngx_http_pgw_feed_time(pj_json_member(root, "revoked_at"),
+                                  PJ_ROUND_UP, revoked)
+           == NGX_OK)
+    {
+        page->fresh++;
+    }
+}
+
+
+static void
+ngx_http_pgw_feed_entry(ngx_http_pgw_page_t *page, pj_str_t text)
+{
+    int64_t           before;
+    pj_arena_t        arena = page->arena;
+    const pj_json_t  *root, *subject;
+
+    root = ngx_http_pgw_feed_parse(page, &arena, text);
+    if (root == NULL) {
+        return;
+    }
+
+    subject = pj_json_member(root, "subject");
+
+    if (subject && pj_json_member(root, "id")) {
+        ngx_http_pgw_feed_fault(page, "an entry has both an id and a subject");
+
+    } else if (subject == NULL) {
+        ngx_http_pgw_feed_put(page, root, 'i', pj_json_member(root, "id"),
+                              INT64_MAX);
+
+    } else if (ngx_http_pgw_feed_time(pj_json_member(root, "issued_before"),
+                                      PJ_ROUND_UP, &before)
+               == NGX_OK)
+    {
+        ngx_http_pgw_feed_put(page, root, 's', subject, before);
+
+    } else {
+        ngx_http_pgw_feed_fault(page, "an entry is not complete");
+    }
+}
+
+
+/* Whether a member "revocations" has its value here: the backslash is that of a
+   longer name, which has such an end. */
+
+static ngx_uint_t
+ngx_http_pgw_feed_list(const ngx_http_pgw_page_t *page)
+{
+    static const u_char  name[] = "\"revocations\":";
+
+    const u_char  *p = page->text + page->len - (sizeof(name) - 1);
+
+    return page->len >= sizeof(name) && p[-1] != '\\'
+           && ngx_memcmp(p, name, sizeof(name) - 1) == 0;
+}
+
+
+static void
+ngx_http_pgw_feed_cut(ngx_http_pgw_page_t *page, const u_char *p,
+    const u_char *end)
+{
+    u_char  *text = page->text + page->len;
+
+    if (page->entries < NGX_HTTP_PGW_FEED_MAX_ENTRIES) {
+        page->entry[page->entries] = (pj_str_t) { p, (size_t) (end - p) };
+    }
+
+    page->entries++;
+
+    if (page->len > 2 && ngx_memcmp(text - 3, "{},", 3) == 0) {
+        page->len--;
+        return;
+    }
+
+    text[0] = '{';
+    text[1] = '}';
+    page->len += 2;
+}
+
+
+/* One that could end a word is kept, or two words would be one. */
+
+static ngx_uint_t
+ngx_http_pgw_feed_space(const ngx_http_pgw_page_t *page, u_char ch)
+{
+    return ch && ngx_strchr(" \t\r\n", ch)
+           && (page->len == 0
+               || ngx_strchr("{}[]:,\" \t\r\n", page->text[page->len - 1]));
+}
+
+
+/*
+ * Cuts it into the entries and, without white space, the rest, where entries
+ * that commas part are one {}.  That each of these is JSON, their parser says.
+ */
+
+static void
+ngx_http_pgw_feed_split(ngx_http_pgw_page_t *page, const u_char *p,
+    const u_char *last)
+{
+    ngx_uint_t     depth = 0, quoted = 0, escaped = 0, listed = 0;
+    const u_char  *entry = NULL;
+
+    for ( /* void */ ; p < last; p++) {
+
+        /* what is kept, and what stands for an entry, which may be two */
+
+        if (page->len >= NGX_HTTP_PGW_FEED_TEXT) {
+            ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
+            return;
+        }
+
+        if (quoted) {
+            quoted = escaped || *p != '"';
+            escaped = !escaped && *p == '\\';
+
+        } else if (*p == '"') {
+            quoted = 1;
+
+        } else if (*p == '{' || *p == '[') {
+
+            if (listed && depth == 2) {
+                entry = p;
+
+            } else if (*p == '[' && depth == 1) {
+                listed = ngx_http_pgw_feed_list(page);
+            }
+
+            depth++;
+
+        } else if ((*p == '}' || *p == ']') && depth) {
+            depth--;
+
+            if (entry && depth == 2) {
+                ngx_http_pgw_feed_cut(page, entry, p + 1);
+                entry = NULL;
+                continue;
+            }
+
+            listed = listed && depth > 1;
+
+        } else if (ngx_http_pgw_feed_space(page, *p)) {
+            continue;
+        }
+
+        if (entry) {
+            continue;
+        }
+
+        page->text[page->len++] = *p;
+    }
+}
+
+
+/* Whose its entries are, if the page says so. */
+
+static void
+ngx_http_pgw_feed_owner(ngx_http_pgw_page_t *page, const pj_json_t *m)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; m && i < page->names; i++) {
+        if (m->type == PJ_JSON_STRING
+            && m->text.len == page->name[i].iss.len
+            && ngx_memcmp(m->text.data, page->name[i].iss.data, m->text.len)
+               == 0)
+        {
+            page->name += i;
+            page->names = 1;
+            return;
+        }
+    }
+
+    if (m) {
+        ngx_http_pgw_feed_fault(page, "its issuer is none that is accepted");
+    }
+}
+
+
+/* Whether it has the characters of a cursor, which goes into a query. */
+
+static ngx_uint_t
+ngx_http_pgw_feed_cursor(const pj_json_t *m)
+{
+    size_t  i;
+
+    if (m == NULL || m->type != PJ_JSON_STRING
+        || m->text.len == 0 || m->text.len > NGX_HTTP_PGW_CURSOR_MAX)
+    {
+        return 0;
+    }
+
+    for (i = 0; i < m->text.len; i++) {
+        if (ngx_http_pgw_names_fold(m->text.data[i]) == '-'
+            && ngx_strchr("-._:,", m->text.data[i]) == NULL)
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+/* What a page says besides its entries. */
+
+static void
+ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page)
+{
+    const pj_json_t  *root, *m;
+
+    root = ngx_http_pgw_feed_parse(page, &page->arena,
+                                   (pj_str_t) { page->text, page->len });
+    if (root == NULL) {
+        return;
+    }
+
+    if (ngx_http_pgw_feed_time(pj_json_member(root, "now"), PJ_ROUND_UP,
+                               &page->now)
+        != NGX_OK)
+    {
+        page->now = 0;
+    }
+
+    m = pj_json_member(root, "revocations");
+
+    if (m == NULL || m->type != PJ_JSON_ARRAY
+        || m->count != (page->entries != 0))
+    {
+        ngx_http_pgw_feed_fault(page, "it has no list of revocations");
+    }
+
+    ngx_http_pgw_feed_owner(page, pj_json_member(root, "issuer"));
+
+    m = pj_json_member(root, "more");
+    page->more = m && m->boolean;
+
+    if (m == NULL || m->type != PJ_JSON_BOOL) {
+        ngx_http_pgw_feed_fault(page, "it does not say whether there is more");
+    }
+
+    m = pj_json_member(root, "cursor");
+
+    if (!ngx_http_pgw_feed_cursor(m)) {
+        ngx_http_pgw_feed_fault(page, "it has no cursor");
+        return;
+    }
+
+    page->cursor = m->text;
+
+    if (page->more && m->text.len == page->reading->cursor_len
+        && ngx_memcmp(m->text.data, page->reading->cursor, m->text.len) == 0)
+    {
+        ngx_http_pgw_feed_fault(page, "its cursor does not advance");
+    }
+}
+
+
+void
+ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, const ngx_str_t *document)
+{
+    ngx_uint_t  i;
+
+    pj_arena_init(&page->arena, page->mem, ngx_http_pgw_feed_mem());
+
+    ngx_http_pgw_feed_split(page, document->data,
+                            document->data + document->len);
+
+    if (page->entries > NGX_HTTP_PGW_FEED_MAX_ENTRIES) {
+        ngx_http_pgw_feed_fault(page, "it has too many entries");
+    }
+
+    if (page->err == NULL) {
+        ngx_http_pgw_feed_rest(page);
+    }
+
+    if (page->err == NULL) {
+        for (i = 0; i < page->entries; i++) {
+            ngx_http_pgw_feed_entry(page, page->entry[i]);
+        }
+    }
+}

@@ -1,0 +1,539 @@
+
+/*
+ * Asks for the feed of revocations, with the lease: when, what becomes of an
+ * answer, and page by page until there is no more.
+ *
+ * A page takes one turn of the event loop, which its bounds keep short.  The
+ * cursor moves only when a page is good, so nothing is skipped.
+ */
+
+
+#include "revoked/revoked.h"
+#include "issuer/issuer.h"
+#include "base/base.h"
+
+
+#define NGX_HTTP_PGW_POLL_TICK   20     /* ms, between two looks at least */
+
+#define NGX_HTTP_PGW_POLL_LEAST  4096     /* slots swept in a turn, ... */
+#define NGX_HTTP_PGW_POLL_SWEEP  1048576  /* ... and at most */
+#define NGX_HTTP_PGW_POLL_PASS   60     /* s, all slots are swept in, unless the
+                                           interval is longer */
+
+/*
+ * A feed may be endless if a cursor comes again, or so many entries more than
+ * twice those in the table were not new.  It is then asked for so many pages in
+ * an interval.
+ */
+#define NGX_HTTP_PGW_POLL_IDLE   1000
+#define NGX_HTTP_PGW_POLL_PAGES  20
+
+
+/* Whether the worker is done with the feed: it exits, and there is nothing left
+   to watch, or newer workers ask for the same zone. */
+
+static ngx_uint_t
+ngx_http_pgw_poll_leaves(const ngx_http_pgw_revocations_t *rev)
+{
+    return ngx_terminate
+           || (ngx_exiting
+               && (rev->from.watched == 0
+                   || rev->zone->lease.generation != rev->from.generation));
+}
+
+
+/* An exiting worker does not wait for the timer, but it does for those of a
+   fetch: the timer ends that. */
+
+void
+ngx_http_pgw_poll_watch(ngx_http_pgw_revocations_t *rev, ngx_int_t n)
+{
+    rev->from.watched += n;
+
+    if (ngx_exiting) {
+        ngx_add_timer(&rev->timer, 1);
+    }
+}
+
+
+/* The next page of the reading is the first one.  News from the beginning are
+   the whole feed, so nothing is left to be read behind the news. */
+
+static void
+ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone,
+    ngx_http_pgw_reading_t *reading)
+{
+    reading->cursor_len = 0;
+    reading->pages = 0;
+    reading->idle = 0;
+    reading->endless = 0;
+
+    if (reading == &zone->news) {
+        ngx_http_pgw_poll_rewind(zone, &zone->again);
+        zone->behind = 0;
+    }
+}
+
+
+/* Once, and not twice a second. */
+
+static void
+ngx_http_pgw_poll_complain(const ngx_http_pgw_revocations_t *rev,
+    ngx_uint_t level, const char *err)
+{
+    ngx_uint_t  complaint;
+
+    complaint = 1 + ngx_crc32_short((u_char *) err, ngx_strlen(err));
+
+    if (rev->zone->complaint != complaint) {
+        rev->zone->complaint = complaint;
+
+        ngx_log_error(level, rev->from.log, 0, "platform gateway: revocations "
+                      "not read: %s; those already known still count", err);
+    }
+}
+
+
+/* The end of a fetch or of a page, other than a good one. */
+
+static void
+ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
+    ngx_http_pgw_feed_e outcome)
+{
+    ngx_int_t                rc;
+    ngx_msec_t               again;
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+
+    /* what is missed is wanted as soon as it can be had */
+
+    again = rev->from.cooldown / 4;
+
+    ngx_shmtx_lock(&rev->from.shpool->mutex);
+
+    rc = ngx_http_pgw_lease_release(&rev->from);
+
+    if (rc != NGX_OK || ngx_http_pgw_poll_leaves(rev)) {
+        outcome = NGX_HTTP_PGW_FEED_SUPERSEDED;
+
+    } else if (outcome == NGX_HTTP_PGW_FEED_CURSOR) {
+
+        /* what is in the table stays there */
+
+        ngx_http_pgw_poll_rewind(zone, rev->reading);
+        again = 0;
+
+    } else if (outcome == NGX_HTTP_PGW_FEED_FULL) {
+        zone->full = 1;
+    }
+
+    if (outcome != NGX_HTTP_PGW_FEED_SUPERSEDED) {
+
+        if (outcome != NGX_HTTP_PGW_FEED_FULL && !rev->reading->endless) {
+            zone->lease.next_try = ngx_current_msec + again;
+        }
+
+        ngx_http_pgw_poll_complain(rev, outcome == NGX_HTTP_PGW_FEED_FULL
+                                        ? NGX_LOG_ALERT : NGX_LOG_ERR, err);
+    }
+
+    ngx_shmtx_unlock(&rev->from.shpool->mutex);
+
+    ngx_http_pgw_counters_end(rev->from.counted, outcome);
+}
+
+
+/*
+ * Whether the next page has to wait for the next interval.  The loop is found
+ * by Brent's method: a cursor is compared with the last one whose number was a
+ * power of two.
+ */
+
+static ngx_uint_t
+ngx_http_pgw_poll_pauses(const ngx_http_pgw_revocations_t *rev,
+    const ngx_http_pgw_page_t *page)
+{
+    const pj_str_t          *cursor = &page->cursor;
+    ngx_http_pgw_reading_t  *reading = rev->reading;
+
+    reading->idle += page->entries - page->added;
+
+    if (reading->idle > NGX_HTTP_PGW_POLL_IDLE + 2 * rev->zone->table.live
+        || (reading->pages && cursor->len == reading->mark_len
+            && ngx_memcmp(cursor->data, reading->mark, cursor->len) == 0))
+    {
+        reading->endless = 1;
+        ngx_http_pgw_poll_complain(rev, NGX_LOG_ERR, "its pages have no end");
+    }
+
+    reading->pages++;
+
+    if ((reading->pages & (reading->pages - 1)) == 0) {
+        reading->mark_len = cursor->len;
+        ngx_memcpy(reading->mark, cursor->data, cursor->len);
+    }
+
+    return page->entries == 0
+           || (reading->endless && rev->pages >= NGX_HTTP_PGW_POLL_PAGES);
+}
+
+
+/* The end of a reading.  Returns 1 if the whole feed was read. */
+
+static ngx_uint_t
+ngx_http_pgw_poll_ended(ngx_http_pgw_revocations_t *rev)
+{
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+    ngx_http_pgw_reading_t  *reading = rev->reading;
+
+    reading->pages = 0;
+    reading->idle = 0;
+    reading->endless = 0;
+
+    if (reading == &zone->again) {
+        reading->cursor_len = 0;
+        zone->behind--;
+        return 1;
+    }
+
+    zone->asked = rev->asked;
+    ngx_memory_barrier();
+
+    return zone->behind == 0;
+}
+
+
+/* The reading that the next page is of.  The news are read once an interval, to
+   their end.  A page of the other reading follows, however slow the feed is. */
+
+static ngx_http_pgw_reading_t *
+ngx_http_pgw_poll_next(const ngx_http_pgw_revocations_t *rev,
+    const ngx_http_pgw_page_t *page)
+{
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+
+    return rev->reading == &zone->news
+           ? (page->more || zone->behind == 0 ? &zone->news : &zone->again)
+           : (ngx_http_pgw_lease_left(zone->asked + rev->from.cooldown)
+              ? &zone->again : &zone->news);
+}
+
+
+/* With the mutex: the table has all of the page. */
+
+static void
+ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev,
+    const ngx_http_pgw_page_t *page)
+{
+    ngx_uint_t               whole;
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+    ngx_http_pgw_reading_t  *reading = rev->reading;
+
+    /* a worker that is killed here leaves none, which is always right */
+
+    reading->cursor_len = 0;
+    ngx_memory_barrier();
+    ngx_memcpy(reading->cursor, page->cursor.data, page->cursor.len);
+    ngx_memory_barrier();
+    reading->cursor_len = page->cursor.len;
+
+    whole = !page->more && ngx_http_pgw_poll_ended(rev);
+
+    if (!whole && !(page->more && ngx_http_pgw_poll_pauses(rev, page))) {
+        rev->reading = ngx_http_pgw_poll_next(rev, page);
+        ngx_post_event(&rev->from.begin, &ngx_posted_next_events);
+        return;
+    }
+
+    (void) ngx_http_pgw_lease_release(&rev->from);
+
+    if (!whole) {
+        return;
+    }
+
+    zone->complete = 1;
+    zone->full = 0;
+
+    if (zone->complaint) {
+        zone->complaint = 0;
+        ngx_log_error(NGX_LOG_NOTICE, rev->from.log, 0,
+                      "platform gateway: revocations are read again");
+    }
+}
+
+
+/* How late what is new came, by the feed's clock alone. */
+
+static void
+ngx_http_pgw_poll_lag(const ngx_http_pgw_page_t *page)
+{
+    int64_t     ms;
+    ngx_uint_t  i;
+
+    for (i = 0; page->now && i < page->fresh; i++) {
+        ms = page->now - page->revoked[i]
+             + (int64_t) (ngx_current_msec - page->answered);
+
+        ngx_http_pgw_counters_add(&ngx_http_pgw_counters->lag,
+                                  (ngx_msec_t) ngx_max(ms, 0));
+    }
+}
+
+
+/* Slots to sweep, for the time that went by since the last ones were. */
+
+static uint64_t
+ngx_http_pgw_poll_due(const ngx_http_pgw_revoked_t *zone)
+{
+    time_t  passed = zone->judged ? ngx_time() - zone->judged : 0;
+
+    passed = ngx_min(ngx_max(passed, 0), NGX_HTTP_PGW_POLL_PASS);
+
+    return ngx_min(zone->table.slots * (uint64_t) passed
+                   / NGX_HTTP_PGW_POLL_PASS + NGX_HTTP_PGW_POLL_LEAST,
+                   NGX_HTTP_PGW_POLL_SWEEP);
+}
+
+
+/* A page that came: until what it says is in the table. */
+
+static void
+ngx_http_pgw_poll_read(ngx_http_pgw_revocations_t *rev,
+    ngx_http_pgw_page_t *page, const ngx_str_t *document)
+{
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+
+    ngx_memzero(page, sizeof(ngx_http_pgw_page_t));
+
+    page->zone = zone;
+    page->reading = rev->reading;
+    page->name = rev->names->elts;
+    page->names = rev->names->nelts;
+    page->answered = ngx_current_msec;
+    page->follows = zone->complete && rev->reading == &zone->news
+                    && rev->reading->cursor_len;
+
+    ngx_shmtx_lock(&rev->from.shpool->mutex);
+
+    if (ngx_http_pgw_lease_renew(&rev->from) != NGX_OK) {
+        page->err = "the lease has passed to others";
+
+    } else {
+        ngx_http_pgw_table_sweep(&zone->table, ngx_time(),
+                                 ngx_http_pgw_poll_due(zone));
+        zone->judged = ngx_max(zone->judged, ngx_time());
+
+        ngx_http_pgw_feed_read(page, document);
+
+        if (page->err == NULL) {
+            ngx_http_pgw_poll_done(rev, page);
+        }
+    }
+
+    ngx_shmtx_unlock(&rev->from.shpool->mutex);
+}
+
+
+void
+ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
+    const char *err, ngx_uint_t status)
+{
+    ngx_http_pgw_page_t         *page = NULL;
+    ngx_http_pgw_feed_e          outcome = NGX_HTTP_PGW_FEED_FAILED;
+    ngx_http_pgw_revocations_t  *rev = data;
+
+    if (err) {
+        if (status == NGX_HTTP_BAD_REQUEST && rev->reading->cursor_len) {
+            outcome = NGX_HTTP_PGW_FEED_CURSOR;
+        }
+
+    } else {
+        page = ngx_alloc(sizeof(ngx_http_pgw_page_t) + ngx_http_pgw_feed_mem(),
+                         rev->from.log);
+        err = "out of memory";
+    }
+
+    if (page) {
+        ngx_http_pgw_poll_read(rev, page, document);
+
+        err = page->err;
+        outcome = page->full ? NGX_HTTP_PGW_FEED_FULL : outcome;
+    }
+
+    if (err) {
+        ngx_http_pgw_poll_failed(rev, err, outcome);
+
+    } else {
+        ngx_http_pgw_counters_end(rev->from.counted, NGX_HTTP_PGW_FEED_READ);
+        ngx_http_pgw_poll_lag(page);
+    }
+
+    ngx_free(page);
+}
+
+
+static void
+ngx_http_pgw_poll_begin(ngx_event_t *ev)
+{
+    ngx_http_pgw_reading_t      *reading;
+    ngx_http_pgw_revocations_t  *rev = ev->data;
+
+    reading = rev->reading;
+
+    rev->pages++;
+    rev->asked = ngx_current_msec;
+    rev->from.quiet = (rev->zone->complaint != 0);
+    rev->args.data = rev->args_data;
+    rev->args.len = (size_t) (ngx_sprintf(rev->args_data, "after=%*s",
+                                          reading->cursor_len, reading->cursor)
+                              - rev->args_data);
+
+    if (ngx_http_pgw_fetch_start(&rev->from,
+                                 reading->cursor_len ? &rev->args : NULL)
+        != NGX_OK)
+    {
+        ngx_http_pgw_poll_failed(rev, "out of memory",
+                                 NGX_HTTP_PGW_FEED_FAILED);
+    }
+}
+
+
+void
+ngx_http_pgw_poll_abort(ngx_http_pgw_revocations_t *rev)
+{
+    ngx_http_pgw_fetch_abort(&rev->from);
+
+    if (rev->from.begin.posted) {
+        ngx_delete_posted_event(&rev->from.begin);
+    }
+
+    if (rev->from.fetching) {
+        ngx_http_pgw_poll_failed(rev, "the worker process is exiting",
+                                 NGX_HTTP_PGW_FEED_SUPERSEDED);
+    }
+}
+
+
+/* Says once that the feed becomes stale: from then on revoked clients may pass
+   or, with "refuse", nobody does. */
+
+static void
+ngx_http_pgw_poll_stale(const ngx_http_pgw_revocations_t *rev)
+{
+    ngx_uint_t               stale, level;
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+
+    stale = zone->full
+            || ngx_http_pgw_lease_left(zone->asked + rev->after) == 0;
+
+    if (stale == zone->stale) {
+        return;
+    }
+
+    zone->stale = stale;
+
+    level = stale ? NGX_LOG_ERR : NGX_LOG_NOTICE;
+
+    ngx_log_error(level, rev->from.log, 0,
+                  "platform gateway: revocations are %s",
+                  !stale ? "up to date again"
+                  : rev->refuse ? "stale, requests are refused"
+                  : "stale, only those already known are refused");
+}
+
+
+/* Looks for the next fetch. */
+
+static void
+ngx_http_pgw_poll_timer(ngx_event_t *ev)
+{
+    ngx_msec_t                   left;
+    ngx_uint_t                   misjudged;
+    ngx_http_pgw_revoked_t      *zone;
+    ngx_http_pgw_revocations_t  *rev = ev->data;
+
+    zone = rev->zone;
+
+    if (ngx_http_pgw_poll_leaves(rev)) {
+        ngx_http_pgw_poll_abort(rev);
+        return;
+    }
+
+    /* never waits for a writer */
+
+    if (ngx_shmtx_trylock(&rev->from.shpool->mutex)) {
+
+        ngx_http_pgw_poll_stale(rev);
+
+        /* what was dead by a clock that was set back may live: all again */
+
+        misjudged = ngx_http_pgw_revocations_misjudged(zone);
+
+        if (misjudged) {
+            zone->lease.next_try = ngx_current_msec;
+        }
+
+        if (ngx_http_pgw_lease_take(&rev->from) == NGX_OK) {
+            rev->pages = 0;
+            rev->reading = &zone->news;
+
+            if (misjudged) {
+                zone->complete = 0;
+                zone->judged = 0;
+                ngx_http_pgw_poll_rewind(zone, &zone->news);
+            }
+        }
+
+        ngx_shmtx_unlock(&rev->from.shpool->mutex);
+    }
+
+    /* a failure may bring next_try forward, so wake a few times per interval */
+
+    left = ngx_min(ngx_http_pgw_lease_left(zone->lease.next_try),
+                   rev->from.cooldown / 4);
+
+    ngx_add_timer(ev, ngx_max(left, ngx_max(rev->from.cooldown / 8,
+                                            NGX_HTTP_PGW_POLL_TICK)));
+}
+
+
+void
+ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev)
+{
+    ngx_int_t                rc;
+    ngx_http_pgw_revoked_t  *zone = rev->zone;
+
+    ngx_shmtx_lock(&rev->from.shpool->mutex);
+
+    rc = ngx_http_pgw_lease_activate(&rev->from);
+
+    if (rc == NGX_DONE) {
+
+        /* what another feed has said holds until it dies, but is not all */
+
+        zone->complete = 0;
+        ngx_http_pgw_poll_rewind(zone, &zone->news);
+
+    } else if (rc == NGX_OK && zone->news.cursor_len) {
+
+        /* the path in "proxy_pass" is not known here: it may be another feed,
+           to which the cursor says nothing.  A reading from the beginning that
+           is in progress ends first, or reloads could keep it from its end. */
+
+        zone->behind = zone->again.cursor_len ? 2 : 1;
+    }
+
+    ngx_shmtx_unlock(&rev->from.shpool->mutex);
+
+    rev->timer.handler = ngx_http_pgw_poll_timer;
+    rev->timer.data = rev;
+    rev->timer.log = rev->from.log;
+    rev->timer.cancelable = 1;
+
+    rev->from.begin.handler = ngx_http_pgw_poll_begin;
+    rev->from.begin.data = rev;
+    rev->from.begin.log = rev->from.log;
+
+    ngx_http_pgw_fetch_reserve(&rev->from);
+
+    ngx_add_timer(&rev->timer, 1);
+}

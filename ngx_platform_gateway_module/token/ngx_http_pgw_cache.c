@@ -1,0 +1,321 @@
+
+/*
+ * The verified-token cache of a worker: what good tokens gave, keyed by the
+ * whole token.
+ *
+ * An entry is used if all bytes and the policy are equal.  What can change is
+ * checked on every hit: first the version of the key set, then the times.
+ */
+
+
+#include "token/token.h"
+#include "issuer/issuer.h"
+#include "base/base.h"
+
+#include <openssl/crypto.h>
+
+
+#define NGX_HTTP_PGW_CACHE_MAX       10000000  /* entries */
+#define NGX_HTTP_PGW_CACHE_MIN_SIZE  (64 * 1024)
+
+/* The bytes that order the tree begin so far before the end of a token. */
+#define NGX_HTTP_PGW_CACHE_TAIL      8
+
+
+/* One allocation: this, the grant's strings and texts, the token. */
+
+typedef struct {
+    ngx_str_node_t          node;       /* the token */
+    ngx_queue_t             queue;      /* by last use */
+    size_t                  size;       /* of the allocation */
+    ngx_http_pgw_issuer_t  *issuer;
+    ngx_uint_t              version;    /* of its key set */
+    ngx_uint_t              policy;
+    int64_t                 not_before; /* the later of iat and nbf */
+    ngx_http_pgw_grant_t    grant;
+} ngx_http_pgw_entry_t;
+
+
+struct ngx_http_pgw_cache_s {
+    ngx_rbtree_t            tree;
+    ngx_rbtree_node_t       sentinel;
+    ngx_queue_t             queue;        /* the latest used first */
+    ngx_uint_t              entries;
+    size_t                  size;
+    ngx_uint_t              max_entries;  /* 0: off */
+    size_t                  max_size;
+    ngx_uint_t              set;          /* by the directive */
+};
+
+
+/* The token opens doors until it expires: it does not stay in free memory. */
+
+static void
+ngx_http_pgw_cache_remove(ngx_http_pgw_cache_t *cache,
+    ngx_http_pgw_entry_t *entry)
+{
+    ngx_rbtree_delete(&cache->tree, &entry->node.node);
+    ngx_queue_remove(&entry->queue);
+
+    ngx_http_pgw_counters_cached(--cache->entries);
+    cache->size -= entry->size;
+
+    OPENSSL_cleanse(entry->node.str.data, entry->node.str.len);
+    OPENSSL_cleanse(entry->grant.strings, entry->grant.size);
+    ngx_free(entry);
+}
+
+
+static void
+ngx_http_pgw_cache_remove_last(ngx_http_pgw_cache_t *cache)
+{
+    ngx_http_pgw_cache_remove(cache,
+                              ngx_queue_data(ngx_queue_last(&cache->queue),
+                                             ngx_http_pgw_entry_t, queue));
+}
+
+
+/* Runs when the configuration is freed, in any process. */
+
+static void
+ngx_http_pgw_cache_cleanup(void *data)
+{
+    ngx_http_pgw_cache_t  *cache = data;
+
+    while (cache->entries) {
+        ngx_http_pgw_cache_remove_last(cache);
+    }
+}
+
+
+ngx_http_pgw_cache_t *
+ngx_http_pgw_cache_create(ngx_conf_t *cf)
+{
+    ngx_pool_cleanup_t    *cln;
+    ngx_http_pgw_cache_t  *cache;
+
+    cln = ngx_pool_cleanup_add(cf->pool, sizeof(ngx_http_pgw_cache_t));
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    cache = cln->data;
+    ngx_memzero(cache, sizeof(ngx_http_pgw_cache_t));
+
+    ngx_rbtree_init(&cache->tree, &cache->sentinel,
+                    ngx_str_rbtree_insert_value);
+    ngx_queue_init(&cache->queue);
+
+    cache->max_entries = 16384;
+    cache->max_size = 32 * 1024 * 1024;
+
+    cln->handler = ngx_http_pgw_cache_cleanup;
+
+    return cache;
+}
+
+
+char *
+ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_pgw_main_conf_t  *mcf = conf;
+
+    ssize_t                n;
+    ngx_str_t             *value, text;
+    ngx_uint_t             i;
+    ngx_http_pgw_cache_t  *cache;
+
+    cache = mcf->cache;
+
+    if (cache->set) {
+        return "is duplicate";
+    }
+
+    cache->set = 1;
+    cache->max_entries = 0;
+    value = cf->args->elts;
+
+    if (cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0) {
+        return NGX_CONF_OK;
+    }
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (ngx_strncmp(value[i].data, "entries=", 8) == 0) {
+            n = ngx_atoi(value[i].data + 8, value[i].len - 8);
+
+            if (n >= 1 && n <= NGX_HTTP_PGW_CACHE_MAX) {
+                cache->max_entries = (ngx_uint_t) n;
+                continue;
+            }
+
+        } else if (ngx_strncmp(value[i].data, "size=", 5) == 0) {
+            text.data = value[i].data + 5;
+            text.len = value[i].len - 5;
+            n = ngx_parse_size(&text);
+
+            if (n >= NGX_HTTP_PGW_CACHE_MIN_SIZE) {
+                cache->max_size = (size_t) n;
+                continue;
+            }
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\": say \"off\", or "
+                           "\"entries=N\" of 1 to %d and \"size=S\" of at "
+                           "least 64k", &value[i], NGX_HTTP_PGW_CACHE_MAX);
+        return NGX_CONF_ERROR;
+    }
+
+    return cache->max_entries ? NGX_CONF_OK
+                              : "needs \"entries=N\" or \"off\"";
+}
+
+
+/*
+ * A good token ends in a signature, the bytes of which nobody but its issuer
+ * can choose: they need no hash.  Of one token there is an entry for each
+ * policy.
+ */
+
+static uint32_t
+ngx_http_pgw_cache_key(ngx_uint_t policy, const ngx_str_t *token)
+{
+    uint32_t  word = 0;
+
+    if (token->len >= NGX_HTTP_PGW_CACHE_TAIL) {
+        ngx_memcpy(&word, token->data + token->len - NGX_HTTP_PGW_CACHE_TAIL,
+                   sizeof(word));
+    }
+
+    return word + (uint32_t) policy;
+}
+
+
+/* The entry of a token; one that has had its day is removed. */
+
+static ngx_http_pgw_entry_t *
+ngx_http_pgw_cache_entry(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
+    ngx_http_pgw_ctx_t *ctx)
+{
+    ngx_str_t              token;
+    ngx_http_pgw_entry_t  *entry;
+
+    token.data = (u_char *) ctx->token.data;
+    token.len = ctx->token.len;
+
+    entry = (ngx_http_pgw_entry_t *)
+            ngx_str_rbtree_lookup(&cache->tree, &token,
+                                  ngx_http_pgw_cache_key(policy, &token));
+    if (entry == NULL) {
+        return NULL;
+    }
+
+    ngx_http_pgw_keys_judge(entry->issuer, &ctx->by);
+
+    if (entry->policy != policy || entry->version != ctx->by.version) {
+        ngx_http_pgw_cache_remove(cache, entry);
+        return NULL;
+    }
+
+    /* without a usable key set not even a cached token is accepted */
+
+    return ctx->by.set ? entry : NULL;
+}
+
+
+/* Checks the times in the order in which a new token's are checked. */
+
+ngx_int_t
+ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
+{
+    time_t                 leeway;
+    ngx_http_pgw_entry_t  *entry;
+
+    if (cache->max_entries == 0) {
+        return NGX_DECLINED;
+    }
+
+    entry = ngx_http_pgw_cache_entry(cache, conf->policy, ctx);
+
+    if (entry == NULL) {
+        ngx_http_pgw_counters_one(cache[NGX_HTTP_PGW_CACHE_MISS]);
+        return NGX_DECLINED;
+    }
+
+    ngx_queue_remove(&entry->queue);
+    ngx_queue_insert_head(&cache->queue, &entry->queue);
+
+    ngx_http_pgw_counters_one(cache[NGX_HTTP_PGW_CACHE_HIT]);
+
+    leeway = ngx_http_pgw_issuer_leeway(entry->issuer, conf);
+
+    ctx->err = entry->not_before > ngx_time() + leeway
+               ? PJ_ERR_TOKEN_NOT_YET
+               : ngx_time() - leeway >= entry->grant.exp
+               ? PJ_ERR_TOKEN_EXPIRED : PJ_OK;
+
+    /* the entry may be gone long before the request is */
+
+    if (ctx->err == PJ_OK
+        && ngx_http_pgw_token_grant_copy(&ctx->grant, &entry->grant,
+                                         ngx_palloc(pool, entry->grant.size))
+           != NGX_OK)
+    {
+        ctx->err = PJ_ERR_NO_SPACE;
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
+    const pj_claims_t *claims)
+{
+    size_t                 size;
+    ngx_http_pgw_entry_t  *entry;
+
+    size = sizeof(ngx_http_pgw_entry_t) + ctx->grant.size + ctx->token.len;
+
+    if (cache->max_entries == 0 || size > cache->max_size) {
+        return;
+    }
+
+    /* the least recently used make room */
+
+    while (cache->entries >= cache->max_entries
+           || cache->size + size > cache->max_size)
+    {
+        ngx_http_pgw_cache_remove_last(cache);
+        ngx_http_pgw_counters_one(cache[NGX_HTTP_PGW_CACHE_EVICTION]);
+    }
+
+    entry = ngx_alloc(size, ngx_cycle->log);
+    if (entry == NULL) {
+        return;
+    }
+
+    entry->size = size;
+    entry->issuer = ctx->by.issuer;
+    entry->version = ctx->by.version;
+    entry->policy = conf->policy;
+    entry->not_before = ngx_max(claims->iat, claims->nbf);
+
+    (void) ngx_http_pgw_token_grant_copy(&entry->grant, &ctx->grant, entry + 1);
+
+    entry->node.str.data = (u_char *) (entry + 1) + entry->grant.size;
+    entry->node.str.len = ctx->token.len;
+    ngx_memcpy(entry->node.str.data, ctx->token.data, ctx->token.len);
+
+    entry->node.node.key = ngx_http_pgw_cache_key(conf->policy,
+                                                  &entry->node.str);
+
+    ngx_rbtree_insert(&cache->tree, &entry->node.node);
+    ngx_queue_insert_head(&cache->queue, &entry->queue);
+
+    ngx_http_pgw_counters_cached(++cache->entries);
+    cache->size += size;
+}

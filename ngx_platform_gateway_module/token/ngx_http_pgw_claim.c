@@ -1,0 +1,343 @@
+
+/*
+ * Claims by their place in a token, and what a location requires of them.
+ */
+
+
+#include "token/token.h"
+#include "base/base.h"
+
+
+/* The rules of a location: a bit each. */
+#define NGX_HTTP_PGW_CLAIM_RULES  64
+
+
+char *
+ngx_http_pgw_claim_place(ngx_conf_t *cf, const ngx_str_t *text,
+    ngx_http_pgw_claim_t *claim)
+{
+    u_char      *p, *end;
+    ngx_uint_t   quoted, uri;
+    const char  *fault;
+
+    claim->text = *text;
+    claim->depth = 0;
+
+    uri = ngx_strchr(text->data, '"') == NULL
+          && (ngx_strchr(text->data, ':') || ngx_strchr(text->data, '/'));
+
+    p = ngx_pnalloc(cf->pool, text->len + 1);
+    if (p == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_memcpy(p, text->data, text->len + 1);
+
+    while (p) {
+        quoted = (*p == '"');
+        p += quoted;
+        end = p + strcspn((char *) p, quoted ? "\"" : uri ? "" : ".\"");
+
+        fault = claim->depth == NGX_HTTP_PGW_CLAIM_DEPTH
+                ? "is deeper than 8 names"
+                : quoted && (*end == '\0' || (end[1] && end[1] != '.'))
+                ? "has a quote that does not end a name"
+                : end == p || (*end == '"' && !quoted)
+                ? "has an empty name, or a quote inside of one" : NULL;
+
+        if (fault) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "claim \"%V\" %s", text,
+                               fault);
+            return NGX_CONF_ERROR;
+        }
+
+        claim->names[claim->depth++] = (const char *) p;
+
+        p = end[quoted] ? end + quoted + 1 : NULL;
+        *end = '\0';
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+const pj_json_t *
+ngx_http_pgw_claim_find(const pj_json_t *root,
+    const ngx_http_pgw_claim_t *claim)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; root && i < claim->depth; i++) {
+        root = pj_json_member(root, claim->names[i]);
+    }
+
+    return root;
+}
+
+
+const pj_json_t *
+ngx_http_pgw_claim_named(const pj_json_t *root, const ngx_array_t *names,
+    ngx_uint_t n)
+{
+    const ngx_str_t  *name = (const ngx_str_t *) names->elts + n;
+    const pj_json_t  *m, *found = NULL;
+
+    for (m = root->child; m; m = m->next) {
+
+        if (m->name.len == name->len
+            && ngx_strncasecmp((u_char *) m->name.data, name->data, name->len)
+               == 0)
+        {
+            if (found) {
+                return NULL;
+            }
+
+            found = m;
+        }
+    }
+
+    return found;
+}
+
+
+char *
+ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
+    ngx_http_pgw_rule_t *rule)
+{
+    u_char      *p;
+    ngx_str_t   *value = cf->args->elts, *one;
+    ngx_uint_t   i, scope;
+
+    if (ngx_http_pgw_claim_place(cf, &value[first], &rule->claim)
+        != NGX_CONF_OK
+        || ngx_array_init(&rule->values, cf->pool, 2, sizeof(ngx_str_t))
+           != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_str_null(&rule->scope);
+
+    scope = ngx_strcmp(value[first].data, "scope") == 0
+            || ngx_strcmp(value[first].data, "scp") == 0;
+
+    for (i = first + 1; i < cf->args->nelts; i++) {
+
+        if (value[i].len == 0) {
+            return "has an empty value";
+        }
+
+        if (scope
+            && (!pj_json_plain((pj_str_t) { value[i].data, value[i].len })
+                || ngx_strchr(value[i].data, ' ')))
+        {
+            return "has a value that is no scope: it is printable ASCII "
+                   "without spaces, quotes and backslashes";
+        }
+
+        one = ngx_array_push(&rule->values);
+        p = ngx_pnalloc(cf->pool, rule->scope.len + 1 + value[i].len);
+
+        if (one == NULL || p == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        *one = value[i];
+
+        /* as a challenge says them */
+
+        if (scope) {
+            rule->scope.len = (size_t) (ngx_sprintf(p, "%V%s%V", &rule->scope,
+                                                    rule->scope.len ? " " : "",
+                                                    one)
+                                        - p);
+            rule->scope.data = p;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_pgw_claim_require(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_pgw_loc_conf_t  *lcf = conf;
+
+    ngx_http_pgw_rule_t  *rule;
+
+    if (cf->args->nelts < 3) {
+        return "needs a claim and the values that it may have";
+    }
+
+    if (lcf->required == NGX_CONF_UNSET_PTR) {
+        lcf->required = ngx_array_create(cf->pool, 2,
+                                         sizeof(ngx_http_pgw_rule_t));
+    }
+
+    if (lcf->required && lcf->required->nelts == NGX_HTTP_PGW_CLAIM_RULES) {
+        return "stands more than 64 times";
+    }
+
+    rule = lcf->required ? ngx_array_push(lcf->required) : NULL;
+
+    return rule ? ngx_http_pgw_claim_rule(cf, 1, rule) : NGX_CONF_ERROR;
+}
+
+
+/* Whether a text is one of the values. */
+
+static ngx_uint_t
+ngx_http_pgw_claim_has(const ngx_http_pgw_rule_t *rule, pj_str_t text)
+{
+    ngx_uint_t        i;
+    const ngx_str_t  *value = rule->values.elts;
+
+    for (i = 0; i < rule->values.nelts; i++) {
+        if (value[i].len == text.len
+            && ngx_memcmp(value[i].data, text.data, text.len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* Whether one of the words of a scope (RFC 6749 section 3.3) is. */
+
+static ngx_uint_t
+ngx_http_pgw_claim_words(const ngx_http_pgw_rule_t *rule, pj_str_t text)
+{
+    const u_char  *p, *end, *last = text.data + text.len;
+
+    for (p = text.data; p < last; p = end + 1) {
+
+        for (end = p; end < last && *end != ' '; end++) { /* void */ }
+
+        if (ngx_http_pgw_claim_has(rule, (pj_str_t) { p, (size_t) (end - p) }))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule, const pj_json_t *root)
+{
+    const pj_json_t  *item, *value;
+
+    static const pj_str_t  texts[] = { PJ_STR("false"), PJ_STR("true") };
+
+    value = ngx_http_pgw_claim_find(root, &rule->claim);
+
+    switch (value ? value->type : PJ_JSON_NULL) {
+
+    case PJ_JSON_STRING:
+        return rule->scope.len ? ngx_http_pgw_claim_words(rule, value->text)
+                               : ngx_http_pgw_claim_has(rule, value->text);
+
+    case PJ_JSON_NUMBER:
+        return ngx_http_pgw_claim_has(rule, value->text);
+
+    case PJ_JSON_BOOL:
+        return ngx_http_pgw_claim_has(rule, texts[value->boolean]);
+
+    case PJ_JSON_ARRAY:
+        for (item = value->child; item; item = item->next) {
+            if (item->type == PJ_JSON_STRING
+                && ngx_http_pgw_claim_has(rule, item->text))
+            {
+                return 1;
+            }
+        }
+
+        return 0;
+
+    default:
+        return 0;
+    }
+}
+
+
+uint64_t
+ngx_http_pgw_claim_missing(const ngx_array_t *rules, const pj_json_t *root)
+{
+    uint64_t                    lines = 0;
+    ngx_uint_t                  i;
+    const ngx_http_pgw_rule_t  *rule = rules ? rules->elts : NULL;
+
+    for (i = 0; rules && i < rules->nelts; i++) {
+        if (!ngx_http_pgw_claim_holds(&rule[i], root)) {
+            lines |= (uint64_t) 1 << i;
+        }
+    }
+
+    return lines;
+}
+
+
+/* Whether a word stands in a text of words. */
+
+static ngx_uint_t
+ngx_http_pgw_claim_said(ngx_str_t words, const ngx_str_t *one)
+{
+    ngx_str_t  word;
+
+    while (ngx_http_pgw_names_split(&words, ' ', &word)) {
+        if (word.len == one->len
+            && ngx_memcmp(word.data, one->data, word.len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+ngx_int_t
+ngx_http_pgw_claim_scopes(ngx_pool_t *pool, const ngx_array_t *rules,
+    uint64_t lines, ngx_str_t *scope)
+{
+    size_t                      len = 0;
+    ngx_str_t                   words, one;
+    ngx_uint_t                  i;
+    const ngx_http_pgw_rule_t  *rule = rules->elts;
+
+    for (i = 0; i < rules->nelts; i++) {
+        len += rule[i].scope.len + 1;
+    }
+
+    scope->len = 0;
+    scope->data = ngx_pnalloc(pool, len);
+
+    if (scope->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < rules->nelts; i++) {
+        words = rule[i].scope;
+
+        while ((lines >> i & 1)
+               && ngx_http_pgw_names_split(&words, ' ', &one))
+        {
+            if (ngx_http_pgw_claim_said(*scope, &one)) {
+                continue;
+            }
+
+            if (scope->len) {
+                scope->data[scope->len++] = ' ';
+            }
+
+            ngx_memcpy(scope->data + scope->len, one.data, one.len);
+            scope->len += one.len;
+        }
+    }
+
+    return NGX_OK;
+}

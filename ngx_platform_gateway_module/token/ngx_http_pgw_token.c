@@ -1,0 +1,543 @@
+
+/*
+ * The bearer token of a request: finding it, verifying it (by pj), and choosing
+ * what of it goes upstream; and policies, the settings of a location for that.
+ */
+
+
+#include "token/token.h"
+#include "issuer/issuer.h"
+
+
+ngx_http_pgw_reason_e
+ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
+{
+    u_char  *p, *last;
+
+    if (value == NULL
+        || value->len < sizeof("Bearer") - 1
+        || ngx_strncasecmp(value->data, (u_char *) "Bearer",
+                           sizeof("Bearer") - 1)
+           != 0)
+    {
+        return NGX_HTTP_PGW_REASON_TOKEN_MISSING;
+    }
+
+    p = value->data + sizeof("Bearer") - 1;
+    last = value->data + value->len;
+
+    if (p < last && *p != ' ') {
+        return NGX_HTTP_PGW_REASON_TOKEN_MISSING;
+    }
+
+    while (p < last && *p == ' ') {
+        p++;
+    }
+
+    token->data = p;
+    token->len = (size_t) (last - p);
+
+    return token->len ? NGX_HTTP_PGW_REASON_NONE
+                      : NGX_HTTP_PGW_REASON_TOKEN_SHAPE;
+}
+
+
+static pj_err_t
+ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
+    ngx_http_pgw_stage_e stage, pj_err_t err)
+{
+    if (steps) {
+        steps->found[stage] |= PJ_FAULT(err);
+    }
+
+    return err;
+}
+
+
+/* The issuer that the token names judges it, and reads its claims.  A name that
+   no issuer has is the first fault.  An explanation finds further faults if the
+   claims are those of the issuer without a block. */
+
+static pj_err_t
+ngx_http_pgw_token_claims(ngx_http_pgw_judge_t *by, pj_claims_t *claims,
+    ngx_http_pgw_steps_t *steps)
+{
+    ngx_http_pgw_issuer_t  *issuer;
+
+    issuer = ngx_http_pgw_issuer_of(by->issuer, &claims->iss);
+
+    if (issuer == NULL && claims->iss.len
+        && (steps == NULL || by->issuer->names.nelts == 0
+            || pj_claims_read(claims) != PJ_OK))
+    {
+        return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_POLICY,
+                                       PJ_ERR_TOKEN_ISSUER);
+    }
+
+    if (issuer && issuer != by->issuer) {
+        ngx_http_pgw_keys_judge(issuer, by);
+    }
+
+    issuer = by->issuer;
+
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_CLAIMS,
+                issuer->issuers || issuer->names.nelts == 0
+                ? pj_claims_read_foreign(claims, &issuer->claims)
+                : pj_claims_read(claims));
+}
+
+
+/* The issuer without a block has names and audiences of each location's own. */
+
+static pj_err_t
+ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims,
+    ngx_http_pgw_steps_t *steps)
+{
+    const ngx_array_t  *audiences = issuer->issuers ? issuer->audiences
+                                                    : conf->audiences;
+    const ngx_array_t  *issuers = !ngx_http_pgw_issuer_trusted(conf, issuer)
+                                  ? NULL
+                                  : issuer->issuers ? issuer->issuers
+                                                    : conf->issuers;
+
+    static const pj_str_t  nobody = { NULL, 0 };
+
+    const pj_policy_t  policy = {
+        .issuers = issuers ? issuers->elts : &nobody,
+        .issuer_count = issuers ? issuers->nelts : 1,
+        .audiences = audiences ? audiences->elts : NULL,
+        .audience_count = audiences ? audiences->nelts : 0,
+        .now_s = steps ? steps->at : ngx_time(),
+        .leeway_s = ngx_http_pgw_issuer_leeway(issuer, conf),
+        .allow_confirmation = (conf->allow_confirmation != 0)
+    };
+
+    if (steps) {
+        steps->found[NGX_HTTP_PGW_STAGE_POLICY] =
+                        pj_claims_faults(claims, &policy) | PJ_FAULT(PJ_OK);
+    }
+
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_POLICY,
+                                   pj_claims_check(claims, &policy));
+}
+
+
+/* What the issuer says of the headers of its tokens: only keys of a file may be
+   without ids. */
+
+static pj_err_t
+ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
+    const pj_jws_t *jws, const pj_jws_header_t *header,
+    ngx_http_pgw_steps_t *steps)
+{
+    ngx_uint_t         i;
+    const ngx_array_t  *all = issuer->algorithms;
+
+    for (i = 0; all && i < all->nelts; i++) {
+        if (((const pj_alg_t **) all->elts)[i] == jws->alg) {
+            break;
+        }
+    }
+
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
+                                   all && i == all->nelts ? PJ_ERR_TOKEN_ALG
+                                   : issuer->at_jwt && !header->at_jwt
+                                   ? PJ_ERR_TOKEN_TYP
+                                   : header->kid.len == 0
+                                     && issuer->from.location.len
+                                   ? PJ_ERR_TOKEN_KID : PJ_OK);
+}
+
+
+static pj_err_t
+ngx_http_pgw_token_signature(const ngx_http_pgw_judge_t *by,
+    const pj_jws_t *jws, const pj_jws_header_t *header,
+    ngx_http_pgw_steps_t *steps)
+{
+    const pj_key_t  *key;
+
+    key = by->set ? pj_keyset_choose(by->set, jws->alg, header->kid) : NULL;
+
+    if (ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_KEY,
+                                key ? PJ_OK : PJ_ERR_KID_UNKNOWN)
+        != PJ_OK)
+    {
+        return PJ_ERR_KID_UNKNOWN;
+    }
+
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_SIGNATURE,
+                                   pj_jws_verify(jws, key));
+}
+
+
+/*
+ * Cheap checks come first: a token is refused without a key and without RSA
+ * where that is possible.  No claim is used before the signature has been
+ * verified, except the time of issue of a token whose key is unknown.
+ */
+
+pj_err_t
+ngx_http_pgw_token_verify(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
+    ngx_http_pgw_judge_t *by, pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
+{
+    void            *mem;
+    pj_err_t         err, fault;
+    pj_jws_t         jws;
+    pj_arena_t       arena;
+    pj_jws_header_t  header;
+
+    err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_SPLIT,
+                              pj_jws_split(token, conf->token_max_size, &jws));
+    if (err) {
+        return err;
+    }
+
+    mem = ngx_palloc(pool, pj_token_arena_bytes(token.len));
+    if (mem == NULL) {
+        return PJ_ERR_NO_SPACE;
+    }
+
+    pj_arena_init(&arena, mem, pj_token_arena_bytes(token.len));
+    err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
+                                  pj_jws_header(&arena, &jws, false, &header));
+
+    if (steps) {
+        steps->header = header.root;
+
+    } else if (err) {
+        return err;
+    }
+
+    fault = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_PAYLOAD,
+                                    pj_claims_decode(&arena, &jws, claims));
+
+    if (fault == PJ_OK) {
+        fault = ngx_http_pgw_token_claims(by, claims, steps);
+        err = err ? err : ngx_http_pgw_token_header(by->issuer, &jws, &header,
+                                                    steps);
+    }
+
+    if (fault == PJ_OK) {
+        fault = ngx_http_pgw_token_policy(conf, by->issuer, claims, steps);
+    }
+
+    /* a bad header names no key to look for, and nobody has no keys */
+
+    if (err || (fault && (steps == NULL || by->issuer->names.nelts == 0))) {
+        return err ? err : fault;
+    }
+
+    err = ngx_http_pgw_token_signature(by, &jws, &header, steps);
+
+    return fault ? fault : err;
+}
+
+
+/*
+ * A token issued before our key set was fetched is invalid: its key would be in
+ * the set.  The key of a newer one may be one that we do not have yet; but
+ * anybody can make such a token, so this case is counted apart (kid_pending).
+ */
+
+ngx_http_pgw_reason_e
+ngx_http_pgw_token_no_key(const ngx_http_pgw_judge_t *by, int64_t iat)
+{
+    if (by->set == NULL) {
+        return NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
+    }
+
+    return iat >= by->issuer->zone->fetched_at
+           ? NGX_HTTP_PGW_REASON_KID_PENDING : NGX_HTTP_PGW_REASON_KID_UNKNOWN;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_token_access(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *by, const pj_claims_t *claims)
+{
+    ngx_uint_t                   i, access;
+    const ngx_http_pgw_opens_t  *opens;
+
+    static const ngx_uint_t  levels[] = {
+        [PJ_TOKEN_ACCOUNT] = NGX_HTTP_PGW_ACCOUNT|NGX_HTTP_PGW_TOKEN,
+        [PJ_TOKEN_BRANCH] = NGX_HTTP_PGW_BRANCH|NGX_HTTP_PGW_TOKEN,
+        [PJ_TOKEN_SYSTEM] = NGX_HTTP_PGW_SYSTEM|NGX_HTTP_PGW_TOKEN,
+        [PJ_TOKEN_REFRESH] = 0,
+        [PJ_TOKEN_FOREIGN] = NGX_HTTP_PGW_TOKEN
+    };
+
+    access = levels[claims->kind];
+
+    /* a level of ours is another issuer's only where that is named */
+
+    for (i = 0; conf->trusted && by->opens && i < by->opens->nelts; i++) {
+
+        opens = (const ngx_http_pgw_opens_t *) by->opens->elts + i;
+
+        if (ngx_http_pgw_claim_holds(&opens->rule, claims->root)) {
+            access |= opens->access;
+        }
+    }
+
+    return access;
+}
+
+
+/* Percent-encodes '%', bytes that are not visible ASCII, and a separator (0: of
+   none). */
+
+static u_char *
+ngx_http_pgw_token_escape(u_char *dst, pj_str_t text, u_char separator)
+{
+    u_char  c;
+    size_t  i;
+
+    for (i = 0; i < text.len; i++) {
+
+        c = text.data[i];
+
+        if (c > 0x20 && c < 0x7f && c != '%' && c != separator) {
+            *dst++ = c;
+
+        } else {
+            dst = ngx_sprintf(dst, "%%%02Xd", c);
+        }
+    }
+
+    return dst;
+}
+
+
+/*
+ * The header value of a claim.  NGX_DECLINED: no such claim, or one that is no
+ * text (null, an object, an array of anything but strings).
+ */
+
+static ngx_int_t
+ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
+    ngx_str_t *value)
+{
+    size_t            len;
+    u_char           *p;
+    ngx_uint_t        array;
+    const pj_json_t  *item, *first;
+
+    static const ngx_str_t  no = ngx_string("false"), yes = ngx_string("true");
+
+    if (claim == NULL
+        || claim->type == PJ_JSON_NULL || claim->type == PJ_JSON_OBJECT)
+    {
+        return NGX_DECLINED;
+    }
+
+    if (claim->type == PJ_JSON_BOOL) {
+        *value = claim->boolean ? yes : no;
+        return NGX_OK;
+    }
+
+    array = (claim->type == PJ_JSON_ARRAY);
+    first = array ? claim->child : claim;
+    len = 1;
+
+    for (item = first; item; item = array ? item->next : NULL) {
+
+        if (array && item->type != PJ_JSON_STRING) {
+            return NGX_DECLINED;
+        }
+
+        len += 3 * item->text.len + 1;
+    }
+
+    p = ngx_pnalloc(pool, len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    value->data = p;
+
+    for (item = first; item; item = array ? item->next : NULL) {
+
+        if (item != first) {
+            *p++ = ',';
+        }
+
+        p = ngx_http_pgw_token_escape(p, item->text, array ? ',' : 0);
+    }
+
+    /* ends in a NUL, as the header values do that nginx itself has read */
+
+    *p = '\0';
+    value->len = (size_t) (p - value->data);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
+    const ngx_http_pgw_grant_t *from, void *mem)
+{
+    u_char      *p;
+    ngx_str_t   *s;
+    ngx_uint_t   i;
+
+    if (mem == NULL) {
+        return NGX_ERROR;
+    }
+
+    s = mem;
+    p = (u_char *) &s[from->nstrings];
+
+    for (i = 0; i < from->nstrings; i++) {
+        s[i] = from->strings[i];
+
+        if (s[i].data) {
+            s[i].data = p;
+            p = ngx_cpymem(p, from->strings[i].data, s[i].len);
+            *p++ = '\0';
+        }
+    }
+
+    *to = *from;
+
+    to->strings = s;
+    to->subject = (ngx_http_pgw_subject_t *) s;
+
+    return NGX_OK;
+}
+
+
+/* An id of another issuer's block is not ours of the same text: "shop/ID".  A
+   '/' in an id is escaped, else our own "shop/ID" would be the same.  A
+   variable may become a header or part of an address, so all of it is
+   escaped. */
+
+static ngx_int_t
+ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *by, pj_str_t id,
+    ngx_str_t *s)
+{
+    u_char  *p;
+
+    if (id.len == 0) {
+        return NGX_DECLINED;
+    }
+
+    s->data = ngx_pnalloc(pool, by->len + 3 * id.len + sizeof("/"));
+    if (s->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = ngx_sprintf(s->data, "%V%s", by, by->len ? "/" : "");
+    p = ngx_http_pgw_token_escape(p, id, '/');
+    *p = '\0';
+    s->len = (size_t) (p - s->data);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_issuer_t *by, const pj_claims_t *claims,
+    ngx_http_pgw_grant_t *grant)
+{
+    ngx_int_t                           rc;
+    ngx_str_t                          *s;
+    ngx_uint_t                          i, headers;
+    const pj_json_t                    *claim;
+    const ngx_http_pgw_claim_header_t  *ch;
+
+    const pj_str_t  ids[NGX_HTTP_PGW_GRANT_IDS] = {
+        claims->account_id, claims->session_id, claims->workspace_id
+    };
+
+    grant->exp = claims->exp;
+    grant->access = ngx_http_pgw_token_access(conf, by, claims);
+    grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
+    headers = NGX_HTTP_PGW_GRANT_IDS + conf->claims_read->nelts;
+    grant->nstrings = headers + conf->claim_headers->nelts;
+    grant->size = grant->nstrings * sizeof(ngx_str_t);
+
+    s = ngx_pcalloc(pool, grant->size);
+    if (s == NULL) {
+        return NGX_ERROR;
+    }
+
+    grant->strings = s;
+    grant->subject = (ngx_http_pgw_subject_t *) s;
+    ch = conf->claim_headers->elts;
+
+    for (i = 0; i < grant->nstrings; i++, s++) {
+
+        if (i >= NGX_HTTP_PGW_GRANT_IDS) {
+
+            claim = i < headers
+                    ? ngx_http_pgw_claim_named(claims->root,
+                                               conf->claims_read,
+                                               i - NGX_HTTP_PGW_GRANT_IDS)
+                    : ch->own && claims->kind == PJ_TOKEN_FOREIGN ? NULL
+                    : ngx_http_pgw_claim_find(claims->root, &ch->claim);
+            ch += (i >= headers);
+
+            rc = ngx_http_pgw_token_value(pool, claim, s);
+
+        } else {
+            rc = ngx_http_pgw_token_id(pool, &by->name, ids[i], s);
+        }
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        grant->size += s->len + 1;
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * Locations with equal settings share a policy number, so that a result cached
+ * for a token in one of them holds in the others.  Lists are compared by
+ * address: they are the same if they are inherited from the same place.
+ */
+
+char *
+ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_http_pgw_loc_conf_t   *one;
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
+
+    conf->claims_read = &mcf->claims_read;
+
+    if (conf->access == 0
+        || (conf->access & NGX_HTTP_PGW_PUBLIC)
+        || ngx_http_pgw_issuer_opens(mcf->issuers, conf) == 0)
+    {
+        return NGX_CONF_OK;
+    }
+
+    for (one = mcf->policies; one; one = one->policy_next) {
+
+        if (one->leeway == conf->leeway
+            && one->token_max_size == conf->token_max_size
+            && one->allow_confirmation == conf->allow_confirmation
+            && one->claim_headers == conf->claim_headers
+            && one->required == conf->required
+            && one->issuers == conf->issuers
+            && one->audiences == conf->audiences
+            && one->trusted == conf->trusted)
+        {
+            conf->policy = one->policy;
+            return NGX_CONF_OK;
+        }
+    }
+
+    conf->policy = mcf->policies ? mcf->policies->policy + 1 : 1;
+    conf->policy_next = mcf->policies;
+    mcf->policies = conf;
+
+    return NGX_CONF_OK;
+}
