@@ -1,4 +1,4 @@
-/* The program: serving, its options, and the operator's commands. */
+/* The program: options, commands, and serving. */
 
 #include "auth/hasher.h"
 #include "auth/password.h"
@@ -20,14 +20,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HEAD_MAX_BYTES (48 * 1024)   /* a cookie holds a whole token */
+#define HEAD_MAX_BYTES (48 * 1024)   /* a cookie contains a whole token */
 #define BODY_MAX_BYTES (1024 * 1024) /* 1000 branches and three tokens */
 _Static_assert(HEAD_MAX_BYTES + BODY_MAX_BYTES <= FCGI_ANSWER_MAX, "");
 #define CONNECTIONS_MAX 4096
 #define SPARE_DESCRIPTORS 64
-#define SWEEP_WAIT_MS 1000 /* for the sweep to end, at the stop */
+#define SWEEP_WAIT_MS 1000 /* for the sweep to end at shutdown */
 
-/* A thread's worker with the memory that its responses are made in. */
+/* A thread's worker and the memory for its responses. */
 struct serve_worker {
     struct worker app;
     struct http_response res;
@@ -40,16 +40,16 @@ struct serve_worker {
 static struct {
     const struct config *cfg;
     const char *env_file;
-    /* The directory as it was looked at last, and what was wrong with it. */
+    /* Stamp of the key directory when it was last read, and the error then. */
     uint64_t key_stamp;
     struct error key_error;
-    struct serve_worker *workers; /* one a thread */
+    struct serve_worker *workers; /* one per thread */
     struct sweeper *sweeper;
 } self;
 
-/* -- one request -- */
+/* -- requests -- */
 
-/* Parameters, and so the values in them, end in a NUL. */
+/* Values of parameters are NUL-terminated. */
 static void log_request(const struct http_request *req,
                         const struct http_response *res, int64_t duration_ms)
 {
@@ -69,8 +69,8 @@ static void log_request(const struct http_request *req,
                          log_text("userAgent", req->user_agent.data)));
 }
 
-/* Tokens and credentials do not outlive their request in our memory: what was
- * made from it is wiped here, the reply once it was sent. */
+/* Wipes everything made from tokens and credentials after the request; the
+ * server wipes the reply. */
 static void handle(size_t thread, const struct fcgi_call *call,
                    struct fcgi_reply *reply)
 {
@@ -93,7 +93,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     w->res = res;
     w->now_s = now.tv_sec;
     w->late = call->late;
-    w->left = call->left;
+    w->disconnected = call->disconnected;
     w->store.deadline_ms = call->deadline_ms;
     w->store.access_until_s = w->now_s + w->cfg->access_ttl_s;
     if (w->cfg->session_client) {
@@ -108,7 +108,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     if (metrics_now_us() / 1000 < call->deadline_ms) {
         route_handle(route, w);
     } else {
-        (void) auth_busy(w); /* serve those who still have time */
+        (void) auth_busy(w); /* serve requests that still have time */
     }
     auth_leave(w);
     keys_release(w->keys);
@@ -126,8 +126,8 @@ static void handle(size_t thread, const struct fcgi_call *call,
 
 /* -- signals -- */
 
-/* Keys or, where they are bad and the old ones stay, why. */
-static void take_keys(struct keys *keys, const struct error *e)
+/* Uses new keys.  If keys is NULL, keeps the old ones and reports the error. */
+static void apply_keys(struct keys *keys, const struct error *e)
 {
     char message[640];
     pj_str_t kid = {NULL, 0};
@@ -138,7 +138,7 @@ static void take_keys(struct keys *keys, const struct error *e)
         log_event(LOG_AUDIT_, "keys.reload_failed", message, NULL, 0);
         return;
     }
-    /* In force by the time that it is said. */
+    /* Publish the keys before logging it. */
     self.key_stamp = keys->stamp;
     self.key_error.text[0] = '\0';
     keys_publish(keys);
@@ -153,7 +153,7 @@ static void take_keys(struct keys *keys, const struct error *e)
             LOG_NUMBER("publicKeys", (int64_t) keys->published_count)));
 }
 
-/* SIGHUP: loads new keys; bad ones leave the old keys in use. */
+/* SIGHUP: reloads the keys; on failure the old keys stay in use. */
 static void reload_keys(void)
 {
     struct error e = {"no --env-file to read keys from"};
@@ -166,11 +166,11 @@ static void reload_keys(void)
     } else if (self.env_file == NULL && self.cfg->jwt_key_dir != NULL) {
         keys = keys_load(self.cfg, &e);
     }
-    take_keys(keys, &e);
+    apply_keys(keys, &e);
 }
 
-/* Follows the directory of the keys in use, whatever became of the settings.
- * Logs an error once, and tries again until the directory is good. */
+/* Reloads the keys when the directory of the current keys changes, even if the
+ * settings have changed.  Logs an error once and retries until it succeeds. */
 static void follow_keys(void)
 {
     struct config cfg = {.worker_threads = self.cfg->worker_threads};
@@ -185,7 +185,7 @@ static void follow_keys(void)
 
         self.key_stamp = stamp;
         if (found != NULL || strcmp(e.text, self.key_error.text) != 0) {
-            take_keys(found, &e);
+            apply_keys(found, &e);
         }
         if (found == NULL) {
             self.key_error = e;
@@ -203,7 +203,8 @@ static void stopping(void)
 
 /* -- start -- */
 
-/* As many connections as the descriptors allow, up to a fixed limit. */
+/* Returns the number of connections that the limit of descriptors allows, at
+ * most CONNECTIONS_MAX. */
 static int connection_limit(const struct config *cfg)
 {
     struct rlimit limit = {256, 256};
@@ -236,8 +237,8 @@ static bool make_workers(const struct config *cfg, struct store *store)
     return true;
 }
 
-/* Serves on listener with keys (whose reference is taken over) until told to
- * stop; the exit status.  SIGHUP reads new keys from env_file, if any. */
+/* Serves on listener until shutdown and returns the exit status.  Takes over
+ * the reference to keys.  SIGHUP reloads keys from env_file, if any. */
 static int serve(const struct config *cfg, struct keys *keys,
                  struct listener *listener, const char *env_file)
 {
@@ -377,7 +378,7 @@ static bool command_help(struct cmd *c)
     return true;
 }
 
-/* Options of the program itself; cmd.c has the operator's. */
+/* Options and commands of the program itself; cmd/ has the operator's. */
 static const struct {
     const char *name;
     bool (*run)(struct cmd *c);
@@ -392,8 +393,8 @@ static bool usage(struct cmd *c, const char *what, const char *arg)
     return cmd_misused(c, "%s: %s; try identity-fcgi --help", what, arg);
 }
 
-/* Opens those of descriptors 0 to 2 that are closed, without access, so that
- * no socket of ours becomes one of them. */
+/* Opens /dev/null for descriptors 0 to 2 if they are closed, so that none of
+ * our sockets becomes one of them. */
 static void open_standard_descriptors(void)
 {
     int fd;

@@ -42,7 +42,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
 
     pthread_mutex_lock(&lock);
     served[thread]++;
-    marks[strlen(order)] = call->late ? 'L' : call->left ? 'G' : '-';
+    marks[strlen(order)] = call->late ? 'L' : call->disconnected ? 'G' : '-';
     order[strlen(order)] = call->params[1][2]; /* N=x */
     waited_us = metrics_now_us() - call->arrived_us;
     allowed_us = call->deadline_ms * 1000 - call->arrived_us;

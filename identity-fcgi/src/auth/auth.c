@@ -126,15 +126,15 @@ bool auth_enter(struct worker *w, pj_str_t account_id)
     }
     memcpy(w->account, account_id.data, account_id.len);
     w->account[account_id.len] = '\0';
-    return held_enter(account_id, max, &w->inside) || auth_busy(w);
+    return held_enter(account_id, max, &w->counted_held) || auth_busy(w);
 }
 
 void auth_leave(struct worker *w)
 {
-    if (w->inside) {
+    if (w->counted_held) {
         held_leave();
     }
-    w->inside = false;
+    w->counted_held = false;
     w->account[0] = '\0';
 }
 

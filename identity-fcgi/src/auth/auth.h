@@ -26,9 +26,9 @@ struct worker {
     pj_str_t path_id; /* value of {id} in the route */
     struct keys *keys;
     const pj_key_t *signer;   /* this thread's copy of the signing key */
-    bool late, left;          /* see struct fcgi_call */
+    bool late, disconnected;  /* see struct fcgi_call */
     char account[STORE_UUID]; /* account of the request, "" until known */
-    bool inside;              /* counted by held_enter() */
+    bool counted_held;        /* counted by held_enter() */
     int64_t now_s;
 };
 

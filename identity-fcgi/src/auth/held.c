@@ -16,8 +16,8 @@ static struct {
     struct {
         unsigned char account[UUID_BYTES];
         int64_t until_us;
-    } all[PLACES];
-    int inside;
+    } accounts[PLACES];
+    int in_progress;
 } held = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The id determines the place of an account; another account may replace it. */
@@ -36,28 +36,28 @@ void held_add(pj_str_t account_id, int64_t kept_ms)
     }
     i = place_of(account);
     pthread_mutex_lock(&held.lock);
-    memcpy(held.all[i].account, account, sizeof(account));
-    held.all[i].until_us = metrics_now_us() + kept_ms * 1000;
+    memcpy(held.accounts[i].account, account, sizeof(account));
+    held.accounts[i].until_us = metrics_now_us() + kept_ms * 1000;
     pthread_mutex_unlock(&held.lock);
 }
 
-bool held_enter(pj_str_t account_id, int max, bool *inside)
+bool held_enter(pj_str_t account_id, int max, bool *counted)
 {
     unsigned char account[UUID_BYTES];
     bool is_held, may_enter;
     size_t i;
 
-    *inside = false;
+    *counted = false;
     if (!uuid_parse(account, account_id)) {
         return true;
     }
     i = place_of(account);
     pthread_mutex_lock(&held.lock);
-    is_held = held.all[i].until_us > metrics_now_us() &&
-              memcmp(held.all[i].account, account, sizeof(account)) == 0;
-    may_enter = !is_held || held.inside < max;
-    *inside = is_held && may_enter;
-    held.inside += *inside;
+    is_held = held.accounts[i].until_us > metrics_now_us() &&
+              memcmp(held.accounts[i].account, account, sizeof(account)) == 0;
+    may_enter = !is_held || held.in_progress < max;
+    *counted = is_held && may_enter;
+    held.in_progress += *counted;
     pthread_mutex_unlock(&held.lock);
     return may_enter;
 }
@@ -65,6 +65,6 @@ bool held_enter(pj_str_t account_id, int max, bool *inside)
 void held_leave(void)
 {
     pthread_mutex_lock(&held.lock);
-    held.inside--;
+    held.in_progress--;
     pthread_mutex_unlock(&held.lock);
 }

@@ -1,11 +1,12 @@
 /*
- * FastCGI: reads one request from a connection and answers it, by libfcgi, of
- * which this is the only user.
+ * FastCGI: reads a request from a connection and answers it, using libfcgi,
+ * which no other file uses.
  *
- * libfcgi waits for its peer without a deadline and allocates whatever length
- * that claims.  So it never sees a peer: a request is received here until it
- * is whole and its lengths are true; from there libfcgi reads it as a file,
- * and writes the answer to the same file, which is sent from here.
+ * libfcgi waits for its peer without a deadline and allocates any length that
+ * the peer claims.  So it never reads from the peer.  A request is received
+ * here until it is complete and its lengths are valid.  libfcgi then reads it
+ * from a memory file and writes the answer to that file, which is sent from
+ * here.
  */
 
 #include "server/fcgi.h"
@@ -26,25 +27,28 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define NOEXEC_SEAL 0x0008U /* MFD_NOEXEC_SEAL: for vm.memfd_noexec=2 */
-#define PARAMS_MAX 65535    /* one record: nginx never sends more */
-/* Parameters, a body, and two more records beyond the kept part of it. */
+#define NOEXEC_SEAL 0x0008U /* MFD_NOEXEC_SEAL, for vm.memfd_noexec=2 */
+#define PARAMS_MAX 65535    /* one record; nginx never sends more */
+/* Parameters, a body, and two records beyond its kept part. */
 #define REQUEST_ROOM (256 * 1024)
-#define ANSWER_ROOM (FCGI_ANSWER_MAX + 64 * 1024) /* with its records */
+#define ANSWER_ROOM                                                            \
+    (FCGI_ANSWER_MAX + 64 * 1024) /* including record headers                  \
+                                   */
 #define ROOM ((size_t) (REQUEST_ROOM + ANSWER_ROOM))
-#define DRAIN_MAX (1024 * 1024) /* of a body too large to be served */
+#define DRAIN_MAX (1024 * 1024) /* of a body that is too large */
 
-/* May hold tokens and credentials: wiped with its request. */
+/* Contains tokens and credentials; wiped after each request. */
 struct fcgi_exchange {
     FCGX_Request req;
     int fd;
     int64_t deadline_us;
-    enum fcgi_end end;  /* why it ended */
-    int file;           /* in memory, for libfcgi to read and write */
-    unsigned char *raw; /* the same: the request, behind it the answer */
-    size_t len;         /* of the request: what came */
-    size_t pos;         /* of it: whole records */
-    unsigned id, type;  /* of the next record */
+    enum fcgi_end end; /* the first failure */
+    int file;          /* memory file for libfcgi */
+    unsigned char
+        *raw;   /* mapping of file: the request, followed by the answer */
+    size_t len; /* received bytes of the request */
+    size_t pos; /* bytes of complete records */
+    unsigned id, type; /* of the next record */
     size_t params_len, body_len;
     size_t body_max;
     unsigned char body[];
@@ -59,7 +63,7 @@ struct fcgi_exchange *fcgi_exchange_new(size_t body_max)
     }
     ex->body_max = body_max;
     FCGX_InitRequest(&ex->req, -1, 0);
-    /* All freed memory is overwritten: libfcgi frees buffers that hold
+    /* Overwrites all freed memory, because libfcgi frees buffers that contain
      * requests and answers. */
     (void) mallopt(M_PERTURB, 0x55);
     ex->file = memfd_create("fcgi", MFD_CLOEXEC | NOEXEC_SEAL);
@@ -79,22 +83,22 @@ struct fcgi_exchange *fcgi_exchange_new(size_t body_max)
 void fcgi_exchange_free(struct fcgi_exchange *ex)
 {
     if (ex != NULL) {
-        FCGX_Free(&ex->req, 1); /* one that was not answered */
+        FCGX_Free(&ex->req, 1); /* a request without an answer */
         (void) munmap(ex->raw, ROOM);
         close(ex->file);
         free(ex);
     }
 }
 
-/* The first failure counts. */
+/* Records the first failure. */
 static bool fail(struct fcgi_exchange *ex, enum fcgi_end why)
 {
     ex->end = ex->end == FCGI_WHOLE ? why : ex->end;
     return false;
 }
 
-/* After a failed call: waits until the peer sends, reads or leaves; false at
- * the deadline or after another error than EAGAIN. */
+/* Waits, after a failed call, until the peer sends, reads or closes.  False at
+ * the deadline or after errors other than EAGAIN. */
 static bool wait_for(struct fcgi_exchange *ex, short events)
 {
     struct pollfd p = {ex->fd, events, 0};
@@ -107,7 +111,7 @@ static bool wait_for(struct fcgi_exchange *ex, short events)
 
 /* -- reading -- */
 
-/* Receives until there are n bytes that were not consumed. */
+/* Receives until n unconsumed bytes are available. */
 static bool await(struct fcgi_exchange *ex, size_t n)
 {
     while (ex->len - ex->pos < n) {
@@ -127,8 +131,8 @@ static bool await(struct fcgi_exchange *ex, size_t n)
     return true;
 }
 
-/* Whether the lengths of names and values end where their record does. */
-static bool are_pairs(const unsigned char *p, const unsigned char *end)
+/* Returns true if the lengths of names and values match the record. */
+static bool pairs_are_valid(const unsigned char *p, const unsigned char *end)
 {
     while (p < end) {
         size_t both = 0;
@@ -154,10 +158,10 @@ static bool are_pairs(const unsigned char *p, const unsigned char *end)
     return true;
 }
 
-/* Whether a record's content is in order; sets what comes next, 0 at the end:
- * a body that is too large need not come whole. */
-static bool take(struct fcgi_exchange *ex, const unsigned char *content,
-                 size_t n)
+/* Checks the content of a record and sets the type of the next one, or 0 at the
+ * end.  A body that is too large need not arrive completely. */
+static bool check_record(struct fcgi_exchange *ex, const unsigned char *content,
+                         size_t n)
 {
     if (ex->type == FCGI_BEGIN_REQUEST) {
         ex->type = FCGI_PARAMS;
@@ -167,7 +171,8 @@ static bool take(struct fcgi_exchange *ex, const unsigned char *content,
     if (ex->type == FCGI_PARAMS) {
         ex->params_len += n;
         ex->type = n == 0 ? FCGI_STDIN : FCGI_PARAMS;
-        return ex->params_len <= PARAMS_MAX && are_pairs(content, content + n);
+        return ex->params_len <= PARAMS_MAX &&
+               pairs_are_valid(content, content + n);
     }
     ex->body_len += n;
     ex->type = n == 0 || ex->body_len > ex->body_max ? 0 : FCGI_STDIN;
@@ -196,10 +201,10 @@ static bool receive(struct fcgi_exchange *ex)
         if (!await(ex, total)) {
             return false;
         }
-        /* After these, libfcgi mistakes padding, which nginx never sends
-         * there, for the next record. */
+        /* After these records libfcgi takes padding for the next record.  nginx
+         * never sends padding there. */
         if ((h[6] != 0 && (ex->type == FCGI_BEGIN_REQUEST || n == 0)) ||
-            !take(ex, h + FCGI_HEADER_LEN, n)) {
+            !check_record(ex, h + FCGI_HEADER_LEN, n)) {
             return fail(ex, FCGI_GARBAGE);
         }
         ex->pos += total;
@@ -207,18 +212,18 @@ static bool receive(struct fcgi_exchange *ex)
     return true;
 }
 
-/* Lets libfcgi read what came. */
+/* Lets libfcgi parse the request. */
 static bool parse(struct fcgi_exchange *ex, struct fcgi_call *call)
 {
     FCGX_Request *req = &ex->req;
     const char *length;
 
-    /* One of its own, as it closes that after an error; "detached", it closes
-     * without waiting for a peer. */
+    /* libfcgi closes its descriptor after an error, so it gets a duplicate.  A
+     * "detached" request is closed without waiting for the peer. */
     if (req->ipcFd < 0) {
         req->ipcFd = fcntl(ex->file, F_DUPFD_CLOEXEC, 3);
     }
-    req->keepConnection = 1; /* FCGX_Accept_r() would close it first */
+    req->keepConnection = 1; /* else FCGX_Accept_r() closes ipcFd */
     (void) lseek(ex->file, 0, SEEK_SET);
     if (FCGX_Detach(req) != 0 || FCGX_Accept_r(req) != 0) {
         return fail(ex, FCGI_GARBAGE);
@@ -234,10 +239,10 @@ static bool parse(struct fcgi_exchange *ex, struct fcgi_call *call)
     length = FCGX_GetParam("CONTENT_LENGTH", req->envp);
     return call->body_too_large || length == NULL ||
            strtoull(length, NULL, 10) <= ex->body_len ||
-           fail(ex, FCGI_INCOMPLETE); /* the client went away */
+           fail(ex, FCGI_INCOMPLETE); /* the client disconnected */
 }
 
-/* Lets libfcgi end its answer and free the request, which is wiped. */
+/* Wipes the request and lets libfcgi end its answer and free the request. */
 static bool finish(struct fcgi_exchange *ex)
 {
     FCGX_Request *req = &ex->req;
@@ -248,7 +253,7 @@ static bool finish(struct fcgi_exchange *ex)
     OPENSSL_cleanse(ex->raw, ex->len);
     OPENSSL_cleanse(ex->body,
                     ex->body_len < ex->body_max ? ex->body_len : ex->body_max);
-    req->keepConnection = 1; /* so that it is closed after an error alone */
+    req->keepConnection = 1; /* else ipcFd is closed without an error */
     FCGX_Finish_r(req);
     return req->ipcFd >= 0 || fail(ex, FCGI_LEFT);
 }
@@ -268,14 +273,14 @@ enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
 
 /* -- answering -- */
 
-static void put(struct fcgi_exchange *ex, const struct buf *text)
+static void write_text(struct fcgi_exchange *ex, const struct buf *text)
 {
     if (text->len != 0) {
         (void) FCGX_PutStr(text->data, (int) text->len, ex->req.out);
     }
 }
 
-/* Sends what libfcgi has made of the answer. */
+/* Sends the records that libfcgi wrote. */
 static void send_answer(struct fcgi_exchange *ex)
 {
     const unsigned char *p = ex->raw + REQUEST_ROOM;
@@ -295,8 +300,8 @@ static void send_answer(struct fcgi_exchange *ex)
                     (size_t) (end - ex->raw) - REQUEST_ROOM);
 }
 
-/* Reads on until the peer closes: one that is still sending would take a closed
- * connection for a failure and drop the answer. */
+/* Reads until the peer closes.  A peer that is still sending would take a
+ * closed connection for a failure and drop the answer. */
 static void drain(struct fcgi_exchange *ex)
 {
     size_t drained = 0;
@@ -317,8 +322,8 @@ enum fcgi_end fcgi_answer(struct fcgi_exchange *ex, int64_t deadline_us,
 
     ex->deadline_us = deadline_us;
     (void) lseek(ex->file, REQUEST_ROOM, SEEK_SET);
-    put(ex, reply->head);
-    put(ex, reply->body);
+    write_text(ex, reply->head);
+    write_text(ex, reply->body);
     if (finish(ex)) {
         send_answer(ex);
     }

@@ -1,4 +1,4 @@
-/* The listening socket: made here, or inherited from a supervisor. */
+/* The listening socket, created here or inherited from a supervisor. */
 
 #include "server/listener.h"
 
@@ -21,8 +21,8 @@
 #define BACKLOG 4096
 #define SOCKET_FLAGS (SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)
 
-/* Closes fd, keeps errno; -1. */
-static int give_up(int fd)
+/* Closes fd, keeps errno and returns -1. */
+static int close_failed(int fd)
 {
     int error = errno;
 
@@ -39,7 +39,7 @@ static bool is_listening(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on;
 }
 
-/* Descriptor 0, above the standard three: something may print to stdout. */
+/* Duplicates descriptor 0 above 2, because libraries may print to stdout. */
 static int adopt(void)
 {
     int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -47,7 +47,7 @@ static int adopt(void)
 
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0
                ? fd
-               : give_up(fd);
+               : close_failed(fd);
 }
 
 static int open_address(const struct sockaddr *addr, socklen_t len)
@@ -58,13 +58,13 @@ static int open_address(const struct sockaddr *addr, socklen_t len)
 
     (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (bind(fd, addr, len) != 0 || listen(fd, BACKLOG) != 0) {
-        fd = give_up(fd);
+        fd = close_failed(fd);
     }
     umask(old);
     return fd;
 }
 
-/* Whether addr is a Unix socket that nobody listens on any more. */
+/* Returns true if addr is a Unix socket without a listener. */
 static bool is_dead(const struct sockaddr_un *addr)
 {
     int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
@@ -87,8 +87,8 @@ static int open_path(struct listener *l, const char *path)
 
     snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
     snprintf(directory, sizeof(directory), "%s", path);
-    /* Of two starters that find the same dead socket one would remove the
-     * other's new one. */
+    /* The lock keeps two processes that start together from removing each
+     * other's new socket. */
     lock_fd = open(dirname(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     (void) flock(lock_fd, LOCK_EX);
     if (is_dead(&addr)) {
@@ -100,11 +100,12 @@ static int open_path(struct listener *l, const char *path)
         l->dev = st.st_dev;
         l->ino = st.st_ino;
     }
-    (void) give_up(lock_fd);
+    (void) close_failed(lock_fd);
     return fd;
 }
 
-/* Opens host:port or [v6]:port; *problem where errno is none. */
+/* Opens host:port or [v6]:port.  Sets *problem if the failure is not in
+ * errno. */
 static int open_tcp(const char *address, const char **problem)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
@@ -155,7 +156,8 @@ bool listener_open(struct listener *l, const char *address, struct error *e)
         return error_is(e, "cannot listen on %s: %s", l->name,
                         problem != NULL ? problem : strerror(errno));
     }
-    /* TCP connections inherit it: no answer waits for an acknowledgement. */
+    /* Inherited by TCP connections: answers do not wait for
+     * acknowledgements. */
     (void) setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return true;
 }

@@ -9,21 +9,22 @@
 
 struct listener {
     int fd;
-    bool inherited; /* descriptor 0: others may share its queue */
-    char path[108]; /* of a Unix socket made here, else "" */
-    dev_t dev;      /* of that path, so that only our own is removed */
+    bool inherited; /* descriptor 0, whose queue other processes may share */
+    char path[108]; /* of a Unix socket created here, else "" */
+    dev_t dev;      /* identify the file at path, to remove only our own */
     ino_t ino;
     char name[280]; /* for messages */
 };
 
-/* Opens address, which parse_listen() accepted; NULL: descriptor 0 where that
- * is a listening socket, else the default path.  A Unix socket gets mode 0660
- * and replaces one that nobody listens on.  On failure one line in *e. */
+/* Opens address, valid for parse_listen().  If it is NULL, uses descriptor 0 if
+ * that listens, else the default path.  A Unix socket has mode 0660 and
+ * replaces an existing socket without a listener.  On failure *e has one
+ * line. */
 PJ_MUST_CHECK bool listener_open(struct listener *l, const char *address,
                                  struct error *e);
 
-/* Removes the path, if it is still ours, so that no new client comes. */
+/* Removes the path if it is still ours, so that new clients cannot connect. */
 void listener_unlink(struct listener *l);
 
-/* That, and closes the descriptor. */
+/* Removes the path and closes the descriptor. */
 void listener_close(struct listener *l);

@@ -1,5 +1,5 @@
-/* From method and path to a handler, and the handlers about the service
- * itself: health and metrics. */
+/* Routes from method and path to handlers, and the handlers for health and
+ * metrics. */
 
 #include "server/route.h"
 
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Alive if it answers.  The database does not matter here. */
+/* Liveness, independent of the database. */
 static void h_healthz(struct worker *w)
 {
     struct jsonw json;
@@ -25,7 +25,7 @@ static void h_healthz(struct worker *w)
     jsonw_object_end(&json);
 }
 
-/* Ready: what every login needs is there.  Says which check failed. */
+/* Readiness: checks everything that a login needs and reports what failed. */
 static void h_readyz(struct worker *w)
 {
     const char *code = "SERVICE_NOT_READY", *why = NULL;
@@ -121,8 +121,9 @@ static void h_prometheus(struct worker *w)
 static const struct {
     const char *path;
     handler_fn *handler;
-    /* READ: GET and HEAD.  TAKE: a POST in vain if nobody takes the answer. */
-    enum { READ, POST, TAKE, DELETE } method;
+    /* READ is GET and HEAD.  POST_IF_CONNECTED is useless if the client has
+     * disconnected. */
+    enum { READ, POST, POST_IF_CONNECTED, DELETE } method;
 } routes[] = {
     {"/.well-known/jwks.json", h_published_keys, READ},
     {"/.well-known/oauth-authorization-server", h_published_metadata, READ},
@@ -133,11 +134,11 @@ static const struct {
     {"/actuator/info", h_info, READ},
     {"/actuator/prometheus", h_prometheus, READ},
     {"/api/auth/change-credential", h_change_credential, POST},
-    {"/api/auth/login", h_login, TAKE},
+    {"/api/auth/login", h_login, POST_IF_CONNECTED},
     {"/api/auth/logout", h_sessions_logout, POST},
     {"/api/auth/logout-all", h_sessions_logout_all, POST},
     {"/api/auth/logout-others", h_sessions_logout_others, POST},
-    {"/api/auth/refresh", h_refresh, TAKE},
+    {"/api/auth/refresh", h_refresh, POST_IF_CONNECTED},
     {"/api/auth/select-branch", h_select_branch, POST},
     {"/api/auth/sessions", h_sessions, READ},
     {"/api/auth/sessions/{id}", h_sessions_end, DELETE},
@@ -152,17 +153,17 @@ static const struct {
 _Static_assert(ROUTE_COUNT < METRICS_MAX_ENDPOINTS,
                "each route and the lack of one is counted apart");
 
-/* Whether the route serves path; *id is what stands for its {id}. */
+/* Returns true if the route serves path; *id is the value of {id}. */
 static bool serves(size_t route, pj_str_t path, pj_str_t *id)
 {
-    const char *own = routes[route].path;
-    size_t len = strcspn(own, "{");
+    const char *route_path = routes[route].path;
+    size_t len = strcspn(route_path, "{");
 
     *id = (pj_str_t){NULL, 0};
-    if (own[len] == '\0') {
-        return pj_str_eq(path, pj_str(own));
+    if (route_path[len] == '\0') {
+        return pj_str_eq(path, pj_str(route_path));
     }
-    if (path.len <= len || memcmp(path.data, own, len) != 0 ||
+    if (path.len <= len || memcmp(path.data, route_path, len) != 0 ||
         memchr(path.data + len, '/', path.len - len) != NULL) {
         return false;
     }
@@ -180,16 +181,17 @@ size_t route_find(pj_str_t path)
     return i;
 }
 
-/* Whether there is no point, or no time, in doing what a person asks.  Gateways
- * and operators are few, and never too late.  A refresh or login whose caller
- * has gone would only use a token up, or leave a session that nobody has. */
-static bool is_in_vain(size_t route, const struct worker *w)
+/* Returns true for a request of a user that is too late, and for a refresh or
+ * login whose client has disconnected: it would only use up a token, or open a
+ * session without a client.  Requests of gateways and operators are few and
+ * never too late. */
+static bool is_useless(size_t route, const struct worker *w)
 {
     static const char people[] = "/api/";
 
     return (w->late &&
             strncmp(routes[route].path, people, sizeof(people) - 1) == 0) ||
-           (w->left && routes[route].method == TAKE);
+           (w->disconnected && routes[route].method == POST_IF_CONNECTED);
 }
 
 void route_handle(size_t route, struct worker *w)
@@ -213,7 +215,7 @@ void route_handle(size_t route, struct worker *w)
     } else if (w->req->body_too_large) {
         auth_refuse(w, 413, "REQUEST_TOO_LARGE",
                     "The body is larger than 16 KiB.");
-    } else if (is_in_vain(route, w)) {
+    } else if (is_useless(route, w)) {
         (void) auth_busy(w);
     } else {
         (void) serves(route, w->req->path, &w->path_id);

@@ -1,19 +1,19 @@
-/* What is served, at which path. */
+/* Routes: paths, methods and their handlers. */
 
 #pragma once
 
 #include "auth/auth.h"
 
-/* The number of the route that serves path; without one the number past all. */
+/* Returns the index of the route for path, or the number of routes. */
 size_t route_find(pj_str_t path);
 
-/* Answers w->req, whose path route_find() has found: 404, 405 with Allow, 413,
- * or as the route's handler does. */
+/* Answers w->req by the handler of its route, or with 404, 405 with Allow, or
+ * 413. */
 void route_handle(size_t route, struct worker *w);
 
-/* Whether an answer of that status has an access line.  A gateway reads the
- * feed twice a second, so only its errors have. */
+/* Returns true if an answer with this status is in the access log.  Gateways
+ * read the feed twice a second, so only its errors are logged. */
 bool route_logged(size_t route, int status);
 
-/* The path of a route, or "other": a label that no client can choose. */
+/* The path of the route, or "other": a label independent of client input. */
 const char *route_label(size_t route);

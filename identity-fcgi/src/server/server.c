@@ -1,13 +1,13 @@
 /*
- * The server: one acceptor, a queue with arrival times, workers.
+ * The server: an acceptor, a queue with arrival times, and workers.
  *
- * The main thread takes signals and accepts.  It notes when a connection came
- * and queues it; a worker reads the one request that it is good for, answers
- * and closes.  Of those that are idle, the one that was busy last goes first:
- * its memory, and its part of the processor's caches, are warm.  A peer that
- * does not send its request blocks a worker until IO_TIMEOUT_MS after it
- * connected, time in the queue included: however many such peers come at once,
- * they hold up the others for that time once.
+ * The main thread handles signals and accepts connections into the queue with
+ * their arrival time.  A worker reads a single request from a connection,
+ * answers and closes.  The idle worker that was busy last is woken first,
+ * because its memory is in the processor's caches.  A peer that sends no
+ * request blocks a worker until IO_TIMEOUT_MS after it connected, including its
+ * time in the queue.  So even many such peers at once delay others by that time
+ * only once.
  */
 
 #include "server/server.h"
@@ -27,41 +27,41 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* For a request to come whole, and for its answer to be taken; the request
- * timeout where that is shorter. */
+/* Limit for receiving a request, and for sending an answer.  The request
+ * timeout is used instead if it is shorter. */
 #define IO_TIMEOUT_MS 2000
 #define DRAIN_GRACE_MS 1000
-#define TICK_MS 10          /* until a full queue, or a drain, is looked at */
-#define LOOK_MS 2000        /* between two looks at what may have changed */
-#define ACCEPT_PAUSE_MS 250 /* after an error that will not pass by itself */
+#define TICK_MS 10          /* interval of checks while full or draining */
+#define PERIODIC_MS 2000    /* interval of service->periodic() */
+#define ACCEPT_PAUSE_MS 250 /* after a persistent error */
 
 struct arrival {
-    int fd; /* -1: the worker that takes it ends */
+    int fd; /* -1 to end the worker */
     int64_t at_us;
-    bool late; /* by its age, or since too many wait */
+    bool late; /* too old, or too many connections are waiting */
 };
 
 struct thread {
     struct fcgi_exchange *exchange;
     pthread_t id;
     sem_t wake;
-    struct thread *below; /* in the stack of idle ones */
+    struct thread *next_idle; /* next in the stack of idle threads */
 };
 
-/* Static: after an unfinished stop, threads may still look at it. */
+/* Static, because threads may still use it after an unfinished stop. */
 static struct {
     struct listener *listener;
     const struct config *cfg;
     const struct server_service *service;
-    struct thread *threads; /* NULL: none runs */
+    struct thread *threads; /* NULL if not running */
     unsigned max_connections;
-    sigset_t signals; /* that signal_fd takes */
+    sigset_t signals; /* handled by signal_fd */
     int signal_fd;
     int64_t drain_until_us; /* 0 while serving */
-    pthread_mutex_t lock;   /* of what follows */
-    struct arrival *queue;  /* a ring */
+    pthread_mutex_t lock;   /* guards the members below */
+    struct arrival *queue;  /* ring buffer */
     unsigned room, first, queued, busy;
-    struct thread *idle; /* the one that was busy last */
+    struct thread *idle; /* the thread that was busy last */
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* -- queue -- */
@@ -75,7 +75,7 @@ static void enqueue(struct arrival a)
     server.queued++;
     t = server.idle;
     if (t != NULL) {
-        server.idle = t->below;
+        server.idle = t->next_idle;
     }
     pthread_mutex_unlock(&server.lock);
     if (t != NULL) {
@@ -83,16 +83,16 @@ static void enqueue(struct arrival a)
     }
 }
 
-/* The oldest; waits for one.  It is late as well while half of the connections
- * there may be wait: were that all of them, the peers that come would wait in
- * the backlog, where nobody sees their age. */
+/* Takes the oldest connection, waiting if necessary.  It is also late if more
+ * than half of max_connections are queued: if all were, further peers would
+ * wait in the backlog, where their age is unknown. */
 static struct arrival dequeue(struct thread *t)
 {
     struct arrival a;
 
     pthread_mutex_lock(&server.lock);
     while (server.queued == 0) {
-        t->below = server.idle;
+        t->next_idle = server.idle;
         server.idle = t;
         pthread_mutex_unlock(&server.lock);
         while (sem_wait(&t->wake) != 0) {
@@ -140,7 +140,7 @@ static bool has_left(int fd)
     return poll(&p, 1, 0) > 0;
 }
 
-static void serve_one(const struct thread *t, const struct arrival *a)
+static void serve_connection(const struct thread *t, const struct arrival *a)
 {
     int64_t timeout_us = server.cfg->request_timeout_ms * 1000;
     int64_t io_us =
@@ -152,7 +152,7 @@ static void serve_one(const struct thread *t, const struct arrival *a)
     enum fcgi_end end = fcgi_read(t->exchange, a->fd, a->at_us + io_us, &call);
 
     if (end == FCGI_WHOLE) {
-        call.left = has_left(a->fd);
+        call.disconnected = has_left(a->fd);
         server.service->handle((size_t) (t - server.threads), &call, &reply);
         end = fcgi_answer(t->exchange, metrics_now_us() + io_us, &reply);
         buf_reset(reply.head);
@@ -166,7 +166,7 @@ static void *worker_main(void *arg)
     struct arrival a;
 
     while ((a = dequeue(arg)).fd >= 0) {
-        serve_one(arg, &a);
+        serve_connection(arg, &a);
         release(a);
     }
     return NULL;
@@ -174,7 +174,7 @@ static void *worker_main(void *arg)
 
 /* -- acceptor -- */
 
-static void accept_one(void)
+static void accept_connection(void)
 {
     struct arrival a = {
         .fd = accept4(server.listener->fd, NULL, NULL, SOCK_CLOEXEC),
@@ -190,8 +190,8 @@ static void accept_one(void)
     }
 }
 
-/* Those already connected to a socket of our own are served; the backlog of an
- * inherited one is left to the next process. */
+/* Serves peers that are connected to our own socket.  The backlog of an
+ * inherited socket is left to the next process. */
 static void drain_begin(void)
 {
     server.drain_until_us =
@@ -215,7 +215,7 @@ static void on_signal(void)
     if (info.ssi_signo == SIGHUP) {
         server.service->reload();
     } else if (server.drain_until_us != 0) {
-        _exit(1); /* asked twice: at once */
+        _exit(1); /* second signal */
     } else {
         drain_begin();
     }
@@ -228,10 +228,10 @@ static unsigned open_connections(void)
     return use.queued + use.busy;
 }
 
-/* Returns whether everything in flight was finished. */
+/* Returns true if all current requests were finished. */
 static bool accept_all(void)
 {
-    int64_t look_us = metrics_now_us() + LOOK_MS * 1000;
+    int64_t periodic_us = metrics_now_us() + PERIODIC_MS * 1000;
     unsigned open;
 
     while ((open = open_connections()) != 0 || server.listener->fd >= 0) {
@@ -243,17 +243,17 @@ static bool accept_all(void)
         if (draining && metrics_now_us() >= server.drain_until_us) {
             return false;
         }
-        (void) poll(p, 2, !room ? TICK_MS : draining ? 0 : LOOK_MS);
-        if (metrics_now_us() >= look_us) {
-            server.service->look();
-            look_us = metrics_now_us() + LOOK_MS * 1000;
+        (void) poll(p, 2, !room ? TICK_MS : draining ? 0 : PERIODIC_MS);
+        if (metrics_now_us() >= periodic_us) {
+            server.service->periodic();
+            periodic_us = metrics_now_us() + PERIODIC_MS * 1000;
         }
         if (p[0].revents != 0) {
             on_signal();
         } else if (p[1].revents != 0) {
-            accept_one();
+            accept_connection();
         } else if (draining && room) {
-            listener_close(server.listener); /* its backlog is empty */
+            listener_close(server.listener); /* the backlog is empty */
         }
     }
     return true;
