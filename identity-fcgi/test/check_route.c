@@ -147,7 +147,7 @@ START_TEST (test_requests_in_vain) {
         worker.late = (i & 1) != 0;
         worker.disconnected = (i & 2) != 0;
         refused = (worker.late && in_vain[_i].late) ||
-                  (worker.disconnected && in_vain[_i].disconnected);
+                  (worker.disconnected && in_vain[_i].left);
         run(in_vain[_i].method, in_vain[_i].path);
         ck_assert_msg((res.status == 503) == refused, "%s, %d: %d",
                       in_vain[_i].path, i, res.status);
