@@ -54,7 +54,7 @@ END_TEST
 
 static enum password_new judge(const char *credential)
 {
-    return password_new_judge(&cfg, str(credential), 0);
+    return password_check_new(&cfg, str(credential), 0);
 }
 
 static char path[] = "/tmp/check_change_credential.XXXXXX";

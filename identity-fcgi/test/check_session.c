@@ -178,7 +178,7 @@ START_TEST (test_retry_is_from_the_same_network) {
 
             snprintf(of.address, sizeof(of.address), "%s",
                      swapped ? cases[i].by : cases[i].of);
-            ck_assert_msg((session_judge_retry(
+            ck_assert_msg((session_classify_retry(
                                &of, swapped ? cases[i].of : cases[i].by,
                                "app") == SESSION_RETRY_SAME) == cases[i].same,
                           "%s, %s", cases[i].of, cases[i].by);

@@ -72,7 +72,7 @@ static bool check_next(struct worker *w, const struct change *c)
     char detail[128];
 
     switch (
-        password_new_judge(w->cfg, c->new_credential, w->store.deadline_ms)) {
+        password_check_new(w->cfg, c->new_credential, w->store.deadline_ms)) {
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:

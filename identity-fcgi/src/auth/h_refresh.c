@@ -393,8 +393,8 @@ static enum store_result find_retry(struct refresh *r)
     if (result != STORE_OK) {
         return result;
     }
-    r->retry_kind = session_judge_retry(&r->retry, w->store.client_address,
-                                        w->store.client_agent);
+    r->retry_kind = session_classify_retry(&r->retry, w->store.client_address,
+                                           w->store.client_agent);
     if (r->retry_kind == SESSION_RETRY_REUSE) {
         return STORE_NONE;
     }

@@ -429,7 +429,7 @@ static void search(void *arg)
     }
 }
 
-enum password_new password_new_judge(const struct config *cfg,
+enum password_new password_check_new(const struct config *cfg,
                                      pj_str_t credential, int64_t deadline_ms)
 {
     struct search s = {.path = cfg->credential_forbidden,

@@ -91,6 +91,6 @@ enum password_new {
 };
 
 /* Checks credential_min and the list in credential_forbidden of cfg. */
-PJ_MUST_CHECK enum password_new password_new_judge(const struct config *cfg,
+PJ_MUST_CHECK enum password_new password_check_new(const struct config *cfg,
                                                    pj_str_t credential,
                                                    int64_t deadline_ms);

@@ -85,8 +85,9 @@ static struct in6_addr network_of(const char *address)
     return net;
 }
 
-enum session_retry session_judge_retry(const struct retry *rotation,
-                                       const char *address, const char *agent)
+enum session_retry session_classify_retry(const struct retry *rotation,
+                                          const char *address,
+                                          const char *agent)
 {
     struct in6_addr was = network_of(rotation->address),
                     is = network_of(address);

@@ -46,8 +46,9 @@ enum session_retry {
  * agent.  A client that lost an answer may have changed one of them.  A client
  * that shares its session with a thief needs a retry whenever the thief
  * refreshed first, so three such retries in eight rotations are reuse. */
-enum session_retry session_judge_retry(const struct retry *rotation,
-                                       const char *address, const char *agent);
+enum session_retry session_classify_retry(const struct retry *rotation,
+                                          const char *address,
+                                          const char *agent);
 
 /* Returns true if s equals id and is not empty. */
 bool session_id_is(const char *id, pj_str_t s);

@@ -1,5 +1,5 @@
-/* What every command needs: its options, settings, keys and secrets, from a
- * pipe or a prompt without echo; its statements and values; its end. */
+/* The parts that commands share: options, settings, keys, secrets from a pipe
+ * or a prompt, statements and values. */
 
 #include "cmd/cmd.h"
 
@@ -31,7 +31,7 @@ bool cmd_ends(struct cmd *c, int status, const char *format, ...)
     va_start(ap, format);
     vsnprintf(line, sizeof(line), format, ap);
     va_end(ap);
-    to = c->line; /* which may be a part of line */
+    to = c->line; /* an argument may point into c->line */
     end = (unsigned char *) line + strlen(line);
     for (const unsigned char *p = (unsigned char *) line; p < end;) {
         size_t odd = pj_steers(p, end);
@@ -91,11 +91,12 @@ bool cmd_load(struct cmd *c)
     c->loaded = true;
     config_scrub_environment();
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    /* The leak checker of a sanitizer attaches to its own process. */
+    /* The leak checker must attach to this process. */
     (void) prctl(PR_SET_DUMPABLE, 0);
 #endif
     log_setup(c->cfg.app_name, c->cfg.app_env, c->cfg.log_level);
-    /* Before anything is changed; who serves has one log for all. */
+    /* Open it before changing anything.  A serving process uses its only
+     * log. */
     return c->spec == NULL || log_audit_to(c->cfg.audit_log) ||
            cmd_fail(c, "PLATFORM_AUDIT_LOG: %s: %m", c->cfg.audit_log);
 }
@@ -120,7 +121,7 @@ bool cmd_keys(struct cmd *c)
 
 /* -- secrets -- */
 
-/* From a terminal that does not echo, where again asks twice. */
+/* Prompts on the terminal without echo, twice if again is set. */
 static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
 {
     char prompt[32], *second = c->secret + cap + 1;
@@ -137,7 +138,7 @@ static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
     }
     UI_free(ui);
     if (result == -2) {
-        /* End by the signal, as a shell expects. */
+        /* Terminate by the signal, as shells expect. */
         (void) raise(SIGINT);
     }
     if (result != 0) {
@@ -154,19 +155,19 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
     size_t len;
 
     if (isatty(STDIN_FILENO)) {
-        /* Commands that were pasted along are the shell's, not a secret. */
+        /* Pasted lines are commands for the shell, not the secret. */
         if (poll(&(struct pollfd){STDIN_FILENO, POLLIN, 0}, 1, 0) > 0) {
             return cmd_fail(c,
                             "no %s: lines were pasted after the command; "
                             "give it alone, or pipe the %s in",
                             what, what);
         }
-        (void) tcflush(STDIN_FILENO, TCIFLUSH); /* the beginning of one */
+        (void) tcflush(STDIN_FILENO, TCIFLUSH); /* an incomplete line */
         if (!ask(c, what, cap, again)) {
             return false;
         }
     } else {
-        (void) setvbuf(stdin, NULL, _IONBF, 0); /* no other copy */
+        (void) setvbuf(stdin, NULL, _IONBF, 0); /* stdio keeps no copy */
         c->secret_len = fread(c->secret, 1, cap + 1, stdin);
         if (ferror(stdin)) {
             return cmd_fail(c, "no %s: standard input cannot be read: %s", what,
@@ -196,7 +197,7 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
     "the database is not migrated to this release: run identity-fcgi migrate"
 
 static const struct {
-    const char *what; /* a constraint or an SQLSTATE */
+    const char *what; /* constraint or SQLSTATE */
     const char *line;
 } known[] = {
     {"accounts_name", "an account of this name exists already"},
@@ -243,7 +244,8 @@ const char *cmd_reason(const char *constraint, const char *state)
     return NULL;
 }
 
-/* Turns the last error into a line, unless there is one; always false. */
+/* Sets the error message from the last error, unless it is set already.
+ * Returns false. */
 static bool explain(struct cmd *c, bool committing)
 {
     const struct db_error *error = db_script_error(c->db);
@@ -313,7 +315,7 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
             return true;
         }
         (void) !db_script_run(c->db, "ROLLBACK", NULL, 0);
-        /* Deadlock and serialisation failure: the other one has gone on. */
+        /* Retry deadlocks and serialisation failures. */
         if (i == TRIES || c->line[0] != '\0' ||
             strncmp(db_script_error(c->db)->state, "40", 2) != 0) {
             return explain(c, committing);
@@ -323,7 +325,7 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
 
 /* -- statements -- */
 
-/* The value of a parameter, :name or with one of the kinds of cmd_sql(). */
+/* Returns the value of a parameter, whose kinds are described at cmd_sql(). */
 static const char *parameter(const struct cmd *c, const char *text, size_t len)
 {
     const char *value = NULL;
@@ -342,7 +344,7 @@ static const char *parameter(const struct cmd *c, const char *text, size_t len)
                : NULL;
 }
 
-/* Writes sql with $1, $2 ... for its parameters. */
+/* Replaces the parameters in sql by $1, $2 ... */
 static void bind(const struct cmd *c, const char *sql, struct buf *out,
                  struct db_params *params)
 {
@@ -436,7 +438,7 @@ const char *cmd_get(const struct cmd *c, const char *name)
         int col = db_column(c->results[i], name);
 
         if (col >= 0) {
-            return db_text(c->results[i], row, col, NULL); /* "": null */
+            return db_text(c->results[i], row, col, NULL); /* "" for null */
         }
     }
     if (cmd_given(c, name, &value, 1) == 0 && c->spec->operand != NULL &&
@@ -453,8 +455,9 @@ bool cmd_is(const struct cmd *c, const char *name, const char *text)
     return value != NULL && strcmp(value, text) == 0;
 }
 
-/* The index of a value that is set again, or new.  A value that is lost would
- * be a null: a statement without its limit. */
+/* Returns the index of an existing or new value.  Aborts if the table is full,
+ * because a missing value would be null and remove a condition from a
+ * statement. */
 static size_t set_index(struct cmd *c, const char *name)
 {
     size_t i = 0;
@@ -486,7 +489,7 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     c->set[i].text = c->set[i].copy;
 }
 
-/* -- changes -- */
+/* -- the transaction -- */
 
 #define ACCOUNT_SQL                                                            \
     "SELECT account_id AS accountId, account_name AS account,"                 \
@@ -502,8 +505,8 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     "    OR workspace_name COLLATE \"C\" = :ref.name"                          \
     " ORDER BY workspace_id"
 
-/* Locked is what a command may change, the account always first, so that
- * changes to it come one by one and no two commands wait for each other. */
+/* Locks the rows that the command may change, the account first, so that
+ * changes are serialised and commands cannot deadlock. */
 bool cmd_work(struct cmd *c)
 {
     const struct cmd_spec *s = c->spec;

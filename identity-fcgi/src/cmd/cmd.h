@@ -1,4 +1,5 @@
-/* The operator's commands: a row of a table, and the command that runs. */
+/* The operator's commands: their descriptions, and the state of the command
+ * that is running. */
 
 #pragma once
 
@@ -7,14 +8,14 @@
 #include "base/parse.h"
 #include "db/db_script.h"
 
-#define CMD_FAILED 1 /* exit status: it was tried */
+#define CMD_FAILED 1 /* exit status: failed */
 #define CMD_USAGE 2  /* exit status: wrong usage or settings */
-#define CMD_LOST 3   /* exit status: done, and not recorded */
+#define CMD_LOST 3   /* exit status: done, but the audit line is lost */
 
 #define CMD_MAX_OPTIONS 7
 #define CMD_MAX_COLUMNS 14
-#define CMD_LIMIT 100     /* rows of a list where no --limit is given */
-#define CMD_MAX_GIVEN 300 /* options in one command line */
+#define CMD_LIMIT 100     /* default --limit of lists */
+#define CMD_MAX_GIVEN 300 /* options in a command line */
 #define CMD_MAX_BRANCHES 200
 #define CMD_MAX_RESULTS (2 * CMD_MAX_BRANCHES + 8)
 #define CMD_MAX_SET 20
@@ -28,60 +29,59 @@ struct cmd;
 #define CMD_ALGORITHM                                                          \
     .accepted = "one of RS256, ES256, EdDSA", .form = "RS256|ES256|EdDSA"
 
-/* -- rows: the last of a list has no words, or no name -- */
+/* -- descriptions: tables end with a row whose words or name are NULL -- */
 
-enum { CMD_NEEDED = 1, CMD_MANY = 2 }; /* MANY: may be given again */
+enum { CMD_NEEDED = 1, CMD_MANY = 2 }; /* CMD_MANY may be repeated */
 
 struct cmd_option {
-    const char *name;  /* without the dashes */
-    const char *value; /* what it is called in the help; NULL: a flag */
+    const char *name;  /* without dashes */
+    const char *value; /* name of the value in the help, NULL for a flag */
     const char *help;
     unsigned flags;
     bool (*valid)(const char *value); /* or NULL */
-    const char *accepted;             /* "--NAME is ACCEPTED" */
-    const char *form;                 /* of parse_form(), or NULL */
-    const char *within;               /* the range of a duration, or NULL */
+    const char *accepted;             /* for the error "--NAME is ACCEPTED" */
+    const char *form;                 /* form for parse_form(), or NULL */
+    const char *within;               /* range of a duration, or NULL */
 };
 
 struct cmd_spec {
-    const char *words;   /* "account add" */
-    const char *operand; /* "NAME", the value "name"; "[NAME]": not needed, and
-                            no value; NULL: there is none */
+    const char *words;   /* for example "account add" */
+    const char *operand; /* NULL, or for example "NAME", which sets the value
+                            "name"; "[NAME]" is optional and sets no value */
     const char *purpose; /* one line */
-    const char *more;    /* lines of help, or NULL */
+    const char *more;    /* further lines of help, or NULL */
     struct cmd_option options[CMD_MAX_OPTIONS + 1];
 
-    /* What is done, in this order; any may be missing. */
-    bool (*check)(struct cmd *c); /* settings, secrets */
-    bool (*before)(
-        struct cmd *c); /* prints first, in transactions of its own:
-                           none is open while standard output waits */
-    /* In one transaction: finds the account given and, with lock, the
-     * workspace; where there is an event, it locks them too. */
+    /* The steps in their order; each is optional. */
+    bool (*check)(struct cmd *c);  /* settings, secrets */
+    bool (*before)(struct cmd *c); /* prints in transactions of its own; none is
+                                      open while writing to standard output */
+    /* In a transaction: finds the account and, if lock is set, the workspace;
+     * locks both if there is an event. */
     bool lock;
-    bool (*find)(struct cmd *c); /* finds what else is needed */
-    const char *parent;          /* SQL: locks the parent of a name */
-    const char *status;          /* the new status, unless there is a "to": */
-    const char *to;              /* the value that --to gives anew */
-    const char *sql;             /* runs if that changes anything */
+    bool (*find)(struct cmd *c); /* finds further rows */
+    const char *parent;          /* SQL that locks the parent of a name */
+    const char *status;          /* the new status, unless "to" is set */
+    const char *to;              /* the value that --to changes */
+    const char *sql;             /* runs if status or value changes */
     bool (*work)(struct cmd *c);
-    /* After it: */
-    const char *event; /* an audit line, where c->changed */
+    /* After the transaction: */
+    const char *event; /* the audit line, if c->changed */
     bool (*after)(struct cmd *c);
-    bool (*print)(struct cmd *c); /* NULL: cmd_out_values() */
-    /* Names of values (cmd_out.c knows more of some); "=" and another label
-     * may follow, or none where it is for JSON only. */
+    bool (*print)(struct cmd *c); /* cmd_out_values() if NULL */
+    /* Names of values, described in cmd_out.c.  "name=label" replaces the
+     * label; "name=" is for JSON only. */
     const char *columns[CMD_MAX_COLUMNS + 1];
-    bool keyless; /* the account may be deleted, and cmd_keys() need
-                     not find a signing key */
-    bool list;    /* prints rows; in JSON an object on a line for each */
+    bool
+        keyless; /* the account may be deleted, and a signing key is optional */
+    bool list;   /* prints rows; as JSON, an object per line */
 };
 
-/* The rows of each file, without words behind the last one. */
+/* The tables of the files in cmd/. */
 extern const struct cmd_spec cmd_accounts[], cmd_imports[], cmd_places[],
     cmd_lookups[], cmd_services[], cmd_key_files[];
 
-/* -- a command that runs: the only one of its process -- */
+/* -- the running command, one per process -- */
 
 struct cmd {
     const struct cmd_spec *spec;
@@ -94,102 +94,105 @@ struct cmd {
     size_t given_count;
     const char *operand;
 
-    int status;     /* the exit status, */
-    char line[512]; /* and why it is not 0 */
+    int status;     /* exit status */
+    char line[512]; /* error message if status is not 0 */
     bool audit_lost;
 
-    bool loaded; /* cfg is filled */
+    bool loaded; /* cfg is loaded */
     struct config cfg;
     struct keys *keys;
-    char account[ACCOUNT_NAME_MAX + 1]; /* the one given, folded */
+    char account[ACCOUNT_NAME_MAX + 1]; /* the account option, normalised */
     char secret[CMD_SECRET_MAX + 1];
     size_t secret_len;
 
     struct db_script *db;
     size_t found;    /* rows of the last result */
-    int64_t touched; /* rows that the last statement wrote */
-    bool changed;    /* work made a change; true at first */
+    int64_t touched; /* rows that the last statement changed */
+    bool changed;    /* the transaction changed something; initially true */
     struct db_rows *results[CMD_MAX_RESULTS];
     size_t result_count;
-    size_t row; /* the one in hand of the last result */
+    size_t row; /* current row of the last result */
     struct {
         const char *name, *text;
         char copy[80];
     } set[CMD_MAX_SET];
     size_t set_count;
 
-    bool begun, out_failed; /* cmd_out.c's */
+    bool begun, out_failed; /* state of cmd_out.c */
     struct jsonw w;
     struct buf out;
     char out_mem[128 * 1024];
-    unsigned char arena[1024 * 1024]; /* for what is read of one token */
+    unsigned char arena[1024 * 1024]; /* for parsing */
 };
 
-/* Ends the command with a line and an exit status; always false.  Whatever
- * returns a bool calls it before it returns false. */
+/* Sets the error message and exit status, and returns false.  A function that
+ * returns false must have called it. */
 bool cmd_ends(struct cmd *c, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define cmd_fail(c, ...) cmd_ends(c, CMD_FAILED, __VA_ARGS__)
 #define cmd_misused(c, ...) cmd_ends(c, CMD_USAGE, __VA_ARGS__)
 
-/* All values of an option that may be given again, into out[0..cap); how many
- * there are, which may be more than cap. */
+/* Copies the values of a repeatable option to out[0..cap).  Returns their
+ * number, which may exceed cap. */
 size_t cmd_given(const struct cmd *c, const char *name, const char **out,
                  size_t cap);
 
-/* Takes text as the name or id of an account, into c->secret. */
+/* Normalises the name or id of an account into c->secret. */
 bool cmd_fold(struct cmd *c, const char *text);
 
-/* Loads the settings and hides the secrets among them; cmd_keys() loads the
- * keys too, and a row that is not keyless needs one that signs. */
+/* cmd_load() loads the settings and hides secrets from other processes.
+ * cmd_keys() also loads the keys; a command that is not keyless needs a signing
+ * key. */
 bool cmd_load(struct cmd *c);
 bool cmd_keys(struct cmd *c);
 
-/* Refuses "folded" where nobody could refer to an account by it. */
+/* Refuses the new name "folded" if it looks like an id. */
 bool cmd_name_is_free(struct cmd *c);
 
-/* Reads a line of at most cap bytes into c->secret, from standard input; from a
- * terminal without echo and, with again, twice (2 * cap bytes). */
+/* Reads a line of at most cap bytes from standard input into c->secret.  From a
+ * terminal, reads without echo and, if again is set, twice; c->secret must have
+ * room for 2 * cap bytes. */
 bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again);
 
 /* -- statements and values -- */
 
-/* Fails since the database cannot be reached: why, and where settings are from
- * if none says as whom. */
+/* Fails because the database cannot be reached.  Adds a hint if the settings
+ * were probably forgotten. */
 bool cmd_no_database(struct cmd *c, const char *why);
 bool cmd_connect(struct cmd *c);
 
-/* Runs work in a transaction, again when a deadlock ended it: what a try has
- * found and set is forgotten then. */
+/* Runs work in a transaction, and again after a deadlock.  Results and values
+ * of a failed attempt are dropped. */
 bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c));
-bool cmd_work(struct cmd *c); /* that of c->spec */
+bool cmd_work(struct cmd *c); /* the work of c->spec */
 
-/* Runs a statement, in which :name is a parameter with the value of this name,
- * or null.  A row is referred to by its UUID or its name: :name.id is the value
- * if it has a UUID's form, else null, and :name.name the other way round.
- * :name.given is the option's value, even where a row has one of that name.
- * The rows stay, and the columns of the first are values from now on. */
+/* Runs a statement. :name is a parameter with the value of this name, or null.
+ * Rows are referred to by id or name: :name.id is the value if it is a UUID,
+ * else null, and :name.name the reverse. :name.given is the option's value,
+ * even if a row has a value of this name.  The columns of the first row become
+ * values. */
 bool cmd_sql(struct cmd *c, const char *sql);
 
-/* What the name of a constraint or an SQLSTATE says; NULL: no more. */
+/* Returns a message for a constraint or an SQLSTATE, or NULL. */
 const char *cmd_reason(const char *constraint, const char *state);
 
-/* Frees all results but the first ones. */
+/* Frees all results after the first ones. */
 void cmd_keep(struct cmd *c, size_t results);
 
-/* Runs sql, which looks for ref by :ref.id and :ref.name; its first column is
- * the id.  Fails on several rows and, unless hint is NULL, on none, with hint
- * after the message where ref is a name. */
+/* Runs sql, which finds ref by :ref.id and :ref.name; its first column is the
+ * id.  Fails if there are several rows, or none unless hint is NULL.  If ref is
+ * a name, hint is appended to the message. */
 bool cmd_find(struct cmd *c, const char *what, const char *ref,
               const char *hint, const char *sql);
 
 bool cmd_is_uuid(const char *text);
 
-/* The newest value of this name: one that was set, of the rows ("" is null),
- * of an option ("t": a flag) or the operand; NULL where there is none. */
+/* Returns the value of this name: a value that was set, of a column ("" is
+ * null), of an option ("t" for a flag), or the operand.  NULL if there is
+ * none. */
 const char *cmd_get(const struct cmd *c, const char *name);
 bool cmd_is(const struct cmd *c, const char *name, const char *text);
-/* Sets a value: cmd_set() keeps the text itself, the others a copy. */
+/* Sets a value.  cmd_set() keeps the pointer, the others copy the text. */
 void cmd_set(struct cmd *c, const char *name, const char *text);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

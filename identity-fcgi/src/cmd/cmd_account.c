@@ -1,10 +1,10 @@
 /*
- * account add, rename, disable, enable, set-credential, unlock,
+ * account add, rename, delete, disable, enable, set-credential, unlock,
  * revoke-sessions; sessions revoke.
  *
- * An account is locked out by one write to its row, however many sessions it
- * has: whoever reads a session compares.  The rows of those sessions are
- * marked afterwards, some at a time.
+ * A lockout is a single write to the account's row, however many sessions the
+ * account has, because every statement that reads a session compares it.  The
+ * rows of the ended sessions are marked afterwards in batches.
  */
 
 #include "cmd/cmd.h"
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-#define CREDENTIAL_MAX 1024 /* bytes, as login takes them */
+#define CREDENTIAL_MAX 1024 /* bytes, the limit of login */
 #define LINE_END 2
 #define FORBIDDEN "PLATFORM_AUTH_CREDENTIAL_FORBIDDEN"
 #define BATCH_ACCOUNTS "500"
@@ -26,10 +26,10 @@
 
 /* -- credentials -- */
 
-/* Whether c->secret may become a credential. */
-static bool may_be_new(struct cmd *c)
+/* Checks c->secret by the rules for new credentials. */
+static bool check_new_credential(struct cmd *c)
 {
-    switch (password_new_judge(&c->cfg, pj_str(c->secret), 0)) {
+    switch (password_check_new(&c->cfg, pj_str(c->secret), 0)) {
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:
@@ -43,7 +43,7 @@ static bool may_be_new(struct cmd *c)
     }
 }
 
-/* Puts the hash of c->secret in its place. */
+/* Replaces c->secret by its hash. */
 static bool hash(struct cmd *c)
 {
     char phc[PASSWORD_PHC_MAX];
@@ -57,7 +57,7 @@ static bool hash(struct cmd *c)
     return true;
 }
 
-/* Reads a credential and hashes it, or takes one that nobody knows. */
+/* Reads and hashes a credential, or uses a random one. */
 static bool read_credential(struct cmd *c)
 {
     const unsigned char *p = (const unsigned char *) c->secret, *end;
@@ -89,7 +89,7 @@ static bool read_credential(struct cmd *c)
         return cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
                            "log in with this one");
     }
-    return may_be_new(c) && hash(c);
+    return check_new_credential(c) && hash(c);
 }
 
 /* -- names -- */
@@ -106,16 +106,15 @@ static bool fold_new_name(struct cmd *c)
 
 /* -- locking out -- */
 
-/* The accounts :from to :to, or the one that is locked. */
+/* The accounts :from to :to, or the locked account. */
 #define IN_RANGE                                                               \
     "a.account_id BETWEEN coalesce(:from::uuid, :accountId)"                   \
     " AND coalesce(:to::uuid, :accountId)"
 
-/* Of those accounts the ones with a session that was not over at :since, or
- * all.  The moment is later than the last one, and no earlier than any session
- * that is there, even where the clock was set back.  A row is asked for where
- * EXISTS would do: that might read the whole table at once, for all accounts.
- */
+/* Locks out the accounts with a session that was not over at :since, or all.
+ * The time is later than the last lockout and not before any existing session,
+ * even if the clock was set back.  A row is selected instead of EXISTS, which
+ * might read the whole table for all accounts. */
 static bool lock_out(struct cmd *c)
 {
     static const char sql[] =
@@ -139,8 +138,8 @@ static bool lock_out(struct cmd *c)
     return true;
 }
 
-/* Of those accounts, at most :most rows.  The limit within and the order keep
- * the join from becoming one that reads the whole table. */
+/* Marks at most :most rows of these accounts.  The inner limit and the order
+ * prevent a join that reads the whole table. */
 #define MARK(held)                                                             \
     "UPDATE auth_sessions"                                                     \
     "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"      \
@@ -157,9 +156,9 @@ static bool mark_rows(struct cmd *c)
     return cmd_sql(c, cmd_is(c, "most", "1") ? MARK("") : MARK("SKIP LOCKED"));
 }
 
-/* Passes over rows that are locked, and then waits for them one by one: as it
- * never waits for a row while holding another, it cannot deadlock with another
- * transaction that revokes several. */
+/* Skips locked rows, then waits for them one by one.  It never waits for a row
+ * while holding another, so it cannot deadlock with other transactions that
+ * revoke several sessions. */
 static bool mark(struct cmd *c, int64_t *total)
 {
     bool wait = false;
@@ -175,10 +174,10 @@ static bool mark(struct cmd *c, int64_t *total)
     return true;
 }
 
-/* Marks the rows of sessions that the lockout has ended; may take long. */
+/* Marks the rows of the sessions that the lockout has ended.  May take long. */
 static bool mark_account(struct cmd *c)
 {
-    int64_t ended = cmd_get(c, "session") != NULL; /* that one */
+    int64_t ended = cmd_get(c, "session") != NULL; /* the --session */
 
     if (cmd_is(c, "endsSessions", "t") && !mark(c, &ended)) {
         return cmd_fail(c,
@@ -198,11 +197,11 @@ static bool prepare(struct cmd *c)
     return cmd_keys(c) && read_credential(c);
 }
 
-/* Prints everything first: if that fails, nothing is deleted.  A reader may
- * take its time, so no row is locked yet. */
-static bool hand_over(struct cmd *c)
+/* Prints all data first; if that fails, nothing is deleted.  The reader may be
+ * slow, so no row is locked yet. */
+static bool print_account(struct cmd *c)
 {
-    return cmd_lookup_person(c) &&
+    return cmd_lookup_account(c) &&
            (cmd_out_close(c) ||
             cmd_fail(c, "%s; nothing was deleted", c->line));
 }
@@ -218,8 +217,8 @@ static bool erase(struct cmd *c)
            lock_out(c);
 }
 
-/* Of the sessions, all of which have ended, those that follow :erasedTime and
- * :erasedId, some. */
+/* Erases the clients of the next sessions after :erasedTime and :erasedId.  All
+ * sessions have ended. */
 static bool erase_some(struct cmd *c)
 {
     return cmd_sql(
@@ -242,7 +241,7 @@ static bool erase_some(struct cmd *c)
            "  ORDER BY created_at DESC, session_id DESC LIMIT 1");
 }
 
-/* A statement for each page: what is done stays so, however many there are. */
+/* Uses a transaction for each page, so that progress is kept. */
 static bool erase_clients(struct cmd *c)
 {
     size_t kept = c->result_count;
@@ -262,7 +261,7 @@ static bool erase_clients(struct cmd *c)
     return true;
 }
 
-/* After the rows are marked, since nobody writes to a revoked session. */
+/* Runs after marking, because revoked sessions are no longer written to. */
 static bool erase_sessions(struct cmd *c)
 {
     return (mark_account(c) && erase_clients(c)) ||
@@ -324,8 +323,9 @@ static bool unlock(struct cmd *c)
 
 /* -- sessions revoke -- */
 
-/* A time written as results have it, and no later than now. */
-static bool has_been(const char *text)
+/* Returns true for a time in the format of results that is not in the
+ * future. */
+static bool is_past_time(const char *text)
 {
     static const char format[] = "%Y-%m-%dT%H:%M:%SZ";
     struct tm tm = {0};
@@ -335,12 +335,12 @@ static bool has_been(const char *text)
     if (strptime(text, format, &tm) == NULL) {
         return false;
     }
-    t = timegm(&tm); /* which would take the 30th of February too */
+    t = timegm(&tm); /* it accepts February 30 too */
     return strftime(again, sizeof(again), format, &tm) > 0 &&
            strcmp(text, again) == 0 && t > 0 && t <= time(NULL);
 }
 
-/* The next accounts in the order of their ids. */
+/* Reads the next accounts by id. */
 static bool next_accounts(struct cmd *c)
 {
     return cmd_sql(c, "SELECT account_id FROM accounts"
@@ -348,8 +348,9 @@ static bool next_accounts(struct cmd *c)
                       " ORDER BY account_id LIMIT " BATCH_ACCOUNTS);
 }
 
-/* Locks all accounts out that have such a session, some in a transaction, and
- * counts them; or (marking) marks the rows of their sessions. */
+/* Locks out all accounts with a session that was not over at :since, in
+ * batches, and counts them.  With marking, marks the rows of their sessions
+ * instead. */
 static bool walk(struct cmd *c, bool marking, int64_t *count)
 {
     cmd_set(c, "to", NULL);
@@ -428,7 +429,7 @@ const struct cmd_spec cmd_accounts[] = {
      "First prints all that is held about it, as account show does; if that\n"
      "cannot be written, nothing is deleted.  Its id, the ids of memberships\n"
      "and sessions stay for the record; the name is free.\n",
-     .check = prepare, .keyless = true, .before = hand_over,
+     .check = prepare, .keyless = true, .before = print_account,
      .status = "DELETED",
      .sql = "UPDATE accounts SET status = :status, deleted_at = now(),"
             "       updated_at = now(), account_name = account_id::text,"
@@ -476,7 +477,7 @@ const struct cmd_spec cmd_accounts[] = {
      "first commit that may be lost; if in doubt, an earlier one.\n",
      .options = {
          {"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", CMD_NEEDED,
-          has_been,
+          is_past_time,
           .accepted = "a past time in UTC, like 2026-11-21T10:15:00Z"}},
      .check = cmd_connect, .after = revoke_everybody,
      .columns = {"accounts", "revokedSessions"}},

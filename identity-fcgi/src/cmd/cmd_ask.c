@@ -1,4 +1,4 @@
-/* Asks gateways, and whoever else has a key set, for a key. */
+/* Checks over HTTP whether gateways or key sets have a key. */
 
 #include "cmd/cmd_ask.h"
 
@@ -16,7 +16,8 @@
 #define METRIC "\nplatform_gateway_key_set_"
 #define ANSWER_MAX (4 * 1024 * 1024) /* metrics of some thousand routes */
 
-/* Connects to the host and port of url, or -1; url[*at] follows them. */
+/* Connects to the host and port of url, which end before url[*at].  Returns a
+ * descriptor or -1. */
 static int connect_to(const char *url, char host[256], int *at)
 {
     const struct timeval limit = {TIMEOUT_S, 0};
@@ -35,7 +36,7 @@ static int connect_to(const char *url, char host[256], int *at)
     for (struct addrinfo *a = all; a != NULL && fd < 0; a = a->ai_next) {
         fd =
             socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-        /* That of sending holds for connecting too. */
+        /* SO_SNDTIMEO limits connecting too. */
         (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
         (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
         if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
@@ -47,7 +48,7 @@ static int connect_to(const char *url, char host[256], int *at)
     return fd;
 }
 
-/* The answer to a GET, as much as arrives in time and fits. */
+/* Returns the answer to a GET, truncated if it is late or too large. */
 static const char *get(const char *url)
 {
     static char answer[ANSWER_MAX + 1];
@@ -71,7 +72,7 @@ static const char *get(const char *url)
     return answer;
 }
 
-/* The number of a whole line; -1: there is none. */
+/* Returns the value of a metric, or -1. */
 static double metric(const char *answer, const char *name)
 {
     const char *line = strstr(answer, name);
@@ -107,5 +108,5 @@ enum cmd_asked cmd_ask(const char *url, const char *kid, int64_t since,
                 status == 0     ? "does not answer"
                 : status != 200 ? "answers with a status other than 200"
                                 : "does not have the new key yet");
-    return status != 200 ? ASKED_FAILED : has ? ASKED_HAS : ASKED_LACKS;
+    return status != 200 ? ASKED_FAILED : has ? ASKED_HAS : ASKED_MISSING;
 }

@@ -1,8 +1,8 @@
 /*
  * account import
  *
- * Lines of JSON, some in a transaction.  An account is written with all that
- * its line says or not at all, so one that is there needs nothing more.
+ * Imports lines of JSON, several in a transaction.  An account is written
+ * completely or not at all, so an existing account needs no change.
  */
 
 #include "cmd/cmd.h"
@@ -14,36 +14,40 @@
 #include <string.h>
 
 #define LINE_BYTES (16 * 1024)
-/* So many, whose cost goes by their length, take less than a statement may. */
+/* The cost depends on the length; this much takes less than the statement
+ * timeout. */
 #define BATCH_BYTES (32 * 1024)
-#define BATCH_ROOM (3 * LINE_BYTES) /* a line takes twice its own and more */
+#define BATCH_ROOM                                                             \
+    (3 * LINE_BYTES) /* a line takes more than twice its length */
 
-/* Beside the command that runs, which is the only one too. */
+/* The state of the import, one per process. */
 static struct {
     FILE *file;
     char io[LINE_BYTES];
-    char line[LINE_BYTES + 1]; /* one more tells that it is too long */
+    char line[LINE_BYTES +
+              1]; /* one more byte to detect a line that is too long */
     size_t len;
-    char hash[PASSWORD_STORED_MAX + 1]; /* likewise */
+    char hash[PASSWORD_STORED_MAX +
+              1]; /* one more byte to detect a hash that is too long */
     char batch[BATCH_BYTES + BATCH_ROOM];
-    struct buf out; /* over it */
+    struct buf out; /* writes to batch */
     struct jsonw json;
     int64_t number, added, unchanged, refused;
-} in;
+} state;
 
-/* False at the end of the file, or where it cannot be read. */
+/* Returns false at the end of the file or after an error. */
 static bool read_line(void)
 {
     int ch;
 
-    in.len = 0;
-    in.number++;
-    while ((ch = getc(in.file)) != EOF && ch != '\n') {
-        if (in.len < sizeof(in.line)) {
-            in.line[in.len++] = (char) ch;
+    state.len = 0;
+    state.number++;
+    while ((ch = getc(state.file)) != EOF && ch != '\n') {
+        if (state.len < sizeof(state.line)) {
+            state.line[state.len++] = (char) ch;
         }
     }
-    return !ferror(in.file) && (in.len > 0 || ch != EOF);
+    return !ferror(state.file) && (state.len > 0 || ch != EOF);
 }
 
 static const char *copy(char *out, size_t cap, pj_str_t text)
@@ -53,9 +57,10 @@ static const char *copy(char *out, size_t cap, pj_str_t text)
     return out;
 }
 
-/* Adds to the batch, after what the database cannot judge: the text, the
- * account's name, the hash.  Without one nobody can log in. */
-static bool take_line(struct cmd *c)
+/* Adds a line to the batch after checking what the database cannot check:
+ * syntax, the account's name, the hash.  Without a hash, the credential is
+ * random. */
+static bool add_line(struct cmd *c)
 {
     const pj_json_t *root, *account, *given;
     const char *hash = password_nobody(), *wrong = NULL;
@@ -63,12 +68,13 @@ static bool take_line(struct cmd *c)
     pj_arena_t arena;
     pj_err_t err;
 
-    if (in.len > LINE_BYTES) {
+    if (state.len > LINE_BYTES) {
         return cmd_fail(c, "it is over %d bytes", LINE_BYTES);
     }
     pj_arena_init(&arena, c->arena, sizeof(c->arena));
     err = pj_json_parse(
-        &arena, (pj_str_t){(const unsigned char *) in.line, in.len}, &root);
+        &arena, (pj_str_t){(const unsigned char *) state.line, state.len},
+        &root);
     if (err != PJ_OK) {
         return cmd_fail(c, "%s", pj_strerror(err));
     }
@@ -83,45 +89,45 @@ static bool take_line(struct cmd *c)
         return false;
     }
     if (given != NULL && given->type != PJ_JSON_NULL) {
-        hash = copy(in.hash, sizeof(in.hash), given->text);
+        hash = copy(state.hash, sizeof(state.hash), given->text);
         wrong = password_parse(hash, &stored);
     }
     if (wrong != NULL) {
         return cmd_fail(c, "the hash is refused: %s", wrong);
     }
-    jsonw_object(&in.json, NULL);
-    jsonw_int(&in.json, "n", in.number);
-    jsonw_cstr(&in.json, "name", c->secret);
-    jsonw_cstr(&in.json, "hash", hash);
-    jsonw_string(&in.json, "line", in.line, in.len);
-    jsonw_object_end(&in.json);
+    jsonw_object(&state.json, NULL);
+    jsonw_int(&state.json, "n", state.number);
+    jsonw_cstr(&state.json, "name", c->secret);
+    jsonw_cstr(&state.json, "hash", hash);
+    jsonw_string(&state.json, "line", state.line, state.len);
+    jsonw_object_end(&state.json);
     return true;
 }
 
 /* -- a batch -- */
 
-/* Adds the reason that is in c->line: told with the others, in order. */
-static void take_reason(struct cmd *c)
+/* Adds the error in c->line to the batch, to be reported in order. */
+static void add_error(struct cmd *c)
 {
-    jsonw_object(&in.json, NULL);
-    jsonw_int(&in.json, "n", in.number);
-    jsonw_cstr(&in.json, "why", c->line);
-    jsonw_object_end(&in.json);
+    jsonw_object(&state.json, NULL);
+    jsonw_int(&state.json, "n", state.number);
+    jsonw_cstr(&state.json, "why", c->line);
+    jsonw_object_end(&state.json);
     c->line[0] = '\0';
     c->status = 0;
 }
 
-/* Counts what became of the lines, now that it is sure. */
-static void tell(struct cmd *c)
+/* Counts and reports the outcomes of a committed batch. */
+static void report_outcomes(struct cmd *c)
 {
     const char *outcome, *line;
-    int64_t added = in.added;
+    int64_t added = state.added;
 
     for (c->row = 0; c->row < c->found; c->row++) {
         if (cmd_is(c, "outcome", "made")) {
-            in.added++;
+            state.added++;
         } else if (cmd_is(c, "outcome", "known")) {
-            in.unchanged++;
+            state.unchanged++;
         } else {
             outcome = cmd_get(c, "outcome");
             line = cmd_reason(outcome, "");
@@ -130,31 +136,31 @@ static void tell(struct cmd *c)
                     c->line);
             c->line[0] = '\0';
             c->status = 0;
-            in.refused++;
+            state.refused++;
         }
     }
-    if (in.added > added) {
-        cmd_setn(c, "accounts", (in.added - added));
+    if (state.added > added) {
+        cmd_setn(c, "accounts", (state.added - added));
         cmd_out_audit(c, "accounts.imported", NULL);
     }
 }
 
-/* Writes the batch, if there is one, and begins another. */
+/* Writes the batch unless it is empty, and starts another. */
 static bool next_batch(struct cmd *c)
 {
-    if (in.out.len > 1) {
-        jsonw_array_end(&in.json);
-        buf_addc(&in.out, '\0');
-        cmd_set(c, "batch", in.batch);
+    if (state.out.len > 1) {
+        jsonw_array_end(&state.json);
+        buf_addc(&state.out, '\0');
+        cmd_set(c, "batch", state.batch);
         cmd_keep(c, 0);
         if (!cmd_transact(c, cmd_work)) {
             return false;
         }
-        tell(c);
+        report_outcomes(c);
     }
-    buf_init(&in.out, in.batch, sizeof(in.batch));
-    jsonw_init(&in.json, &in.out);
-    jsonw_array(&in.json, NULL);
+    buf_init(&state.out, state.batch, sizeof(state.batch));
+    jsonw_init(&state.json, &state.out);
+    jsonw_array(&state.json, NULL);
     return true;
 }
 
@@ -165,13 +171,14 @@ static bool read_file(struct cmd *c)
     bool ok = next_batch(c);
 
     while (ok && read_line()) {
-        if (in.len > 0 && !take_line(c)) {
-            take_reason(c);
+        if (state.len > 0 && !add_line(c)) {
+            add_error(c);
         }
-        ok = in.out.len < BATCH_BYTES || next_batch(c);
+        ok = state.out.len < BATCH_BYTES || next_batch(c);
     }
     return ok &&
-           (!ferror(in.file) || cmd_fail(c, "the file cannot be read: %m")) &&
+           (!ferror(state.file) ||
+            cmd_fail(c, "the file cannot be read: %m")) &&
            next_batch(c);
 }
 
@@ -179,12 +186,12 @@ static bool open_file(struct cmd *c)
 {
     const char *path = c->operand;
 
-    in.file =
+    state.file =
         path == NULL || strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
-    if (in.file == NULL) {
+    if (state.file == NULL) {
         return cmd_fail(c, "cannot read %s: %m", path);
     }
-    (void) setvbuf(in.file, in.io, _IOFBF, sizeof(in.io));
+    (void) setvbuf(state.file, state.io, _IOFBF, sizeof(state.io));
     return cmd_load(c) &&
            (password_setup(&c->cfg) || cmd_fail(c, "cannot set up Argon2id"));
 }
@@ -194,21 +201,22 @@ static bool import(struct cmd *c)
     bool ok = read_file(c);
 
     cmd_keep(c, 0);
-    cmd_setn(c, "added", in.added);
-    cmd_setn(c, "unchanged", in.unchanged);
-    cmd_setn(c, "refused", in.refused);
+    cmd_setn(c, "added", state.added);
+    cmd_setn(c, "unchanged", state.unchanged);
+    cmd_setn(c, "refused", state.refused);
     if (!ok) {
-        /* Drops "; nothing was changed", true of the last transaction alone. */
+        /* Drops "; nothing was changed", which is true only for the last
+         * batch. */
         (void) cmd_fail(c,
                         "%.*s; accounts added so far: %lld, run the same "
                         "command to go on",
                         (int) strcspn(c->line, ";"), c->line,
-                        (long long) in.added);
-    } else if (in.refused > 0) {
-        (void) cmd_fail(c, "lines refused: %lld", (long long) in.refused);
+                        (long long) state.added);
+    } else if (state.refused > 0) {
+        (void) cmd_fail(c, "lines refused: %lld", (long long) state.refused);
     }
-    OPENSSL_cleanse(&in, sizeof(in));
-    return ok; /* with lines refused the counts are still printed */
+    OPENSSL_cleanse(&state, sizeof(state));
+    return ok; /* the counts are printed even if lines were refused */
 }
 
 /* clang-format off */
@@ -221,7 +229,7 @@ const struct cmd_spec cmd_imports[] = {
      "be given again.  For each refused line its number and the reason go to\n"
      "standard error; the others are imported.\n",
      .check = open_file,
-     /* At first without a batch: whether it can be run at all. */
+     /* The first run, without a batch, checks that the database is usable. */
      .sql = "SELECT l->>'n' AS n,"
             "       CASE WHEN l ? 'why' THEN l->>'why'"
             "       ELSE import_account(l->>'name', l->>'hash', l->>'line') END"

@@ -1,5 +1,6 @@
-/* keys list, add, activate, retire, remove, revoke, rotate: the directory of
- * keys, whose files' names are all that is known of a change under way. */
+/* keys list, add, activate, retire, remove, revoke, rotate: changes to the
+ * directory of keys.  The names of its files are the only state of a
+ * rotation. */
 
 #include "cmd/cmd.h"
 
@@ -13,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Until every process follows the directory: 5 s, and one for rounding. */
+/* Time until every process has read the directory: 5 s, and 1 s for
+ * rounding. */
 #define FOLLOW_S 6
 #define SOFT_AGE_S 600
 #define SYSTEM_TTL_S 3600
@@ -32,13 +34,13 @@ static const struct {
 };
 
 static struct keys_dir dir;
-static struct error why_not; /* what was asked does not have the key yet */
-static bool early;           /* nor does it have to */
+static struct error gateway_error; /* of a gateway without the new key */
+static bool gateways_may_lack_key; /* it is too early to insist */
 
 /* -- the directory -- */
 
-/* For revoking, which also has to work while a file is bad. */
-static bool open_bad(struct cmd *c)
+/* Opens the directory even if a file is bad, for keys revoke. */
+static bool open_unchecked(struct cmd *c)
 {
     if (!cmd_load(c)) {
         return false;
@@ -51,14 +53,14 @@ static bool open_bad(struct cmd *c)
            cmd_misused(c, "%s", dir.error.text);
 }
 
-/* Refuses while any file is bad: processes would ignore the change. */
+/* Refuses if a file is bad, because processes would ignore the change. */
 static bool open_dir(struct cmd *c)
 {
-    return open_bad(c) &&
+    return open_unchecked(c) &&
            (keys_dir_is_good(&dir) || cmd_misused(c, "%s", dir.error.text));
 }
 
-static bool signs(void)
+static bool can_sign(void)
 {
     return dir.count > 0 && dir.files[0].state == KEY_SIGNING;
 }
@@ -95,18 +97,18 @@ static int64_t seconds_of(const struct cmd *c, const char *option,
                                                      : preset;
 }
 
-static int64_t longer(int64_t a, int64_t b)
+static int64_t later_of(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
-/* When every gateway has a published key, unless something is wrong. */
+/* The time at which every gateway should have a published key. */
 static int64_t known_from(const struct cmd *c, const struct key_file *f)
 {
     return f->since + FOLLOW_S + seconds_of(c, "soft-age", SOFT_AGE_S);
 }
 
-/* The next step of a key, and from when on it is safe; 0: always. */
+/* Sets the next step of a key; returns the time from which it is safe, or 0. */
 static int64_t next_step(const struct cmd *c, const struct key_file *f,
                          enum step *step)
 {
@@ -115,15 +117,15 @@ static int64_t next_step(const struct cmd *c, const struct key_file *f,
 
     if (f->state == KEY_PUBLISHED) {
         *step = ACTIVATE;
-        return !signs()                           ? 0
+        return !can_sign()                        ? 0
                : cmd_given(c, "ask", NULL, 0) > 0 ? f->since + FOLLOW_S
                                                   : known_from(c, f);
     }
     if (f->state == KEY_REPLACED) {
         *step = RETIRE;
         return f->since + FOLLOW_S + TOKEN_LEEWAY_S +
-               longer(cfg->access_ttl_s,
-                      seconds_of(c, "system-ttl", SYSTEM_TTL_S));
+               later_of(cfg->access_ttl_s,
+                        seconds_of(c, "system-ttl", SYSTEM_TTL_S));
     }
     if (cfg->session_max_lifetime_s > 0 &&
         cfg->session_max_lifetime_s < refresh_s) {
@@ -133,38 +135,40 @@ static int64_t next_step(const struct cmd *c, const struct key_file *f,
     return f->since + FOLLOW_S + refresh_s;
 }
 
-/* Whether all that is to be asked has the key; why_not says which does not. */
-static bool all_have(const struct cmd *c, const struct key_file *f)
+/* Returns true if all URLs of --ask have the key.  Otherwise sets
+ * gateway_error. */
+static bool gateways_have_key(const struct cmd *c, const struct key_file *f)
 {
     size_t keys = dir.count - count_of(KEY_REFRESH);
     const char *urls[CMD_MAX_GIVEN];
-    size_t n = signs() ? cmd_given(c, "ask", urls, CMD_MAX_GIVEN) : 0;
+    size_t n = can_sign() ? cmd_given(c, "ask", urls, CMD_MAX_GIVEN) : 0;
 
     for (size_t i = 0; i < n; i++) {
-        enum cmd_asked said =
-            cmd_ask(urls[i], f->kid, f->since + FOLLOW_S, keys, &why_not);
+        enum cmd_asked answer =
+            cmd_ask(urls[i], f->kid, f->since + FOLLOW_S, keys, &gateway_error);
 
-        if (said != ASKED_HAS) {
-            early =
-                said == ASKED_LACKS && (int64_t) time(NULL) < known_from(c, f);
+        if (answer != ASKED_HAS) {
+            gateways_may_lack_key = answer == ASKED_MISSING &&
+                                    (int64_t) time(NULL) < known_from(c, f);
             return false;
         }
     }
-    early = false;
-    why_not.text[0] = '\0';
+    gateways_may_lack_key = false;
+    gateway_error.text[0] = '\0';
     return true;
 }
 
 /* -- steps -- */
 
-/* The algorithm of a key to be made: as told, else that of what signs. */
+/* Returns the algorithm for a new key: --algorithm, or that of the signing
+ * key. */
 static const pj_alg_t *algorithm(const struct cmd *c)
 {
-    const char *told = cmd_get(c, "algorithm");
-    const pj_alg_t *alg = pj_alg_find(pj_str(told != NULL ? told : "RS256"));
+    const char *name = cmd_get(c, "algorithm");
+    const pj_alg_t *alg = pj_alg_find(pj_str(name != NULL ? name : "RS256"));
     pj_key_t *public = NULL;
 
-    if (told == NULL && signs() &&
+    if (name == NULL && can_sign() &&
         keys_dir_parse(&dir, &dir.files[0], &public, NULL)) {
         alg = pj_key_alg(public);
     }
@@ -172,10 +176,10 @@ static const pj_alg_t *algorithm(const struct cmd *c)
     return alg;
 }
 
-/* Makes a key; its id, or NULL. */
-static const char *make(struct cmd *c, enum key_state state, int64_t after)
+/* Makes a key and returns its id, or NULL. */
+static const char *make_key(struct cmd *c, enum key_state state, int64_t after)
 {
-    static struct new_keys made; /* its id is looked at later */
+    static struct new_keys made; /* its id is returned */
     unsigned char text[sizeof(made.private_text) + sizeof(made.public_text)];
     const char *const parts[] = {made.private_text, made.public_text};
     const char *kid = cmd_get(c, "kid");
@@ -183,13 +187,13 @@ static const char *make(struct cmd *c, enum key_state state, int64_t after)
     size_t len = 0, n = 0;
     bool ok;
 
-    /* There is always room for one in place of a key that is revoked. */
+    /* A key that replaces a revoked one always has room. */
     if (dir.count + (state == KEY_PUBLISHED) >= KEYS_DIR_MAX) {
         (void) cmd_fail(c, "there are %zu keys already: remove one first",
                         dir.count);
         return NULL;
     }
-    do { /* an id that looks like an option is a nuisance */
+    do { /* avoid ids that look like options */
         ok = keys_generate(kid, alg, &made);
     } while (ok && kid == NULL && made.kid[0] == '-');
     for (int i = 0; ok && i < 2; i++, len += n) {
@@ -207,8 +211,8 @@ static const char *make(struct cmd *c, enum key_state state, int64_t after)
     return ok ? made.kid : NULL;
 }
 
-static bool took(struct cmd *c, enum step step, const char *kid, int64_t due,
-                 bool done)
+static bool report_step(struct cmd *c, enum step step, const char *kid,
+                        int64_t due, bool done)
 {
     cmd_set(c, "step", steps[step].name);
     cmd_set(c, "kid", kid != NULL ? kid : "");
@@ -223,32 +227,34 @@ static bool took(struct cmd *c, enum step step, const char *kid, int64_t due,
     return true;
 }
 
-/* Takes a step or, with --dry-run, prints it.  A key starts to sign later than
- * the one before it, whatever the clock says. */
-static bool take(struct cmd *c, enum step step, const struct key_file *f)
+/* Executes a step, or prints it with --dry-run.  A key starts to sign later
+ * than the previous key, even if the clock was set back. */
+static bool execute_step(struct cmd *c, enum step step,
+                         const struct key_file *f)
 {
     int64_t now = (int64_t) time(NULL);
-    int64_t then = signs() ? longer(now, dir.files[0].since + 1) : now;
+    int64_t since = can_sign() ? later_of(now, dir.files[0].since + 1) : now;
     const char *kid = f != NULL ? f->kid : cmd_get(c, "kid");
     bool ok = true;
 
     if (cmd_get(c, "dry-run") != NULL) {
-        return took(c, step, kid, now, false);
+        return report_step(c, step, kid, now, false);
     }
     if (step == ADD) {
-        kid = make(c, KEY_PUBLISHED, 0);
-        return kid != NULL && took(c, ADD, kid, 0, true);
+        kid = make_key(c, KEY_PUBLISHED, 0);
+        return kid != NULL && report_step(c, ADD, kid, 0, true);
     }
     if (step == ACTIVATE) {
         ok = keys_dir_check(&dir, f, true) &&
-             keys_dir_move(&dir, f, KEY_SIGNING, then);
+             keys_dir_move(&dir, f, KEY_SIGNING, since);
     } else if (step == RETIRE) {
         ok = keys_dir_strip(&dir, f) &&
              keys_dir_move(&dir, f, KEY_REFRESH, f->since);
     } else {
         ok = keys_dir_remove(&dir, f);
     }
-    return ok ? took(c, step, kid, 0, true) : cmd_fail(c, "%s", dir.error.text);
+    return ok ? report_step(c, step, kid, 0, true)
+              : cmd_fail(c, "%s", dir.error.text);
 }
 
 /* -- the commands -- */
@@ -259,10 +265,10 @@ static bool add(struct cmd *c)
 
     return kid != NULL && find_kid(kid) != NULL
                ? cmd_fail(c, "a key of this id exists already")
-               : take(c, ADD, NULL);
+               : execute_step(c, ADD, NULL);
 }
 
-/* A step that a row's command asks for, of the key given. */
+/* Executes the step of this command for the operand. */
 static bool change(struct cmd *c)
 {
     const struct key_file *f = find_kid(c->operand);
@@ -283,10 +289,10 @@ static bool change(struct cmd *c)
                            "revoke it if it is no longer secret");
     }
     due = next_step(c, f, &safe);
-    /* The one never signed, the other everybody has. */
+    /* The first never signed; every gateway has the second. */
     if ((f->state == KEY_PUBLISHED && step == REMOVE) ||
         (f->state == KEY_REPLACED && step == ACTIVATE)) {
-        return take(c, step, f);
+        return execute_step(c, step, f);
     }
     if (step != safe) {
         return cmd_fail(c,
@@ -303,24 +309,24 @@ static bool change(struct cmd *c)
                             ? "access tokens of this key may still be valid"
                             : "refresh tokens of this key may still be valid");
     }
-    if (!force && step == ACTIVATE && !all_have(c, f)) {
-        return cmd_fail(c, "%s; wait, or --force", why_not.text);
+    if (!force && step == ACTIVATE && !gateways_have_key(c, f)) {
+        return cmd_fail(c, "%s; wait, or --force", gateway_error.text);
     }
-    return take(c, step, f);
+    return execute_step(c, step, f);
 }
 
-/* Makes another key of the directory sign; its id, or NULL.  A rename is
- * enough, which works on a full disk. */
+/* Makes another key of the directory sign; returns its id, or NULL.  A rename
+ * is enough and works on a full disk. */
 static const char *sign_with_other(struct cmd *c, int64_t after)
 {
     int64_t now = (int64_t) time(NULL);
 
-    for (size_t i = dir.count; i-- > 1;) { /* the published ones first */
+    for (size_t i = dir.count; i-- > 1;) { /* published keys first */
         const struct key_file *f = &dir.files[i];
 
         if (f->state != KEY_REFRESH && keys_dir_check(&dir, f, true) &&
-            keys_dir_move(&dir, f, KEY_SIGNING, longer(now, after + 1))) {
-            c->line[0] = '\0'; /* why no new one was made */
+            keys_dir_move(&dir, f, KEY_SIGNING, later_of(now, after + 1))) {
+            c->line[0] = '\0'; /* error of making a new key */
             c->status = 0;
             return f->kid;
         }
@@ -328,8 +334,9 @@ static const char *sign_with_other(struct cmd *c, int64_t after)
     return NULL;
 }
 
-/* In place of a key that signs, a new one signs first: one that no gateway
- * knows, so that they fetch the key set as soon as they see a token of it. */
+/* Revokes a key.  If it signs, a new key signs first.  Gateways do not have the
+ * new key, so they fetch the key set as soon as they see a token signed by
+ * it. */
 static bool end_key(struct cmd *c)
 {
     const char *revoked = c->operand;
@@ -340,8 +347,8 @@ static bool end_key(struct cmd *c)
         return cmd_fail(c, NO_KEY);
     }
     if (f->state == KEY_SIGNING && cmd_get(c, "dry-run") == NULL) {
-        c->operand = NULL; /* the new key gets an id of its own */
-        kid = make(c, KEY_SIGNING, f->since);
+        c->operand = NULL; /* not the new key's id */
+        kid = make_key(c, KEY_SIGNING, f->since);
         if (kid == NULL) {
             kid = sign_with_other(c, f->since);
         }
@@ -351,56 +358,59 @@ static bool end_key(struct cmd *c)
                             "does",
                             c->line);
         }
-        (void) took(c, ACTIVATE, kid, 0, true);
+        (void) report_step(c, ACTIVATE, kid, 0, true);
     }
-    if (!take(c, REVOKE, f)) {
+    if (!execute_step(c, REVOKE, f)) {
         return false;
     }
-    cmd_set(c, "kid", revoked); /* its file is forgotten with the others */
+    cmd_set(c, "kid", revoked); /* open_dir() overwrites the file list */
     keys_dir_close(&dir);
     return cmd_get(c, "dry-run") != NULL || open_dir(c) ||
            cmd_fail(c, "revoked, but no process follows: %s", dir.error.text);
 }
 
-/* Whether a rotation is to begin; else when, or 0 while one is under way. */
-static int64_t begins(const struct cmd *c)
+/* Returns the time at which to start a rotation, or 0 during a rotation. */
+static int64_t rotation_start(const struct cmd *c)
 {
     bool every = cmd_get(c, "every") != NULL;
 
     if (count_of(KEY_PUBLISHED) + count_of(KEY_REPLACED) > 0 ||
-        (signs() && !every && count_of(KEY_REFRESH) > 0)) {
+        (can_sign() && !every && count_of(KEY_REFRESH) > 0)) {
         return 0;
     }
-    return !signs() ? 1 : dir.files[0].since + seconds_of(c, "every", 0);
+    return !can_sign() ? 1 : dir.files[0].since + seconds_of(c, "every", 0);
 }
 
-/* One look at the directory: takes the first step that is safe.  Else *due is
- * when one will be; with tell, those are told. */
-static bool look(struct cmd *c, bool tell, bool *taken, int64_t *due)
+/* Executes the first step that is safe.  If there is none, sets *due to the
+ * time of the next step, and prints the steps if report is set. */
+static bool execute_safe_step(struct cmd *c, bool report, bool *executed,
+                              int64_t *due)
 {
     int64_t now = (int64_t) time(NULL);
     bool dry = cmd_get(c, "dry-run") != NULL;
     enum step step;
 
-    *taken = false;
+    *executed = false;
     *due = INT64_MAX;
     for (size_t i = 0; i < dir.count; i++) {
         const struct key_file *f = &dir.files[i];
         int64_t at = f->state != KEY_SIGNING ? next_step(c, f, &step) : 0;
 
-        /* One after the other. */
+        /* Only one rotation at a time. */
         if (f->state == KEY_SIGNING ||
             (step == ACTIVATE && count_of(KEY_REPLACED) > 0)) {
             continue;
         }
-        if (at <= now && !dry && (step != ACTIVATE || all_have(c, f))) {
-            *taken = true;
-            return take(c, step, f);
+        if (at <= now && !dry &&
+            (step != ACTIVATE || gateways_have_key(c, f))) {
+            *executed = true;
+            return execute_step(c, step, f);
         }
         *due = at < *due ? at : *due;
-        if (tell) {
-            at = early && step == ACTIVATE ? known_from(c, f) : at;
-            (void) took(c, step, f->kid, longer(at, now), false);
+        if (report) {
+            at = gateways_may_lack_key && step == ACTIVATE ? known_from(c, f)
+                                                           : at;
+            (void) report_step(c, step, f->kid, later_of(at, now), false);
         }
     }
     return true;
@@ -409,34 +419,35 @@ static bool look(struct cmd *c, bool tell, bool *taken, int64_t *due)
 static bool rotate(struct cmd *c)
 {
     int64_t until = (int64_t) time(NULL) + seconds_of(c, "wait", 0);
-    int64_t at = begins(c), due = 0;
-    bool taken = false, tell = cmd_get(c, "dry-run") != NULL;
+    int64_t at = rotation_start(c), due = 0;
+    bool executed = false, report = cmd_get(c, "dry-run") != NULL;
 
     if (at > 0 && at <= (int64_t) time(NULL)) {
-        if (!take(c, ADD, NULL)) {
+        if (!execute_step(c, ADD, NULL)) {
             return false;
         }
         at = 0;
     }
     for (;;) {
-        keys_dir_close(&dir); /* a step of somebody else's may come between */
-        if (!open_dir(c) || !look(c, tell, &taken, &due)) {
+        keys_dir_close(&dir); /* let other commands take steps */
+        if (!open_dir(c) || !execute_safe_step(c, report, &executed, &due)) {
             return false;
         }
-        if (tell) {
+        if (report) {
             break;
         }
-        if (!taken && (due > until || (int64_t) time(NULL) >= until)) {
-            tell = true; /* nothing more can be done */
-        } else if (!taken) {
+        if (!executed && (due > until || (int64_t) time(NULL) >= until)) {
+            report = true; /* report the remaining steps */
+        } else if (!executed) {
             keys_dir_close(&dir);
             sleep(1);
         }
     }
     if (at > 0) {
-        (void) took(c, ADD, NULL, at, false);
+        (void) report_step(c, ADD, NULL, at, false);
     }
-    return why_not.text[0] == '\0' || early || cmd_fail(c, "%s", why_not.text);
+    return gateway_error.text[0] == '\0' || gateways_may_lack_key ||
+           cmd_fail(c, "%s", gateway_error.text);
 }
 
 static bool list(struct cmd *c)
@@ -509,7 +520,7 @@ const struct cmd_spec cmd_key_files[] = {
      "already, if\nno new one can be written.  Whoever has tokens that it "
      "signed must log in\nagain.  Gateways drop it within their soft age.\n",
      .options = {DRY_RUN},
-     .check = open_bad, .after = end_key, TOOK},
+     .check = open_unchecked, .after = end_key, TOOK},
     {"keys rotate", NULL, "replace the signing key, step by step",
      "Takes the steps that are safe now and tells when the next ones are: run "
      "it\nagain then, or by a timer with --every.  Without --every a new key "

@@ -1,8 +1,8 @@
 /*
  * account show, list and sessions; workspace, branch and member list.
  *
- * A list goes on after a row by the values that it is sorted by: what is added
- * or taken away meanwhile moves no other row to another page.
+ * A list continues after a row by its sort values, so concurrent changes do not
+ * move other rows to another page.
  */
 
 #include "cmd/cmd_lookup.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Finds the row that a list goes on after, and what it is sorted by. */
+/* Finds the row of --after and its sort values. */
 static bool find_after(struct cmd *c)
 {
     static const char sql[] =
@@ -51,7 +51,7 @@ static bool find_after(struct cmd *c)
     " ORDER BY " place " COLLATE \"C\", " name " COLLATE \"C\", " id MOST
 #define AT(column, name) "extract(epoch FROM " column ") AS " name
 
-/* By the index of names. */
+/* Uses the index on names. */
 static const char accounts_sql[] =
     "SELECT account_id AS accountId, account_type AS type, status,"
     "       account_name AS account, " AT("created_at", "createdAt")
@@ -99,7 +99,7 @@ static const char members_sql[] =
     WITHIN("workspaceId", "workspace_id")
     PAGE("workspace_name", "account_name", "member_id");
 
-/* The newest of one status each, as the index has them. */
+/* The newest sessions of each status, in the order of the index. */
 #define BEFORE(s)                                                              \
     " AND (:beforeTime::timestamptz IS NULL"                                   \
     "      OR (" s "created_at <= :beforeTime AND (" s                         \
@@ -146,9 +146,9 @@ static const char sessions_sql[] =
     "sessionId", "status", "createdAt", "usedAt", "expiresAt", "revokedAt=", \
     "address", "loginAddress", "workspaceId=", "workspaceName", \
     "branchId=", "branchName", "agent", "loginAgent"
-/* -- all that is held about one person -- */
+/* -- all data about an account -- */
 
-static const struct cmd_spec person = {
+static const struct cmd_spec account_spec = {
     .operand = "ACCOUNT", .keyless = true,
     .sql = "SELECT " AT("created_at", "createdAt") ","
         AT("updated_at", "updatedAt") "," AT("deleted_at", "deletedAt") ","
@@ -178,8 +178,8 @@ static const struct cmd_spec parts[] = {
                  "roles"}},
     {"sessions", .list = true, .sql = sessions_sql, .columns = {SESSIONS}}};
 
-/* Counts are kept under an HMAC of the name that only holders of the signing
- * key can compute (auth_attempt_identify()). */
+/* Failed logins are counted under an HMAC of the name, for which the signing
+ * key is needed (auth_attempt_identify()). */
 bool cmd_lookup_attempts(struct cmd *c)
 {
     const char *name = cmd_get(c, "account");
@@ -198,19 +198,19 @@ bool cmd_lookup_attempts(struct cmd *c)
     return true;
 }
 
-bool cmd_lookup_person(struct cmd *c)
+bool cmd_lookup_account(struct cmd *c)
 {
-    const struct cmd_spec *own = c->spec;
+    const struct cmd_spec *saved = c->spec;
     bool counted = c->keys->signing != NULL, ok;
 
-    c->spec = &person;
+    c->spec = &account_spec;
     ok = cmd_connect(c) && cmd_transact(c, cmd_work) &&
          (!counted || cmd_lookup_attempts(c));
     if (ok) {
         cmd_set(c, "all", "t");
         (void) cmd_out_values(c);
     }
-    c->spec = own;
+    c->spec = saved;
     if (!ok) {
         return false;
     }
@@ -254,7 +254,7 @@ const struct cmd_spec cmd_lookups[] = {
      "ACCOUNT is a name or an id.  Failed logins are shown only with the "
      "signing\nkey, since they are counted under an HMAC that is made with "
      "it.\n",
-     .check = cmd_keys, .keyless = true, .before = cmd_lookup_person},
+     .check = cmd_keys, .keyless = true, .before = cmd_lookup_account},
     {"account sessions", "ACCOUNT", "list sessions, newest first",
      "ACCOUNT is a name or an id.\n",
      .options = {{"all", NULL, .help = "include ended ones"}, LIMIT},

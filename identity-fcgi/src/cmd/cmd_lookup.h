@@ -1,11 +1,12 @@
-/* The commands that only read: show and list. */
+/* The commands show and list. */
 
 #pragma once
 
 #include "cmd/cmd.h"
 
-/* Prints all that is held about the account. */
-bool cmd_lookup_person(struct cmd *c);
+/* Prints all data about the account. */
+bool cmd_lookup_account(struct cmd *c);
 
-/* Sets what failed logins are counted under: "hmac", of --address "prefix". */
+/* Sets "hmac" and, for --address, "prefix", under which failed logins are
+ * counted. */
 bool cmd_lookup_attempts(struct cmd *c);

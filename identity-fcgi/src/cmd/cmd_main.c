@@ -1,4 +1,4 @@
-/* The operator's commands: finding, helping, parsing, running. */
+/* The operator's commands: finding, help, parsing, running. */
 
 #include "cmd/cmd_main.h"
 
@@ -18,8 +18,8 @@ static const struct cmd_option common_options[] = {
 
 /* -- finding -- */
 
-/* The row of this number, over all tables; NULL after the last. */
-static const struct cmd_spec *row(size_t n)
+/* Returns row n of all tables, or NULL. */
+static const struct cmd_spec *spec_at(size_t n)
 {
     const struct cmd_spec *const tables[] = {cmd_accounts, cmd_imports,
                                              cmd_places,   cmd_lookups,
@@ -35,8 +35,8 @@ static const struct cmd_spec *row(size_t n)
     return NULL;
 }
 
-/* What follows this word in the words of s, maybe "", or NULL. */
-static const char *after(const struct cmd_spec *s, const char *word)
+/* Returns the words of s after this first word, possibly "", or NULL. */
+static const char *words_after(const struct cmd_spec *s, const char *word)
 {
     const char *rest = s->words + strcspn(s->words, " ");
     size_t len = (size_t) (rest - s->words);
@@ -46,13 +46,14 @@ static const char *after(const struct cmd_spec *s, const char *word)
                : NULL;
 }
 
-/* The row of these words; without a second one the first row of the group. */
+/* Returns the row of these words, or the first row of the group if second is
+ * NULL. */
 static const struct cmd_spec *find(const char *group, const char *second)
 {
     const struct cmd_spec *s;
 
-    for (size_t i = 0; (s = row(i)) != NULL; i++) {
-        const char *rest = after(s, group);
+    for (size_t i = 0; (s = spec_at(i)) != NULL; i++) {
+        const char *rest = words_after(s, group);
 
         if (rest != NULL && (second == NULL || strcmp(rest, second) == 0)) {
             return s;
@@ -66,9 +67,9 @@ bool cmd_main_knows(const char *word)
     return find(word, NULL) != NULL;
 }
 
-/* -- helping -- */
+/* -- help -- */
 
-/* Both words, with a blank between them where there are two. */
+/* Joins one or two words. */
 static const char *join(char out[64], const char *one, const char *two)
 {
     snprintf(out, 64, "%s%s%s", one, two != NULL ? " " : "",
@@ -81,8 +82,8 @@ void cmd_main_list(const char *group)
     const struct cmd_spec *s;
     char text[64];
 
-    for (size_t i = 0; (s = row(i)) != NULL; i++) {
-        if (group == NULL || after(s, group) != NULL) {
+    for (size_t i = 0; (s = spec_at(i)) != NULL; i++) {
+        if (group == NULL || words_after(s, group) != NULL) {
             printf("  %-32s %s\n", join(text, s->words, s->operand),
                    s->purpose);
         }
@@ -117,18 +118,18 @@ static void help_command(const struct cmd_spec *s)
     print_options(common_options);
 }
 
-/* The words that would have been accepted. */
-static bool which(struct cmd *c, const char *group)
+/* Refuses a word and lists the accepted ones. */
+static bool refuse_word(struct cmd *c, const char *group)
 {
     char mem[256];
     const struct cmd_spec *s;
     struct buf verbs;
 
     buf_init(&verbs, mem, sizeof(mem));
-    for (size_t i = 0; (s = row(i)) != NULL; i++) {
-        if (after(s, group) != NULL) {
+    for (size_t i = 0; (s = spec_at(i)) != NULL; i++) {
+        if (words_after(s, group) != NULL) {
             buf_addf(&verbs, "%s%s", verbs.len > 0 ? ", " : "",
-                     after(s, group));
+                     words_after(s, group));
         }
     }
     return cmd_misused(c, "%s: which of %.*s? try identity-fcgi %s --help",
@@ -143,7 +144,8 @@ static bool refuse(struct cmd *c, const char *what, const char *name)
                        c->spec->words, what, name, c->spec->words);
 }
 
-/* Shows an unknown option only if it looks like one: it may be a secret. */
+/* Shows an unknown option only if it looks like an option, not like a
+ * secret. */
 static bool unknown(struct cmd *c, const char *arg)
 {
     size_t len = strcspn(arg, "=");
@@ -164,7 +166,7 @@ static bool unknown(struct cmd *c, const char *arg)
     return refuse(c, "unknown option ", name);
 }
 
-/* Written out: an abbreviation may mean another option tomorrow. */
+/* Accepts no abbreviations, which might become ambiguous. */
 static const struct cmd_option *find_option(const struct cmd_option *o,
                                             const char *arg, size_t len)
 {
@@ -176,7 +178,7 @@ static const struct cmd_option *find_option(const struct cmd_option *o,
     return o;
 }
 
-/* Takes argv[*i], an option, and its value, which may be the next one. */
+/* Parses the option argv[*i] and its value, which may be the next argument. */
 static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
 {
     const char *arg = argv[*i], *value = strchr(arg, '='), *wrong = NULL;
@@ -227,7 +229,7 @@ static bool parse_operand(struct cmd *c, const char *arg)
     return true;
 }
 
-/* Whether all that is needed was given, and all that was given is valid. */
+/* Checks that all required arguments are present and all values are valid. */
 static bool check_given(struct cmd *c)
 {
     if (c->spec->operand != NULL && c->spec->operand[0] != '[' &&
@@ -284,8 +286,8 @@ static bool run(struct cmd *c)
     if (cmd_get(c, "env-file") != NULL) {
         c->env_file = cmd_get(c, "env-file");
     }
-    if (account == NULL && after(s, "account") != NULL) {
-        account = cmd_get(c, "name"); /* of a new one */
+    if (account == NULL && words_after(s, "account") != NULL) {
+        account = cmd_get(c, "name"); /* of a new account */
     }
     if (account != NULL) {
         if (!cmd_fold(c, account)) {
@@ -297,7 +299,7 @@ static bool run(struct cmd *c)
     if (s->check != NULL && !s->check(c)) {
         return false;
     }
-    s = c->spec; /* check may have chosen another */
+    s = c->spec; /* check may have replaced it */
     cmd_out_open(c);
     if ((s->before != NULL && !s->before(c)) ||
         ((s->work != NULL || s->sql != NULL) &&
@@ -321,11 +323,11 @@ bool cmd_main(struct cmd *c, int argc, char *const *argv)
 {
     const char *group = argv[0], *word = argc > 1 ? argv[1] : "", *rest;
 
-    /* Get EPIPE and EFBIG instead of dying. */
+    /* Get EPIPE and EFBIG instead of a signal. */
     (void) signal(SIGPIPE, SIG_IGN);
     (void) signal(SIGXFSZ, SIG_IGN);
     c->spec = find(group, NULL);
-    rest = c->spec != NULL ? after(c->spec, group) : NULL;
+    rest = c->spec != NULL ? words_after(c->spec, group) : NULL;
     if (rest != NULL && rest[0] != '\0') {
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
             strcmp(word, "help") == 0 || (c->help && argc == 1)) {
@@ -340,7 +342,7 @@ bool cmd_main(struct cmd *c, int argc, char *const *argv)
         argv++;
     }
     if (c->spec == NULL) {
-        return which(c, group);
+        return refuse_word(c, group);
     }
     if (!c->help && !cmd_main_parse(c, argc, argv)) {
         return false;
@@ -360,7 +362,7 @@ int cmd_main_end(struct cmd *c)
         fprintf(stderr, "identity-fcgi: %s\n", c->line);
     }
     if (c->audit_lost) {
-        /* An exit status of its own, whatever else failed since. */
+        /* This exit status takes precedence over later failures. */
         fprintf(stderr, "identity-fcgi: the change was made and stands, but "
                         "its audit line could not be written\n");
         status = CMD_LOST;

@@ -1,4 +1,4 @@
-/* What commands print: results, as aligned lines or JSON; audit lines. */
+/* The output of commands: results as aligned lines or JSON, and audit lines. */
 
 #include "cmd/cmd_out.h"
 
@@ -17,16 +17,16 @@
 enum type {
     TEXT,
     NUMBER,
-    BOOL, /* "t" is true; "yes" and "no" for people */
-    TIME, /* seconds of the epoch; "0" is null too */
-    LIST  /* joined by commas, which no element has */
+    BOOL, /* "t" is true; shown as "yes" or "no" */
+    TIME, /* seconds since 1970; "0" is null too */
+    LIST  /* joined by commas; elements contain none */
 };
 
-/* A value has a name in JSON and a label for people; in a list the labels head
- * the columns. */
+/* A value has a name for JSON and a label for people, which is the heading of a
+ * list's column. */
 struct column {
     const char *name;
-    const char *label; /* NULL: only in JSON */
+    const char *label; /* NULL if only in JSON */
     enum type type;
     int width; /* in a list */
     bool audited;
@@ -113,7 +113,7 @@ void cmd_out_audit(struct cmd *c, const char *event, const char *only)
     c->audit_lost = c->audit_lost || log_lost();
 }
 
-/* The column of an element of spec->columns. */
+/* Returns the column for an element of spec->columns. */
 static struct column column_of(const char *text)
 {
     size_t len = strcspn(text, "=");
@@ -142,7 +142,7 @@ void cmd_out_open(struct cmd *c)
     }
 }
 
-/* Hands over to standard output, and wipes: a token may be among it. */
+/* Writes to standard output and wipes the buffer, which may contain a token. */
 static void flush(struct cmd *c)
 {
     if (c->out.overflow ||
@@ -163,8 +163,8 @@ bool cmd_out_close(struct cmd *c)
            cmd_fail(c, "the result cannot be written to standard output");
 }
 
-/* Whatever a name holds, it does not steer a terminal; filled up with blanks
- * to so many characters. */
+/* Appends text, with characters that affect a terminal replaced, padded to
+ * width. */
 static void add_plain(struct buf *b, const char *s, int width)
 {
     const unsigned char *u = (const unsigned char *) s, *end = u + strlen(s);
@@ -231,7 +231,7 @@ void cmd_out_time(const char *epoch_s, char out[], size_t cap)
     }
 }
 
-/* "" is null, and "-" for people. */
+/* Prints a value.  "" is null, shown as "-". */
 static void print(struct cmd *c, const struct column *column, const char *value)
 {
     char time[sizeof("2026-11-21T10:15:00Z")];
@@ -263,7 +263,7 @@ void cmd_out_claim(struct cmd *c, const char *label, const char *value,
           value);
 }
 
-/* The values of all columns that have one, or a list's head. */
+/* Prints the available values of the columns, or the headings of a list. */
 static void print_columns(struct cmd *c, bool head)
 {
     for (const char *const *p = c->spec->columns; *p != NULL; p++) {
@@ -281,7 +281,7 @@ static void print_columns(struct cmd *c, bool head)
 
 bool cmd_out_values(struct cmd *c)
 {
-    if (!c->json || c->w.depth > 0) { /* not closed already */
+    if (!c->json || c->w.depth > 0) { /* not closed yet */
         buf_addz(&c->out, c->begun && !c->json ? "\n" : "");
         print_columns(c, false);
     }
@@ -315,7 +315,7 @@ static bool read_page(struct cmd *c)
     return cmd_sql(c, c->spec->sql);
 }
 
-/* Prints the rows of a page; whether there may be another one. */
+/* Prints the rows of a page.  Returns true if there may be another page. */
 static bool print_page(struct cmd *c)
 {
     for (c->row = 0; c->row < c->found; c->row++) {
@@ -332,7 +332,7 @@ static bool print_page(struct cmd *c)
 
 bool cmd_out_part(struct cmd *c, const struct cmd_spec *part)
 {
-    const struct cmd_spec *whole = c->spec;
+    const struct cmd_spec *saved = c->spec;
     size_t kept = c->result_count;
     bool ok, more = true;
 
@@ -356,22 +356,22 @@ bool cmd_out_part(struct cmd *c, const struct cmd_spec *part)
     if (c->json) {
         jsonw_array_end(&c->w);
     }
-    c->begun = true; /* what follows is not the first */
-    c->spec = whole;
+    c->begun = true; /* print an empty line before further values */
+    c->spec = saved;
     return ok;
 }
 
 bool cmd_out_rows(struct cmd *c)
 {
     const char *limit = cmd_get(c, "limit");
-    size_t most = limit != NULL ? strtoul(limit, NULL, 10) : CMD_LIMIT;
+    size_t max = limit != NULL ? strtoul(limit, NULL, 10) : CMD_LIMIT;
 
     for (c->row = 0; c->row < c->found; c->row++) {
         cmd_out_row(c);
     }
     if (c->found == 0) {
         cmd_out_line(c, "none");
-    } else if (!c->json && c->found == most) {
+    } else if (!c->json && c->found == max) {
         fprintf(stderr, "identity-fcgi: there may be more: see --help\n");
     }
     return true;

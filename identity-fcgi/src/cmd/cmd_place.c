@@ -40,8 +40,8 @@ static bool find_tenant(struct cmd *c)
             ":ref.name"
             " ORDER BY tenant_id FOR NO KEY UPDATE");
     }
-    /* Tenants' names have no unique index: the lock, any number, makes looking
-     * and adding one step. */
+    /* Names of tenants have no unique index.  The lock (an arbitrary number)
+     * makes search and insertion atomic. */
     return cmd_sql(c, "SELECT pg_advisory_xact_lock(7236589412358)") &&
            cmd_sql(c, "INSERT INTO tenants (tenant_name)"
                       " SELECT :new-tenant WHERE NOT EXISTS ("
@@ -57,7 +57,7 @@ static bool find_tenant(struct cmd *c)
                      cmd_get(c, "new-tenant")));
 }
 
-/* Under the parent's lock: two of one name could not be told apart. */
+/* Refuses a duplicate name in the same parent, which is locked. */
 static bool refuse_namesake(struct cmd *c)
 {
     bool branch = strncmp(c->spec->words, "branch", 6) == 0;
@@ -86,7 +86,8 @@ static bool find_branch(struct cmd *c)
 
 /* -- members -- */
 
-/* The membership in the locked workspace: a status of "" is none. */
+/* Reads the membership in the locked workspace; status "" means not a
+ * member. */
 static bool find_member(struct cmd *c)
 {
     return cmd_sql(c, "SELECT m.member_id AS memberId, m.status"
@@ -112,7 +113,7 @@ static bool end_grants(struct cmd *c)
 
 /* -- grants -- */
 
-/* The branch that ref names within the account's memberships. */
+/* Finds a branch by ref in the account's workspaces. */
 static bool find_grantable(struct cmd *c, const char *ref)
 {
     static const char sql[] =
@@ -149,7 +150,7 @@ static bool find_grantable(struct cmd *c, const char *ref)
                           cmd_get(c, "account"));
 }
 
-static bool give(struct cmd *c)
+static bool grant_branch(struct cmd *c)
 {
     int64_t given;
 
@@ -177,7 +178,7 @@ static bool give(struct cmd *c)
 }
 
 /* Revokes the roles or, without --role, the branch. */
-static bool take(struct cmd *c)
+static bool revoke_branch(struct cmd *c)
 {
     return cmd_sql(
         c, cmd_get(c, "role") == NULL
@@ -188,11 +189,12 @@ static bool take(struct cmd *c)
                  "   AND role_code = ANY (string_to_array(:codes, ','))");
 }
 
-/* Leaves two results a branch: its ids, and its grants as they are now. */
+/* Leaves two results per branch: its ids, and its current grants. */
 static bool change(struct cmd *c)
 {
-    bool (*one)(struct cmd *) =
-        strcmp(c->spec->words, "member grant") == 0 ? give : take;
+    bool (*change_grant)(struct cmd *) =
+        strcmp(c->spec->words, "member grant") == 0 ? grant_branch
+                                                    : revoke_branch;
     static const char now_sql[] =
         "SELECT count(*) > 0 AS granted, :written::boolean AS changed,"
         "       string_agg(role_code, ',' ORDER BY role_code) AS roles"
@@ -202,9 +204,9 @@ static bool change(struct cmd *c)
     const char *branches[CMD_MAX_BRANCHES];
     size_t count = cmd_given(c, "branch", branches, CMD_MAX_BRANCHES);
 
-    c->changed = false; /* audited row by row */
+    c->changed = false; /* audited for each row */
     for (size_t i = 0; i < count; i++) {
-        if (!find_grantable(c, branches[i]) || !one(c)) {
+        if (!find_grantable(c, branches[i]) || !change_grant(c)) {
             return false;
         }
         cmd_set(c, "written", c->touched > 0 ? "t" : "f");
@@ -233,7 +235,7 @@ static bool check_grant(struct cmd *c)
 {
     const char *roles[MAX_ROLES];
     size_t count = cmd_given(c, "role", roles, MAX_ROLES);
-    struct buf codes; /* they have no comma: one parameter holds them all */
+    struct buf codes; /* joined by commas as a single parameter */
 
     if (cmd_given(c, "branch", NULL, 0) > CMD_MAX_BRANCHES) {
         return cmd_misused(c,
@@ -255,7 +257,7 @@ static bool check_grant(struct cmd *c)
 
 static bool check_revoke(struct cmd *c)
 {
-    /* With --all. */
+    /* For --all. */
     static const struct cmd_spec end = {
         .lock = true,
         .find = find_member,
@@ -311,8 +313,7 @@ static bool check_revoke(struct cmd *c)
                 "branchId", "branchName", "granted", "roles", "changed="}
 #define OF_BRANCH .lock = true, .find = find_branch, .columns = {BRANCH_COLUMNS}
 
-/* The rows of a table, "workspaces", and their names, "workspace", below those
- * of "tenant". */
+/* table is for example "workspaces", own "workspace" and above "tenant". */
 #define ADD(table, own, above) \
     .sql = "INSERT INTO " table " (" above "_id, " own "_name)" \
            " SELECT :" above "Id::uuid, :name" \

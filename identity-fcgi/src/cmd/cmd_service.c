@@ -21,15 +21,14 @@ static bool is_ttl(const char *text)
     return parse_within(text, "1s to 1h", true, &ttl_ms) && ttl_ms % 1000 == 0;
 }
 
-/* Seconds as the database writes them, in microseconds; no time is 0. */
-static int64_t us(const char *seconds)
+/* Converts the database's seconds to microseconds; 0 for null. */
+static int64_t to_us(const char *seconds)
 {
     return strtoll(seconds, NULL, 10) * 1000000;
 }
 
-/* Signs a token and sets what it says, as everybody else will read it.  It is
- * of before or after a lockout like those of a session; the account's row is
- * locked. */
+/* Signs a token and sets its values as read back from it.  A lockout applies to
+ * it like to the tokens of a session; the account's row is locked. */
 static bool issue(struct cmd *c)
 {
     int64_t ttl_ms, now = (int64_t) time(NULL);
@@ -48,8 +47,8 @@ static bool issue(struct cmd *c)
                     "  FROM accounts WHERE account_id = :accountId")) {
         return false;
     }
-    s.clock.now_us = us(cmd_get(c, "clock"));
-    s.clock.valid_after_us = us(cmd_get(c, "lockedOut"));
+    s.clock.now_us = to_us(cmd_get(c, "clock"));
+    s.clock.valid_after_us = to_us(cmd_get(c, "lockedOut"));
     token.iat = session_issued_at(now, &s.clock);
     buf_init(&out, c->secret, sizeof(c->secret));
     pj_arena_init(&arena, c->arena, sizeof(c->arena));
@@ -85,7 +84,7 @@ static bool print_token(struct cmd *c)
 
 /* -- token inspect -- */
 
-/* What is in c->secret, without blanks and without "Bearer ". */
+/* Returns the token in c->secret without blanks and "Bearer ". */
 static pj_str_t given_token(struct cmd *c)
 {
     size_t from = strspn(c->secret, " "), len = c->secret_len;
@@ -99,7 +98,7 @@ static pj_str_t given_token(struct cmd *c)
     return (pj_str_t){(unsigned char *) c->secret + from, len - from};
 }
 
-/* The object that a part of a token holds, or NULL, and its text. */
+/* Decodes a part of a token.  Returns the JSON object and its text, or NULL. */
 static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part, pj_str_t *json)
 {
     unsigned char *text = pj_arena_alloc(arena, part.len);
@@ -115,7 +114,7 @@ static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part, pj_str_t *json)
                : NULL;
 }
 
-/* A claim for people: a string or number as it is, an array's elements. */
+/* Prints a claim for people. */
 static void print_claim(struct cmd *c, const pj_json_t *claim)
 {
     char label[32], value[256];
@@ -147,7 +146,7 @@ static void print_claim(struct cmd *c, const pj_json_t *claim)
     cmd_out_claim(c, label, value, time);
 }
 
-/* The signature is looked at after the header and before the claims. */
+/* The signature is checked after the header and before the claims. */
 static const char *signature_state(pj_err_t verdict)
 {
     const uint64_t later =

@@ -4,5 +4,5 @@
 
 #include "cmd/cmd.h"
 
-/* Migrates, and loads the local data if asked. */
+/* Migrates, and loads the local data if seed is set. */
 bool cmd_service_migrate(struct cmd *c, bool seed);
