@@ -4,6 +4,7 @@
 use JSON::PP ();
 
 use Platform::Test;
+use Platform::Test::Clock;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -25,7 +26,7 @@ sub says (%o) {
 
 my $http = <<'HTTP';
 platform_gateway_key_cooldown 1s;
-platform_gateway_key_soft_age 1s;
+platform_gateway_key_soft_age 60s;
 platform_gateway_trust shop { issuer <iss>; key_location /_fetch; discovery on; }
 platform_gateway_trust slash { issuer <root>/slash/; key_location /_fetch; discovery on; }
 platform_gateway_trust fixed { issuer https://fixed.test; key_location /_fixed; discovery on; }
@@ -59,9 +60,21 @@ location = /explain { platform_gateway_access public; platform_gateway_explain;
 location /leak { platform_gateway_access public; return 200 "[$platform_fetch_url]"; }
 SERVER
 
-sub token { return jwt_sign(key => $key, payload => { iss => $iss, sub => 'u', exp => time + 60 }) }
+my $clock;
+
+sub token { return jwt_sign(key => $key,
+    payload => { iss => $iss, sub => 'u', exp => $clock->now + 60 }) }
 
 sub status { return http_get($t->port('gateway'), '/', token => token())->status }
+
+# Whether that becomes true within some cooldowns.
+sub later ($true) {
+    return eventually(sub {
+        $clock->pass(2);
+        sleep 0.3;    # a fetch takes less
+        return $true->();
+    });
+}
 
 sub log_has ($pattern) { return eventually(sub { $t->nginx->error_log =~ $pattern }) }
 
@@ -70,6 +83,7 @@ $http =~ s{<root>/slash/}{$slash};
 $idp->set('/slash/.well-known/openid-configuration' => JSON::PP::encode_json(
     { issuer => $slash, jwks_uri => "${slash}keys" }), '/slash/keys' => jwks($key));
 my $nginx = $t->gateway_conf($fetch, alone => 1, http => $http =~ s/<iss>/$iss/r);
+$clock = Platform::Test::Clock->new($t, $nginx);
 $t->start_nginx;
 ok eventually(sub { grep { $_->{uri} eq '/slash/keys' } $idp->requests }),
     'an issuer that ends with a slash: asked without a second one';
@@ -92,6 +106,7 @@ for my $case (
     my ($says, $said) = @$case;
     my $before = length $t->nginx->error_log;
     says(%$says);
+    $clock->pass(2);
     ok eventually(sub { substr($t->nginx->error_log, $before) =~ $said }),
         'refused: ' . substr JSON::PP::encode_json($says), 0, 60;
 }
@@ -102,6 +117,7 @@ for my $case ([ "http://127.0.0.1:$port/certs", qr/have no "jwks_uri".*, of tls/
     my $before = length $t->nginx->error_log;
     $idp->set('/tls' => JSON::PP::encode_json(
         { issuer => 'https://id.test', jwks_uri => $case->[0] }));
+    $clock->pass(2);
     ok eventually(sub { substr($t->nginx->error_log, $before) =~ $case->[1] }),
         "an issuer with TLS, keys at $case->[0]";
 }
@@ -110,21 +126,25 @@ for my $case ([ "http://127.0.0.1:$port/certs", qr/have no "jwks_uri".*, of tls/
 
 $idp->set('/certs?a=b' => [ [ 'X-Accel-Redirect' => '/side?x' ], '' ]);
 says();
+$clock->pass(2);
 sub asked { return join ' ', map { $_->{uri} =~ m{(certs|well-known)} } $idp->requests }
-ok eventually(sub { asked() =~ /certs.* well-known/ }), 'a redirect within nginx: no keys, asked again';
+ok later(sub { asked() =~ /certs.* well-known/ }), 'a redirect within nginx: no keys, asked again';
 is_deeply [ $side->requests ], [], 'and no other location was run';
 
 # -- what is
 
 $idp->set('/certs?a=b' => jwks($key));
 says();
+$clock->pass(2);
 ok eventually(sub { status() == 200 }), 'its own metadata: the keys are fetched from there';
 $idp->forget;
+$clock->pass(60);
 ok eventually(sub { grep { $_->{uri} eq '/certs?a=b' } $idp->requests }), 'and fetched again,';
 is scalar(grep { $_->{uri} =~ /well-known/ } $idp->requests), 0, 'but nobody asks twice where';
 is http_get($t->port('gateway'), '/leak')->body, '[]', 'no client sees the address';
 ok $t->reload, 'a reload';
 $idp->forget;
+$clock->pass(60);
 ok eventually(sub { grep { $_->{uri} eq '/certs?a=b' } $idp->requests }), 'keeps the address';
 is scalar(grep { $_->{uri} =~ /well-known/ } $idp->requests), 0, 'and does not ask again';
 
@@ -134,7 +154,8 @@ for my $case ([ '/new', undef, 'keys that are gone from there' ],
     my ($uri, $instead, $name) = @$case;
     $idp->set(map({ ($_ => $instead) } '/certs?a=b', '/new'), $uri => jwks($key));
     says(jwks_uri => "http://127.0.0.1:$port$uri");
-    ok eventually(sub { grep { $_->{uri} eq $uri } $idp->requests }), "$name: asked again";
+    $clock->pass(60);
+    ok later(sub { grep { $_->{uri} eq $uri } $idp->requests }), "$name: asked again";
 }
 is status(), 200, 'and served';
 

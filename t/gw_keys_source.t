@@ -6,7 +6,6 @@
 use Platform::Test;
 use Platform::Test::KeyDir;
 use Platform::Test::Keys;
-use Time::HiRes qw(time);
 
 my $NEW = 'http://other.test';
 
@@ -34,6 +33,7 @@ sub begin ($what, %o) {
     $issuer->set(body => jwks($key));
     $other->down;
     reload(%o);
+    keys_pass($t, 2);
     keys_until($t, "$what: the first source's key works", 200, $key);
 }
 
@@ -55,6 +55,7 @@ $t->allow(qr/\[emerg\] .*unknown directive "nonsense"/);
 ok !$t->reload, 'a reload of a broken configuration fails';
 $issuer->set(body => jwks($key, $new));
 $issuer->up;
+keys_pass($t, 2);
 keys_until($t, 'and the old workers still fetch', 200, $new);
 
 # From another location, so that the set is of a fetch that these workers began.
@@ -93,6 +94,7 @@ for my $what (sort keys %change) {
     }), "$what: it is fetched, and nothing is said to be kept";
     next unless "@change" =~ $other->port;
     $other->up;
+    keys_pass($t, 2);
     keys_until($t, "$what: the new key works", 200, $new, @iss);
     is get($key, @iss, iat => past()), 401, "$what: the old one is refused";
 }
@@ -121,6 +123,7 @@ $issuer->down;
 reload(http => 'platform_gateway_zone platform_gateway:2m;');
 is get($key), 503, 'starts afresh';
 $issuer->up;
+keys_pass($t, 2);
 keys_until($t, 'and is filled within a cooldown', 200, $key);
 
 begin('a file');
@@ -151,12 +154,11 @@ is $_->request(@{ $requests[1] })->status, 200, 'has a client' for @c;
 kill 'STOP', $old;
 $c[$_]->send(http_request_bytes(@{ $requests[$_] })) for 0, 1;
 $other->up;
-my $began = time;
 keys_gateway($t, @ONE, change => [ @issuer, @address ]);
 $nginx->signal('HUP');
 ok eventually(sub { grep { $_ != $old } $nginx->workers }), 'a new worker';
 keys_until($t, 'with a new source', 200, $new, iss => $NEW);
-keys_passed(1.1, $began);    # the cooldown: who may fetch can do so
+keys_pass($t, 2);    # the cooldown: who may fetch can do so
 $count = $issuer->count;
 kill 'CONT', $old;
 is_deeply [ map { $_->read_response->status } @c ], [ 503, 503 ],
@@ -192,7 +194,7 @@ sub reload_late (%o) {
 
 $issuer->set(body => jwks($key));
 keys_gateway($t, @ONE, @long);
-$nginx->{clock} = { so => $late, file => '' };
+$nginx->{clock}{so} .= ":$late";
 keys_hold($issuer, sub { $nginx->start });
 ($old) = $nginx->workers;
 ok reload_late(@long), 'late workers: a reload during a fetch';
@@ -201,7 +203,7 @@ $issuer->set(hold => 0);
 ok eventually(sub { said('new key set') && !kill 0, $old }), 'late workers: the fetch ends';
 unlink "$dir/wait";
 keys_until($t, 'late workers: its set is in use', 200, $key);
-keys_passed(0.6, time);    # whatever is due begins
+sleep 0.6;    # whatever is due begins
 is $issuer->count, $count, 'late workers: no other fetch before the cooldown is over';
 
 # A fetch that is under way when they begin is given up, for another at once.

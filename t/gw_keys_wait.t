@@ -14,7 +14,7 @@ use Time::HiRes qw(time);
 my ($t, $issuer, $key, $new) = keys_test(qw(a b));
 my $port = $t->port('gateway');
 
-sub fresh { return (iat => CORE::time() + 25) }    # newer than any fetch
+sub fresh { return (iat => keys_now() + 25) }    # newer than any fetch
 
 sub statuses { return [ map { $_->read_response->status } @_ ] }
 
@@ -30,9 +30,9 @@ is_deeply [ map { http_get($port, $_)->status } qw(/readyz / /branch) ], [ 503, 
 cmp_ok time - $began, '<', 15, 'none of them waited as long as they might';
 
 $issuer->up;
-$began = time;
-ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it comes back: ready again';
-cmp_ok time - $began, '<', 30, 'by the cooldown, not the soft age';
+keys_pass($t, 3);
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }),
+    'it comes back: ready again by the cooldown, not the soft age';
 is_deeply [ keys_get($t, $key)->status, $issuer->count ], [ 200, 1 ], 'by one fetch';
 
 sub hold (%o) {
@@ -79,14 +79,14 @@ keys_until($t, 'and the fetch went on without it', 200, $key);
 # What $code returns while one and the same fetch hangs; with another fetch if
 # that one has failed before it was done.
 
-$nginx = keys_begin($t, soft_age => '1s', wait => '1s');
+$nginx = keys_begin($t, soft_age => '60s', wait => '1s');
 keys_until($t, 'a set that has to be fetched soon again', 200, $key);
 my @workers = sort $nginx->workers;
 
 sub hanging ($code) {
     my $got = 'no fetch lasted so long';
     eventually(sub {
-        keys_hold($issuer);
+        keys_hold($issuer, sub { keys_pass($t, 60) });
         my ($count, $failures) = ($issuer->count, scalar keys_failures($t));
         my $said = $code->();
         my $same = $issuer->count == $count && keys_failures($t) == $failures;
@@ -102,11 +102,11 @@ is hanging(sub { return join ' ', map { keys_get($t, $key)->status } 1 .. 20 }),
 is hanging(sub {
     my ($c, $token) = (Platform::Test::Http->new(port => $port), jwt_token('branch', $key));
     return join ' ', map { $c->request(GET => '/branch', token => $_)->status }
-        $token, jwt_token('branch', $new, iat => past()), $token;
+        $token, jwt_token('branch', $new, iat => keys_now() - 300), $token;
 }), '200 401 200', 'on one connection a known key, an unknown one after its wait, a known one';
 
 $issuer->set(body => jwks($key, $new));
-keys_hold($issuer);
+keys_hold($issuer, sub { keys_pass($t, 60) });
 my @gone = map { keys_send($t, $new) } 1 .. 20;
 sleep 0.1;
 $_->reset for splice @gone, 0, 10;
@@ -116,12 +116,15 @@ keys_until($t, 'the fetch goes on and brings the new key', 200, $new);
 is_deeply [ sort $nginx->workers ], \@workers, 'by the same workers';
 
 my $said = length $nginx->error_log;
-$issuer->set(hold => 1, body => jwks($key));
+$issuer->set(body => jwks($key));
+keys_hold($issuer, sub { keys_pass($t, 60) });
+keys_pass($t, 6);
 ok eventually(sub {
     substr($nginx->error_log, $said) =~ /key set not refreshed: timed out/
 }), 'timed out';
 is keys_get($t, $new)->status, 200, 'the set that we have serves';
 $issuer->set(hold => 0);
+keys_pass($t, 60);
 keys_until($t, 'until the issuer answers again', 401, $new, iat => past());
 
 # Unknown key ids: a signature is never looked at for a key that is not there.
@@ -151,6 +154,7 @@ my ($first, $second, $older);
 eventually(sub {
     eventually(sub {
         my $before = $issuer->count;
+        keys_pass($t, $COOLDOWN);
         $first = keys_get($t, $new, fresh());
         $issuer->count > $before;
     });
@@ -176,6 +180,7 @@ ok eventually(sub {
 $issuer->down;
 my $failed = keys_failures($t);
 ok eventually(sub {
+    keys_pass($t, $COOLDOWN);
     $res = keys_get($t, $new, fresh());
     keys_failures($t) > $failed;
 }), 'a fetch fails';
@@ -190,11 +195,10 @@ keys_begin($t);
 keys_until($t, 'an issuer', 200, $key);
 $issuer->set(hold => 1);
 my @old = keys_refetch($t, $issuer);
-$began = time;
 my $before = $issuer->count;
 $issuer->set(body => jwks($key, $new));
 my @c = ((pop @old), keys_send($t, $new), keys_send($t, $new->as('d'), fresh()));
-keys_passed(1.1, $began);    # the cooldown
+keys_pass($t, 2);    # the cooldown
 $issuer->set(hold => 0);
 is_deeply [ statuses(@c), $issuer->count ], [ [ 401, 200, 401 ], $before + 1 ],
     'a key that was published meanwhile is found by one fetch more, others are not';
@@ -204,7 +208,7 @@ is_deeply [ statuses(@c), $issuer->count ], [ [ 401, 200, 401 ], $before + 1 ],
 $issuer->set(body => jwks($key));
 keys_hold($issuer, sub { keys_begin($t, cooldown => '60s') });
 $before = $issuer->count;
-@c = (keys_send($t, $new, iat => CORE::time() + 2), keys_send($t, $new, iat => past()),
+@c = (keys_send($t, $new, iat => keys_now() + 2), keys_send($t, $new, iat => past()),
     keys_send($t, $key));
 $issuer->set(hold => 0);
 is_deeply [ statuses(@c), $issuer->count ], [ [ 503, 401, 200 ], $before ],
@@ -214,8 +218,8 @@ is_deeply [ statuses(@c), $issuer->count ], [ [ 503, 401, 200 ], $before ],
 
 keys_begin($t);
 keys_until($t, 'one key', 200, $key);
-my @future = (iat => CORE::time() + 3600);
-keys_passed(1.1, time);    # the cooldown
+my @future = (iat => keys_now() + 3600);
+keys_pass($t, 2);    # the cooldown
 $before = $issuer->count;
 for my $by ($key, $key->as('new')) {
     $res = keys_get($t, $by, @future);

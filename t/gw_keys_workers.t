@@ -36,6 +36,7 @@ $t->allow(qr/exited on signal 9/);
 my ($began, $fetches) = (time, $issuer->count);
 kill 'KILL', $worker;
 $issuer->set(hold => 0);
+keys_pass($t, 8);
 keys_until($t, 'after it died with the lease another one fetches', 200, $key);
 cmp_ok time - $began, '<', 30, 'once the lease has run out, not by age';
 cmp_ok $issuer->count, '<=', $fetches + 1, 'once';
@@ -135,6 +136,7 @@ sub greedy {
 sub refreshed ($document, $name) {
     my $sets = said(qr/: new key set, /);
     $issuer->set(hold => 0, body => $document);
+    keys_pass($t, 60);
     return ok eventually(sub { said(qr/: new key set, /) > $sets }), $name;
 }
 
@@ -146,7 +148,7 @@ for my $case (
 ) {
     my ($what, $passed, $main) = @$case;
     $issuer->set(body => jwks($key));
-    keys_begin($t, main => "worker_processes 1; $main", soft_age => '1s',
+    keys_begin($t, main => "worker_processes 1; $main", soft_age => '60s',
         http => "upstream keys { server $address; keepalive 4; } client_header_timeout 600s;",
         change => [ qr/worker_connections \d+/ => "worker_connections $ALL",
             qr{http://\Q$address\E/} => "http://$passed/" ]);
@@ -161,7 +163,10 @@ for my $case (
         for jwks($new), $what eq 'kept alive' ? jwks($key, $new) : ();
     is scalar(keys_failures($t)), $failed, "$what: no fetch has failed";
 
-    $issuer->set($what eq 'kept alive' ? (hold => 1) : (status => 500));
+    my $late = $what eq 'kept alive';
+    $issuer->set(status => 500) if !$late;
+    keys_hold($issuer, sub { keys_pass($t, 60) });
+    $late ? keys_pass($t, 6) : $issuer->set(hold => 0);
     ok eventually(sub { keys_failures($t) > $failed }), "$what: one that fails";
     $issuer->set(status => 200);
     refreshed(jwks($new) . "\n", "$what: does not keep the next from its connection");
@@ -244,13 +249,15 @@ sub late ($what, $worker) {
 # While it adopts: one fetches a set, and before it goes on another fetches
 # the next.
 
-begin('adoption', 2, soft_age => '1s', server => "error_log $pipe notice;",
+begin('adoption', 2, soft_age => '60s', server => "error_log $pipe notice;",
     http => "platform_gateway_key_cache_file @{[ $t->dir ]}/keys;");
 fill();
 $issuer->set(body => "$both\n");
+keys_pass($t, 60);
 my $stalled;
 ok eventually(sub { ($stalled) = writing($nginx->workers) }), 'one worker has a new set and stalls';
 $issuer->set(body => $only);
+keys_pass($t, 60);
 ok eventually(sub { writing($nginx->workers) == 2 }), 'the other one has the next, and stalls';
 my ($second) = grep { $_ != $stalled } $nginx->workers;
 kill 'STOP', $second;
@@ -262,9 +269,11 @@ kill 'CONT', $second;
 
 # While it fetches, until another worker may, or a new configuration is in force.
 
-begin('a lease that ran out', 2, soft_age => '1s');
+begin('a lease that ran out', 2, soft_age => '60s');
+keys_pass($t, 60);
 $worker = stall_fetching();
 $issuer->set(body => $only);
+keys_pass($t, 8);
 late('a lease that ran out', $worker);
 
 begin('a reload', 1);
@@ -287,13 +296,15 @@ $nginx->signal('HUP');
 ok eventually(sub { grep { $_ != $worker && keys_connection($t, $_) } children() }),
     'the new worker fetches';
 kill 'CONT', $worker;
-ok eventually(sub { !kill 0, $worker }), 'the old one goes';
+ok eventually(sub { keys_metric($t, 'superseded') == 1 }), 'the old one brings something';
+keys_pass($t, 20);    # those who wait there
+ok eventually(sub { !kill 0, $worker }), 'and goes';
 $issuer->down;
 is keys_get($t, $key, iss => 'http://other.test')->status, 503,
     'what it brought opens nothing for the new issuer';
-is keys_metric($t, 'superseded'), 1, 'it did bring something';
 $issuer->set(hold => 0);
 $issuer->up;
+keys_pass($t, 2);
 keys_until($t, 'control: the same keys, fetched for it', 200, $key, iss => 'http://other.test');
 
 $t->done;

@@ -19,6 +19,7 @@ use Exporter qw(import);
 our @EXPORT = qw(jwt_key jwks jwt_sign jwt_claims jwt_token jwt_tamper jwt_decode b64url uuid);
 
 our $ISSUER = 'http://issuer.test';
+our $AHEAD = 0;    # seconds by which a clock that a test moves is ahead
 
 my $json = JSON::PP->new->utf8->canonical->allow_nonref;
 
@@ -82,7 +83,7 @@ sub jwt_sign (%o) {
 # contract has them, changed by what is given; undef leaves a claim out,
 # JSON::PP::null is a null.
 sub jwt_claims ($kind, %change) {
-    my $now = time;
+    my $now = time + $AHEAD;
     my %claims = (
         iss => $ISSUER, iat => $now, exp => $now + 900, jti => uuid(),
         sub => uuid(1), account_id => uuid(1), session_id => uuid(2),

@@ -8,12 +8,13 @@ use Test::More ();
 use Time::HiRes ();
 
 use Platform::Test;
+use Platform::Test::Clock;
 use Platform::Test::Metrics;
 
 use Exporter qw(import);
 our @EXPORT = qw(
     keys_test keys_gateway keys_begin keys_get keys_are keys_until keys_send keys_hold
-    keys_refetch keys_passed keys_failures keys_metric keys_connection past
+    keys_refetch keys_pass keys_now keys_failures keys_metric keys_connection past
 );
 
 my $CONF = <<'CONF';
@@ -75,8 +76,15 @@ sub keys_gateway ($t, %o) {
     while (my ($from, $to) = splice @change, 0, 2) {
         $text =~ s/$from/$to/g or die "no $from\n";
     }
-    return $t->nginx_conf($text);
+    my $nginx = $t->nginx_conf($text);
+    $t->{clock} //= Platform::Test::Clock->new($t, $nginx);
+    return $nginx;
 }
+
+# The gateway's time in whole seconds, and so many pass at once.
+sub keys_now { return CORE::time() + $Platform::Test::Jwt::AHEAD }
+
+sub keys_pass ($t, $seconds) { return $t->{clock}->pass($seconds) }
 
 # Starts a gateway with that configuration, in place of the one that runs.
 sub keys_begin ($t, %o) {
@@ -88,7 +96,7 @@ sub keys_begin ($t, %o) {
 my %token;
 
 sub _request ($key, %claims) {
-    my $same = join ' ', CORE::time(), $key->kid, %claims;
+    my $same = join ' ', keys_now(), $key->kid, %claims;
     $token{$same} //= jwt_token('branch', $key, %claims);
     return (GET => '/branch', token => $token{$same});
 }
@@ -119,7 +127,7 @@ sub keys_send ($t, @token) {
 
 # A minute ago in whole seconds, for the iat of a token that is older than any
 # fetch.
-sub past { return CORE::time() - 60 }
+sub past { return keys_now() - 60 }
 
 # One test: after $begin, a fetch arrives at that issuer, which lets it wait until
 # set(hold => 0).
@@ -131,10 +139,11 @@ sub keys_hold ($issuer, $begin = undef) {
     return Test::More::ok(eventually(sub { $issuer->count > $count }), 'a fetch is on its way');
 }
 
-# Tokens of an unknown key come until one has brought a fetch from that issuer,
-# as soon as the cooldown permits one.  Returns those requests, still waiting.
+# The cooldown passes, and tokens of an unknown key come until one has brought a fetch
+# from that issuer.  Returns those requests, still waiting.
 sub keys_refetch ($t, $issuer) {
     my $count = $issuer->count;
+    keys_pass($t, 2);
     my @c;
     eventually(sub {
         push @c, keys_send($t, jwt_key('c')->as('unknown'), iat => past());
@@ -142,11 +151,6 @@ sub keys_refetch ($t, $issuer) {
         return $issuer->count > $count;
     }) or die "no fetch\n";
     return @c;
-}
-
-# Waits until so many seconds have passed since then.
-sub keys_passed ($seconds, $then) {
-    return eventually(sub { Time::HiRes::time() > $then + $seconds });
 }
 
 # The connection of the process to the issuer: the bytes that have arrived there and
