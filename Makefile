@@ -17,9 +17,8 @@ VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
 # Those that wait longest begin first, or the last of them would run alone.
 LONG := browser_playground build_configure id_keys_commands \
   config_both_halves e2e_keys_rotate http_client e2e_make_run id_revocations \
-  id_key_dir gw_keys_file id_key_rotation id_lockout gw_keys_workers \
-  fault_database_lost_answers fault_failover gw_revocations_stale \
-  gw_keys_wait
+  id_key_dir id_key_rotation id_lockout gw_keys_workers \
+  fault_database_lost_answers fault_failover gw_revocations_stale
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 
@@ -388,7 +387,7 @@ fleet: needs-fleet all ## a fleet in network namespaces, and each loss of a part
 	@PLATFORM_BUILD=$(BUILD) perl -It/lib -Ibench/lib t/soak/fleet.t
 
 # In an nginx that has no sanitizer of its own, nginx may use what is freed.
-WHOLE := $(filter $(T),$(patsubst %,t/gw_%.t,expiry websocket streaming keys_wait \
+WHOLE := $(filter $(T),$(patsubst %,t/gw_%.t,expiry websocket streaming keys \
   subrequests internal_redirects))
 WHOLE_OBJS := $(CURDIR)/build/nginx-$(NGINX_VERSION)-asan/objs
 
