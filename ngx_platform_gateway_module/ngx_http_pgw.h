@@ -306,7 +306,6 @@ typedef struct {
     ngx_array_t                 *strip;        /* claim_header_t, ids first */
     uint64_t                     strip_lengths;  /* a bit for each length */
     ngx_uint_t                   any_enabled;  /* on here or in a location */
-    ngx_uint_t                   answers;      /* server{} has a "return" */
     ngx_uint_t                   trace;        /* ngx_http_pgw_trace_e */
 } ngx_http_pgw_srv_conf_t;
 

@@ -245,9 +245,9 @@ agrees(@$_) for [ 'a method that is allowed', 'verified', method => 'PUT', token
     [ 'a method that is none', 'method_forbidden', method => 'BREW', token => $branch ],
     [ 'TRACE', 'method_forbidden', method => 'TRACE', path => '/public' ],
     map({ [ "OPTIONS of $_", 'options', method => 'OPTIONS', path => $_ ] }
-        qw(/branch/ /branch /nothing /none /internal)),
+        qw(/branch/ /nothing /none)),
     [ 'no level', 'route_not_found', path => '/none' ],
-    [ 'internal', 'route_not_found', path => '/internal' ],
+    map({ [ "internal, $_", 'route_not_found', method => $_, path => '/internal' ] } qw(GET OPTIONS)),
     [ 'all that is not served', 'route_not_found', path => '/nothing', token => $branch ],
     [ 'no token where none is needed', 'public', path => '/public' ],
     [ 'shadow', 'token_shape', path => '/shadow', token => 'x.y' ],
@@ -273,8 +273,9 @@ is_problem(http_get($port, '/strict/%2e%2e/strict/;x'), 400, 'GATEWAY_PATH_AMBIG
 is http_get($port, '/strict/return;x')->status, 400, 'before a "return"';
 agrees('a preflight of such a path', 'path_ambiguous', method => 'OPTIONS', path => '/strict/;x');
 
-is http_get($port, '/branch')->status, 301, 'a redirect to the directory';
-says([ 'which is one', { path => '/branch' }, decision => undef, status => 301 ],
+is http($port, $_, '/branch')->status, 301, "a redirect to the directory, $_" for qw(GET OPTIONS);
+says(map({ [ "which is one, $_", { path => '/branch', method => $_ }, decision => undef, status => 301 ] }
+        qw(GET OPTIONS)),
     [ 'off', { path => '/off', token => 'x' }, decision => undef, reason => undef ],
     [ 'shadow and internal', { path => '/shadow/internal', token => $branch }, decision => 'deny' ],
     [ 'public', { path => '/public', token => 'x' }, headers => [] ]);
@@ -296,8 +297,8 @@ agrees(@$_) for
     [ 'a header', $no_header, origin => $APP, headers => 'authorization, x-two, x-three' ],
     [ 'no path', $no_origin, origin => $APP, path => '/nothing' ],
     [ 'in shadow mode', $no_method, origin => $APP, path => '/shadow', method => 'BREW' ],
-    [ 'in shadow mode, allowed', 'preflight', origin => $APP, path => '/shadow' ],
-    [ 'internal, of the server', $no_origin, origin => $APP, path => '/internal' ];
+    [ 'in shadow mode, allowed', 'preflight', origin => $APP, path => '/shadow' ];
+says([ 'a page, internal', { origin => $APP, path => '/internal' }, reason => 'route_not_found' ]);
 says(map { [ "a page, $_->[1]", { origin => $APP, @$_[ 1, 2 ] }, reason => $_->[0] ] }
     [ $no_origin, origin => "$APP\t" ], [ 'method_forbidden', method => 'PURGE' ],
     [ 'token_shape', token => 'x.y' ]);

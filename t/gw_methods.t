@@ -1,8 +1,8 @@
 # Methods: a known path with a wrong one is 405 with Allow, before the guard
 # looks at any token, before limits, and without a word to the upstream.  And
-# OPTIONS is answered by the gateway whatever nginx itself would say to the
-# path: a body too large, a missing slash, an internal location, a "return" of
-# the server; with the CORS rules of the location that would have served it.
+# OPTIONS is answered by the gateway, with the CORS rules of the location, unless
+# nginx itself answers before: a body too large, a missing slash, an internal
+# location, a "return" of the server.
 
 use Platform::Test;
 
@@ -91,17 +91,12 @@ sub preflight ($at, $path, $origin, @o) {
 # where a location has its own list, so the location was found.
 my @large = (body => 'x' x 11);
 my ($SERVER, $SLASH) = map {"https://$_.test"} qw(server slash);
-for my $case ([ 'a body too large', $port, '/slash/a', $SLASH, @large ],
-    [ 'no slash', $port, '/slash', $SLASH ], [ 'arguments', $port, '/slash?a=1', $SLASH ],
-    [ 'no slash, a body too large', $port, '/slash', $SLASH, @large ],
-    [ 'internal', $port, '/internal', $SERVER ], [ 'no such path', $port, '/none', $SERVER ],
-    [ 'no such path, a body too large', $port, '/none', $SERVER, @large ],
+for my $case ([ 'a prefix', $port, '/slash/a', $SLASH, body => 'x' ],
+    [ 'arguments', $port, '/slash/?a=1', $SLASH ], [ 'no such path', $port, '/none', $SERVER ],
     [ 'a limit', $port, '/limited', $SERVER ], [ 'again', $port, '/limited', $SERVER ],
     [ 'deny all', $port, '/denied', $SERVER ], [ 'limit_except', $port, '/except', $SERVER ],
     [ 'return', $port, '/returns', $SERVER ],
-    [ 'return of the server', $t->port('return'), '/a', $SERVER ],
-    [ 'on in one location', $t->port('mixed'), '/on/a', 'https://on.test', @large ],
-    [ 'on in one location, no slash', $t->port('mixed'), '/on', 'https://on.test' ])
+    [ 'on in one location', $t->port('mixed'), '/on/a', 'https://on.test' ])
 {
     my ($name, $at, $path, $origin, @o) = @$case;
     my $res = preflight($at, $path, $origin, @o);
@@ -114,7 +109,20 @@ for my $case ([ 'a body too large', $port, '/slash/a', $SLASH, @large ],
     like $plain->status . $plain->header('Allow'), qr/^204.*\bOPTIONS$/, "$name: plain OPTIONS";
 }
 
-# The location is the one that nginx would choose.
+# What nginx itself answers is the same for OPTIONS as for other methods.
+
+for my $case ([ 'a body too large', 413, $port, '/slash/a', @large ],
+    [ 'no such path, a body too large', 413, $port, '/none', @large ],
+    [ 'no slash', 301, $port, '/slash' ], [ 'internal', 404, $port, '/internal' ],
+    [ 'return of the server', 301, $t->port('return'), '/a' ])
+{
+    my ($name, $status, $at, $path, @o) = @$case;
+    is_deeply [ map { $_->status } preflight($at, $path, $SERVER, @o),
+        http($at, OPTIONS => $path, @o), http_post($at, $path, @o) ], [ ($status) x 3 ],
+        "$name: $status, for OPTIONS and for others";
+}
+
+# The location is the one that nginx chooses.
 
 my %location = qw(
     /exact exact                /exact/ below           /exactly server
@@ -122,36 +130,33 @@ my %location = qw(
     /prefix/nested nested       /prefix/nested/a nested /prefix/nested/a.deep deep
     /prefix/a.x other-regex     /prefix/noregex/a.x noregex
     /regex/abc.x regex          /regex/ABC.x other-regex
-    /rewritten/exact exact      /rewritten/slash slash
+    /rewritten/exact exact      /rewritten/slash/ slash
     //prefix/../exact exact     /%65xact exact
 );
 is preflight($port, $_, "https://$location{$_}.test")->status, 204, "$_: $location{$_}"
     for sort keys %location;
-is http($port, OPTIONS => '/exact', @large)->header('Allow'), 'POST, OPTIONS',
-    q(Allow is the location's);
+is http($port, OPTIONS => '/exact')->header('Allow'), 'POST, OPTIONS', q(Allow is the location's);
 
 # Where the gateway is off, OPTIONS is nobody's business; and what nginx says to
 # other methods stays.
 
 $upstream->forget;
 for my $case ([ $port, '/off/' ], [ $t->port('mixed'), '/x' ]) {
-    my $res = preflight(@$case, 'https://server.test', @large);
+    my $res = preflight(@$case, $SERVER, @large);
     is_deeply [ $res->status, @{ $res->json }{qw(method body)} ], [ 200, 'OPTIONS', $large[1] ],
         "off: $case->[1] is passed on";
 }
 is http($port, OPTIONS => '/off')->status, 301, 'off: no slash (control)';
 is $upstream->count, 2, 'nothing else reached an upstream';
-is http_get(@$_)->status, 301, "control: $_->[1]" for [ $port, '/slash' ],
-    [ $t->port('return'), '/a' ];
-is_problem(http_post($port, '/slash/', @large), 413,
-    'GATEWAY_REQUEST_TOO_LARGE', 'control: a body too large');
-is_problem(http_get($port, '/internal'), 404, 'GATEWAY_ROUTE_NOT_FOUND', 'control: internal');
+is_problem(http($port, OPTIONS => '/slash/', @large), 413, 'GATEWAY_REQUEST_TOO_LARGE',
+    'a body too large');
+is_problem(http($port, OPTIONS => '/internal'), 404, 'GATEWAY_ROUTE_NOT_FOUND', 'internal');
 
 # The body is thrown away, and the connection goes on; as after a 405.
 
-sub goes_on ($at, $method, $path, $status, $next) {
+sub goes_on ($at, $method, $path, $status, $next, @bodies) {
     my $c = Platform::Test::Http->new(port => $at);
-    for my $body ('x' x 11, 'x' x 300_000) {
+    for my $body (@bodies) {
         is $c->request($method => $path, body => $body)->status, $status,
             "$method, a body of " . length $body;
         is $c->request(@$next)->status, $method eq 'PUT' ? 200 : 204, 'next on the connection';
@@ -160,16 +165,17 @@ sub goes_on ($at, $method, $path, $status, $next) {
         headers => [ Expect => '100-continue', 'Content-Length' => 5 ]);
     is_deeply [ $res->status, $res->interim ], [$status], 'Expect: 100-continue is not continued';
 }
-goes_on($port, OPTIONS => '/slash', 204, [ OPTIONS => '/none' ]);
-goes_on($t->port('methods'), PUT => '/get', 405, [ GET => '/get' ]);
+goes_on($port, OPTIONS => '/slash/', 204, [ OPTIONS => '/none' ], 'x' x 9);
+goes_on($t->port('methods'), OPTIONS => '/get', 204, [ OPTIONS => '/get' ], 'x' x 300_000);
+goes_on($t->port('methods'), PUT => '/get', 405, [ GET => '/get' ], 'x' x 11, 'x' x 300_000);
 
-for my $path ('/slash', '/slash/', '/none', '/internal') {
+for my $path ('/slash/', '/none') {
     my $url = 'http://127.0.0.1:' . $t->port('h2') . $path;
     like `curl -s -i -m 10 --http2-prior-knowledge -X OPTIONS $url`,
         qr{\AHTTP/2 204 .*^allow: }ims, "HTTP/2: $path";
 }
 
-my ($line) = grep { $_->{path} eq '/slash' && $_->{status} == 204 } $t->nginx->access_lines;
+my ($line) = grep { $_->{path} eq '/slash/a' && $_->{status} == 204 } $t->nginx->access_lines;
 is_deeply [ @$line{qw(routeId access decision reason)} ], [qw(slash branch allow preflight)],
     'the log knows the location, and why';
 

@@ -464,9 +464,6 @@ ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_uint_value(conf->trace, prev->trace,
                               NGX_HTTP_PGW_TRACE_PASS);
 
-    conf->answers = ngx_http_pgw_peek_rewrite_answers(cf,
-                                            ngx_http_pgw_conf_server(cf)->ctx);
-
     return ngx_http_pgw_conf_strip_map(cf, conf, prev->strip);
 }
 

@@ -75,7 +75,7 @@ ngx_http_pgw_fetch_conf_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
         loc_conf = server[i]->ctx->loc_conf;
 
         if ((from->ctx && from->ctx != server[i]->ctx)
-            || ngx_http_pgw_peek_find(NULL, &from->location, &loc_conf)
+            || ngx_http_pgw_peek_find(&from->location, &loc_conf)
                != NGX_OK)
         {
             continue;

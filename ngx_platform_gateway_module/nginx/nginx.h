@@ -71,10 +71,9 @@ ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
  * Sets *loc_conf, where the search begins (that of a server), to what serves
  * uri, as nginx finds it.  NGX_OK; NGX_DONE: nginx redirects to the path and
  * "/", which *loc_conf serves; NGX_DECLINED: no location matches, *loc_conf is
- * what it was; NGX_ERROR.  Captures go to r, NULL: nowhere.
+ * what it was; NGX_ERROR.
  */
-ngx_int_t ngx_http_pgw_peek_find(ngx_http_request_t *r, ngx_str_t *uri,
-    void ***loc_conf);
+ngx_int_t ngx_http_pgw_peek_find(ngx_str_t *uri, void ***loc_conf);
 
 /* Reads a path as nginx reads that of a request line to server, into memory of
    r: decoded, without arguments.  NGX_DECLINED: it is not accepted. */

@@ -285,8 +285,7 @@ ngx_http_pgw_peek_static(const ngx_str_t *uri,
 /* NGX_DECLINED: by a prefix or not at all, so that a regex may know better. */
 
 static ngx_int_t
-ngx_http_pgw_peek_in(ngx_http_request_t *r, ngx_str_t *uri,
-    void ***loc_conf)
+ngx_http_pgw_peek_in(ngx_str_t *uri, void ***loc_conf)
 {
     ngx_int_t                        rc;
     ngx_http_core_loc_conf_t        *in;
@@ -310,7 +309,7 @@ ngx_http_pgw_peek_in(ngx_http_request_t *r, ngx_str_t *uri,
 
         /* nested locations may know more */
 
-        rc = ngx_http_pgw_peek_in(r, uri, loc_conf);
+        rc = ngx_http_pgw_peek_in(uri, loc_conf);
     }
 
 #if (NGX_PCRE)
@@ -319,18 +318,13 @@ ngx_http_pgw_peek_in(ngx_http_request_t *r, ngx_str_t *uri,
 
     for ( /* void */ ; rc == NGX_DECLINED && locp && *locp; locp++) {
 
-        if (r) {
-            rc = ngx_http_regex_exec(r, (*locp)->regex, uri);
-
-        } else {
-            n = ngx_regex_exec((*locp)->regex->regex, uri, NULL, 0);
-            rc = n >= 0 ? NGX_OK
-                 : n == NGX_REGEX_NO_MATCHED ? NGX_DECLINED : NGX_ERROR;
-        }
+        n = ngx_regex_exec((*locp)->regex->regex, uri, NULL, 0);
+        rc = n >= 0 ? NGX_OK
+             : n == NGX_REGEX_NO_MATCHED ? NGX_DECLINED : NGX_ERROR;
 
         if (rc == NGX_OK) {
             *loc_conf = ngx_http_pgw_peek_conf(*locp)->loc_conf;
-            rc = ngx_http_pgw_peek_in(r, uri, loc_conf);
+            rc = ngx_http_pgw_peek_in(uri, loc_conf);
 
             return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
         }
@@ -345,10 +339,10 @@ ngx_http_pgw_peek_in(ngx_http_request_t *r, ngx_str_t *uri,
 
 
 ngx_int_t
-ngx_http_pgw_peek_find(ngx_http_request_t *r, ngx_str_t *uri, void ***loc_conf)
+ngx_http_pgw_peek_find(ngx_str_t *uri, void ***loc_conf)
 {
     void       **in = *loc_conf;
-    ngx_int_t    rc = ngx_http_pgw_peek_in(r, uri, loc_conf);
+    ngx_int_t    rc = ngx_http_pgw_peek_in(uri, loc_conf);
 
     return (rc == NGX_DECLINED && *loc_conf != in) ? NGX_OK : rc;
 }

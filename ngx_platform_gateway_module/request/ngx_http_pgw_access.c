@@ -86,83 +86,6 @@ ngx_http_pgw_access_clean(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/*
- * nginx refuses a body that is too large, redirects to the path with a slash
- * and hides internal locations as soon as it has found a location, and only
- * handlers of the SERVER_REWRITE phase run before that.  So OPTIONS is answered
- * there, as the location says that would have served it.
- */
-
-static ngx_int_t
-ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
-{
-    void                     **loc_conf, **server;
-    ngx_int_t                  rc;
-    ngx_http_pgw_request_t    *gr;
-    ngx_http_pgw_srv_conf_t   *sscf = ngx_http_pgw_srv(r);
-    ngx_http_pgw_loc_conf_t   *conf;
-    ngx_http_core_loc_conf_t  *clcf;
-
-    if (r != r->main || !sscf->any_enabled || sscf->answers != answers) {
-        return NGX_DECLINED;
-    }
-
-    gr = ngx_http_pgw_request_get(r);
-    server = r->loc_conf;
-    loc_conf = server;
-
-    if (gr == NULL
-        || ngx_http_pgw_peek_find(r, &r->uri, &loc_conf) == NGX_ERROR)
-    {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    clcf = loc_conf[ngx_http_core_module.ctx_index];
-
-    /* to a client an internal one is a path that does not exist */
-
-    if (!clcf->internal || r->internal) {
-        r->loc_conf = loc_conf;
-    }
-
-    conf = ngx_http_pgw_loc(r);
-
-    if (conf->enable) {
-        rc = ngx_http_pgw_access_method(r, gr, conf);
-        if (rc != NGX_DECLINED) {
-            ngx_http_update_location_config(r);
-
-            return ngx_http_pgw_access_clean(r, gr, conf) == NGX_OK
-                   ? rc : NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-    }
-
-    /* nginx looks for the location itself, and begins at the server */
-
-    r->loc_conf = server;
-    return NGX_DECLINED;
-}
-
-
-/* Where a "return" of server{} may answer by itself: before it, for the path as
-   the client sent it.  Elsewhere last, for the path that may be rewritten. */
-
-static ngx_int_t
-ngx_http_pgw_options_first_handler(ngx_http_request_t *r)
-{
-    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_access_options(r, 1)
-                                         : NGX_DECLINED;
-}
-
-
-static ngx_int_t
-ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
-{
-    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_access_options(r, 0)
-                                         : NGX_DECLINED;
-}
-
-
 /* In an internal location: NGX_DECLINED for a fetch in its own.  404 for others
    in the location of a fetch: "internal" keeps clients out, but not whom
    X-Accel-Redirect or a page's SSI sends there.  Else NGX_OK. */
@@ -429,8 +352,6 @@ static const struct {
     ngx_int_t            step;         /* -1: first of its phase, 1: last */
 } ngx_http_pgw_phases[] = {
     { NGX_HTTP_POST_READ_PHASE, ngx_http_pgw_post_read_handler, -1 },
-    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_first_handler, -1 },
-    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_last_handler, 1 },
     { NGX_HTTP_REWRITE_PHASE, ngx_http_pgw_rewrite_handler, -1 },
     { NGX_HTTP_PREACCESS_PHASE, ngx_http_pgw_preaccess_handler, -1 },
     { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_handler, -1 },

@@ -136,36 +136,33 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 }
 
 
-/* conf is that of the server if the location is internal. */
+/* nginx itself answers an internal path, and a path that it redirects. */
 
 static void
-ngx_http_pgw_explain_route_checks(ngx_http_pgw_explain_t *e,
-    const ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_explain_route_checks(ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t             options;
-    const char            *detail;
-    ngx_http_pgw_reason_e  reason;
+    const char             *detail;
+    ngx_http_pgw_reason_e   reason;
 
-    options = ngx_http_pgw_names_has(ngx_http_pgw_header_text("OPTIONS"),
-                                     &e->asked->method, 0);
+    if (!e->conf->enable || e->clcf->internal || e->redirect) {
+        ngx_http_pgw_explain_location_checks(e);
+        return;
+    }
 
-    /* nginx itself answers an internal path, and a path that it redirects */
-
-    if (conf->enable && conf->strict_path
-        && (options || !(e->clcf->internal || e->redirect))
-        && !ngx_http_pgw_path_plain(&e->asked->path))
-    {
+    if (e->conf->strict_path && !ngx_http_pgw_path_plain(&e->asked->path)) {
         ngx_http_pgw_explain_note(e, "path",
                                   NGX_HTTP_PGW_REASON_PATH_AMBIGUOUS, NULL);
     }
 
-    if (e->asked->origin.data && conf->enable) {
-        reason = ngx_http_pgw_cors_ask(e->request->pool, conf, e->asked,
+    if (e->asked->origin.data) {
+        reason = ngx_http_pgw_cors_ask(e->request->pool, e->conf, e->asked,
                                        &detail);
         ngx_http_pgw_explain_note(e, "cors", reason, detail);
     }
 
-    if (conf->enable && options) {
+    if (ngx_http_pgw_names_has(ngx_http_pgw_header_text("OPTIONS"),
+                               &e->asked->method, 0))
+    {
         e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
 
     } else {
@@ -179,10 +176,9 @@ ngx_http_pgw_explain_route_checks(ngx_http_pgw_explain_t *e,
 static ngx_int_t
 ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 {
-    void                          **loc_conf = e->asked->server->ctx->loc_conf;
-    ngx_int_t                       rc;
-    ngx_str_t                       uri;
-    const ngx_http_pgw_loc_conf_t  *conf;
+    void       **loc_conf = e->asked->server->ctx->loc_conf;
+    ngx_int_t    rc;
+    ngx_str_t    uri;
 
     rc = ngx_http_pgw_peek_uri(e->request, e->asked->server,
                                &e->asked->path, &uri);
@@ -195,7 +191,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_http_pgw_peek_find(NULL, &uri, &loc_conf);
+        rc = ngx_http_pgw_peek_find(&uri, &loc_conf);
     }
 
     if (rc == NGX_ERROR) {
@@ -206,12 +202,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     e->clcf = loc_conf[ngx_http_core_module.ctx_index];
     e->conf = loc_conf[ngx_http_platform_gateway_module.ctx_index];
 
-    /* OPTIONS is answered first, as by the server where it is internal */
-
-    conf = (e->clcf->internal ? e->asked->server->ctx->loc_conf : loc_conf)
-           [ngx_http_platform_gateway_module.ctx_index];
-
-    ngx_http_pgw_explain_route_checks(e, conf);
+    ngx_http_pgw_explain_route_checks(e);
 
     return NGX_OK;
 }

@@ -193,7 +193,7 @@ ngx_http_pgw_forward_find(ngx_http_request_t *r,
                    NULL, fault ? fault : "the original URI is malformed", 0);
     }
 
-    rc = (rc == NGX_OK) ? ngx_http_pgw_peek_find(NULL, &uri, &loc_conf) : rc;
+    rc = (rc == NGX_OK) ? ngx_http_pgw_peek_find(&uri, &loc_conf) : rc;
 
     if (rc == NGX_ERROR) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
