@@ -229,8 +229,8 @@ typedef struct {
     ngx_str_t                    name;         /* X-Account-Id */
     ngx_str_t                    lowcase;      /* x-account-id */
     ngx_uint_t                   hash;
-    ngx_uint_t                   own;          /* of the default map, which says
-                                                  nothing of other issuers' */
+    ngx_uint_t                   builtin;      /* from the default map; not set
+                                                  for tokens of other issuers */
 } ngx_http_pgw_claim_header_t;
 
 
@@ -369,7 +369,8 @@ struct ngx_http_pgw_loc_conf_s {
 
     ngx_uint_t                    one_record;    /* of FastCGI or uwsgi */
     ngx_http_handler_pt           handler;
-    ngx_uint_t                    elsewhere;     /* an "if" with another one */
+    ngx_uint_t                    other_handler;  /* an "if" has a different
+                                                     content handler */
 
     ngx_http_pgw_place_t          place;         /* where the block begins */
 
@@ -421,7 +422,7 @@ typedef struct {
     const pj_keyset_t      *set;       /* compared, never followed; NULL: it had
                                           none */
     ngx_uint_t              version;
-} ngx_http_pgw_judge_t;
+} ngx_http_pgw_keys_t;
 
 
 /* One pass through the phases; an internal redirect starts with a new one.
@@ -436,7 +437,7 @@ typedef struct {
        "rewrite" changes the location and keeps the context. */
     pj_str_t              token;
     ngx_uint_t            policy;       /* 0: nothing is known */
-    ngx_http_pgw_judge_t  by;
+    ngx_http_pgw_keys_t   keys;
     pj_err_t              err;
     int64_t               iat;          /* unverified: with KID_UNKNOWN */
     ngx_http_pgw_grant_t  grant;        /* with PJ_OK */

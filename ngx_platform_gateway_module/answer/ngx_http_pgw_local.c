@@ -16,7 +16,7 @@ ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
     const char *code, const char *detail, time_t retry_after)
 {
     ngx_int_t                rc;
-    ngx_http_pgw_request_t  *gr = ngx_http_pgw_request_own(r);
+    ngx_http_pgw_request_t  *gr = ngx_http_pgw_request_writable(r);
 
     if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;

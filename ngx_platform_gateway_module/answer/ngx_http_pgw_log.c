@@ -88,7 +88,7 @@ ngx_http_pgw_log_handler(ngx_http_request_t *r)
 
     if (decision >= NGX_HTTP_PGW_DECISION_DENY) {
         i = ngx_http_pgw_request_reason(r, gr);
-        ngx_http_pgw_counters_one(reasons[i].refusals[
+        ngx_http_pgw_counters_inc(reasons[i].refusals[
                                      decision - NGX_HTTP_PGW_DECISION_DENY]);
     }
 

@@ -92,7 +92,7 @@ ngx_uint_t ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
  * Whether it is that of r itself: its host and port are those of Host.  Without
  * TLS here, a balancer may have ended it, so https will do as well as http.
  */
-ngx_uint_t ngx_http_pgw_origin_own(const ngx_http_request_t *r,
+ngx_uint_t ngx_http_pgw_origin_same(const ngx_http_request_t *r,
     const ngx_str_t *origin);
 
 
@@ -304,7 +304,7 @@ ngx_http_pgw_request_t *ngx_http_pgw_request_get(const ngx_http_request_t *r);
 
 /* Where r notes what it decides and answers: that state, or for a subrequest a
    copy that is nobody else's. */
-ngx_http_pgw_request_t *ngx_http_pgw_request_own(ngx_http_request_t *r);
+ngx_http_pgw_request_t *ngx_http_pgw_request_writable(ngx_http_request_t *r);
 
 /* The context of this pass of r, made at first use; NULL: no memory. */
 ngx_http_pgw_ctx_t *ngx_http_pgw_request_ctx(ngx_http_request_t *r);
@@ -326,7 +326,7 @@ const ngx_http_pgw_reason_t *ngx_http_pgw_request_refusal(
  * from the reason, Allow from the location, Retry-After from gr->retry_after.
  * gr->required must be set before a 403.  Returns the status, for the phase
  * handler to return in turn; NGX_ERROR when memory is short.  gr is
- * request_own(r).
+ * request_writable(r).
  */
 ngx_int_t ngx_http_pgw_request_refuse(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, ngx_http_pgw_reason_e reason,
@@ -434,13 +434,13 @@ struct ngx_http_pgw_route_s {
 extern ngx_http_pgw_shared_t  *ngx_http_pgw_counters;
 
 /* One more of that member, and how many tokens our cache holds. */
-#define ngx_http_pgw_counters_one(member)                                     \
+#define ngx_http_pgw_counters_inc(member)                                     \
     ((void) ngx_atomic_fetch_add(&ngx_http_pgw_counters->member, 1))
 #define ngx_http_pgw_counters_cached(tokens)                                  \
     (ngx_http_pgw_counters->cached[ngx_process_slot] = (tokens))
 
 /* Counts a fetch by its outcome, fetch_e or feed_e; counted may be NULL. */
-void ngx_http_pgw_counters_end(ngx_atomic_t *counted, ngx_uint_t outcome);
+void ngx_http_pgw_counters_outcome(ngx_atomic_t *counted, ngx_uint_t outcome);
 
 /* One more in a histogram. */
 void ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms);

@@ -44,7 +44,7 @@ ngx_http_pgw_counters_route(ngx_conf_t *cf, const ngx_str_t *id)
 
 
 void
-ngx_http_pgw_counters_end(ngx_atomic_t *counted, ngx_uint_t outcome)
+ngx_http_pgw_counters_outcome(ngx_atomic_t *counted, ngx_uint_t outcome)
 {
     if (counted) {
         (void) ngx_atomic_fetch_add(&counted[outcome], 1);

@@ -132,7 +132,7 @@ ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
 /* Whether h is to be removed; notes the ids. */
 
 static ngx_uint_t
-ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
+ngx_http_pgw_headers_matches(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
     ngx_uint_t                          i;
     const ngx_http_pgw_claim_header_t  *name = pass->conf->strip->elts;
@@ -193,10 +193,10 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 /* Whether h is kept: NGX_DECLINED; or not, but for what is left in *rest. */
 
 static ngx_int_t
-ngx_http_pgw_headers_take(ngx_pool_t *pool, ngx_http_pgw_pass_t *pass,
+ngx_http_pgw_headers_decide(ngx_pool_t *pool, ngx_http_pgw_pass_t *pass,
     ngx_uint_t look, ngx_table_elt_t *h, ngx_table_elt_t **rest)
 {
-    return h == pass->hide || (look && ngx_http_pgw_headers_look(pass, h))
+    return h == pass->hide || (look && ngx_http_pgw_headers_matches(pass, h))
            ? NGX_OK
            : pass->from ? ngx_http_pgw_source_hide(pool, pass->from, h, rest)
            : NGX_DECLINED;
@@ -246,8 +246,8 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
             rc = NGX_DECLINED;
 
             for (i = start; i < part->nelts; i++) {
-                rc = ngx_http_pgw_headers_take(r->pool, pass, added == NULL,
-                                               &h[i], &rest);
+                rc = ngx_http_pgw_headers_decide(r->pool, pass, added == NULL,
+                                                 &h[i], &rest);
                 if (rc != NGX_DECLINED) {
                     break;
                 }

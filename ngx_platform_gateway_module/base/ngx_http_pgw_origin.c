@@ -65,7 +65,7 @@ ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
 
 
 ngx_uint_t
-ngx_http_pgw_origin_own(const ngx_http_request_t *r,
+ngx_http_pgw_origin_same(const ngx_http_request_t *r,
     const ngx_str_t *origin)
 {
     size_t     scheme;

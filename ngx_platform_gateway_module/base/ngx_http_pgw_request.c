@@ -96,9 +96,9 @@ ngx_http_pgw_request_begin(ngx_http_request_t *r)
 
 
 ngx_http_pgw_request_t *
-ngx_http_pgw_request_own(ngx_http_request_t *r)
+ngx_http_pgw_request_writable(ngx_http_request_t *r)
 {
-    ngx_http_pgw_request_t  *gr, *own;
+    ngx_http_pgw_request_t  *gr, *copy;
 
     gr = ngx_http_pgw_request_begin(r);
 
@@ -106,12 +106,12 @@ ngx_http_pgw_request_own(ngx_http_request_t *r)
         return gr;
     }
 
-    own = ngx_palloc(r->pool, sizeof(ngx_http_pgw_request_t));
-    if (own) {
-        *own = *gr;
+    copy = ngx_palloc(r->pool, sizeof(ngx_http_pgw_request_t));
+    if (copy) {
+        *copy = *gr;
     }
 
-    return own;
+    return copy;
 }
 
 

@@ -96,7 +96,7 @@ ngx_http_pgw_source_meant(const ngx_http_request_t *r,
                && ngx_strncmp(value.data, "same-origin", value.len) == 0)
            || (ngx_http_pgw_names_find(&gr->sent, "origin", &value) == 1
                && (ngx_http_pgw_origin_allowed(conf, &value)
-                   || ngx_http_pgw_origin_own(r, &value)));
+                   || ngx_http_pgw_origin_same(r, &value)));
 }
 
 

@@ -372,7 +372,7 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
         return NGX_ERROR;
     }
 
-    ch->own = own;
+    ch->builtin = own;
     ch->name = *name;
 
     ch->lowcase.len = name->len;

@@ -56,7 +56,7 @@ ngx_http_pgw_content_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
         conf->explain = prev->explain;
         conf->forward = prev->forward;
         conf->one_record = prev->one_record;
-        conf->elsewhere = clcf->handler && clcf->handler != prev->handler;
+        conf->other_handler = clcf->handler && clcf->handler != prev->handler;
     }
 
     if (conf->explain == NULL || (clcf->noname && !clcf->lmt_excpt)) {

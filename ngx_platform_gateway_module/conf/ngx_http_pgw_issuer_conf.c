@@ -128,7 +128,7 @@ ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_http_pgw_keys_twins(issuer, set, cf->log);
+    ngx_http_pgw_keys_warn_duplicate(issuer, set, cf->log);
     ngx_http_pgw_keys_free(set);
 
     return NGX_CONF_OK;
@@ -268,7 +268,7 @@ ngx_http_pgw_issuer_conf_init_keys(ngx_conf_t *cf,
 static ngx_str_t *
 ngx_http_pgw_issuer_conf_name(ngx_http_pgw_issuer_t *issuer)
 {
-    return issuer->name.len ? &issuer->name : &ngx_http_pgw_issuer_own;
+    return issuer->name.len ? &issuer->name : &ngx_http_pgw_issuer_default_name;
 }
 
 

@@ -259,7 +259,7 @@ ngx_http_pgw_trust_find(ngx_http_pgw_main_conf_t *mcf, const ngx_str_t *name)
 
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
         if (ngx_http_pgw_names_same(issuer->name.len ? &issuer->name
-                                    : &ngx_http_pgw_issuer_own, name))
+                                    : &ngx_http_pgw_issuer_default_name, name))
         {
             break;
         }

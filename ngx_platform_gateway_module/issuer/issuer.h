@@ -34,7 +34,7 @@
  */
 
 typedef struct {
-    ngx_uint_t      given;        /* the last generation, a failed reload's
+    ngx_uint_t      assigned;     /* the last generation, a failed reload's
                                      too; the master process alone counts */
     ngx_uint_t      generation;   /* of the configuration whose workers may
                                      fetch */
@@ -142,7 +142,7 @@ ngx_uint_t ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
  * passed to others, or to a newer configuration.
  */
 ngx_int_t ngx_http_pgw_lease_activate(const ngx_http_pgw_source_t *from);
-ngx_int_t ngx_http_pgw_lease_take(ngx_http_pgw_source_t *from);
+ngx_int_t ngx_http_pgw_lease_acquire(ngx_http_pgw_source_t *from);
 ngx_int_t ngx_http_pgw_lease_renew(const ngx_http_pgw_source_t *from);
 ngx_int_t ngx_http_pgw_lease_release(ngx_http_pgw_source_t *from);
 
@@ -226,7 +226,7 @@ struct ngx_http_pgw_issuer_s {
 
 
 /* What the issuer without a block is called. */
-extern ngx_str_t  ngx_http_pgw_issuer_own;
+extern ngx_str_t  ngx_http_pgw_issuer_default_name;
 
 /* Returns the issuer of that list that has the name, or NULL. */
 ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
@@ -369,7 +369,7 @@ const char *ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf,
     size_t max, size_t *len);
 
 /* Warns of two keys of a set that have one "kid". */
-void ngx_http_pgw_keys_twins(const ngx_http_pgw_issuer_t *issuer,
+void ngx_http_pgw_keys_warn_duplicate(const ngx_http_pgw_issuer_t *issuer,
     const pj_keyset_t *set, ngx_log_t *log);
 
 /* What is wrong with the issuer's document, or NULL; then keys_free(*set). */
@@ -386,8 +386,8 @@ void ngx_http_pgw_keys_free(pj_keyset_t *set);
 const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_issuer_t *issuer);
 
 /* By that issuer, and the set that it has now. */
-void ngx_http_pgw_keys_judge(ngx_http_pgw_issuer_t *issuer,
-    ngx_http_pgw_judge_t *by);
+void ngx_http_pgw_keys_select(ngx_http_pgw_issuer_t *issuer,
+    ngx_http_pgw_keys_t *keys);
 
 /*
  * Parks r until the key set changes, a fetch ends or the wait is over; then

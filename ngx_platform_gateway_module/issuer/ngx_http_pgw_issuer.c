@@ -7,7 +7,7 @@
 #include "issuer/issuer.h"
 
 
-ngx_str_t  ngx_http_pgw_issuer_own = ngx_string("platform");
+ngx_str_t  ngx_http_pgw_issuer_default_name = ngx_string("platform");
 
 
 static ngx_int_t

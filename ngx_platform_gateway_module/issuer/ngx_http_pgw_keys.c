@@ -96,7 +96,7 @@ ngx_http_pgw_keys_parse(const ngx_http_pgw_issuer_t *issuer,
 
 
 void
-ngx_http_pgw_keys_twins(const ngx_http_pgw_issuer_t *issuer,
+ngx_http_pgw_keys_warn_duplicate(const ngx_http_pgw_issuer_t *issuer,
     const pj_keyset_t *set, ngx_log_t *log)
 {
     pj_str_t  kid;
@@ -115,7 +115,7 @@ ngx_http_pgw_keys_twins(const ngx_http_pgw_issuer_t *issuer,
                   "platform gateway: two keys of issuer \"%V\" have the kid "
                   "\"%*s\": the first counts, and tokens of the other are "
                   "refused", issuer->name.len ? &issuer->name
-                                            : &ngx_http_pgw_issuer_own,
+                                            : &ngx_http_pgw_issuer_default_name,
                   kid.len, kid.data);
 }
 
@@ -233,7 +233,7 @@ ngx_http_pgw_keys_fetch(ngx_http_pgw_issuer_t *issuer)
 
     ngx_shmtx_lock(&issuer->from.shpool->mutex);
 
-    rc = ngx_http_pgw_lease_take(&issuer->from);
+    rc = ngx_http_pgw_lease_acquire(&issuer->from);
 
     ngx_shmtx_unlock(&issuer->from.shpool->mutex);
 
@@ -337,11 +337,12 @@ ngx_http_pgw_keys_get(ngx_http_pgw_issuer_t *issuer)
 
 
 void
-ngx_http_pgw_keys_judge(ngx_http_pgw_issuer_t *issuer, ngx_http_pgw_judge_t *by)
+ngx_http_pgw_keys_select(ngx_http_pgw_issuer_t *issuer,
+    ngx_http_pgw_keys_t *keys)
 {
-    by->issuer = issuer;
-    by->set = ngx_http_pgw_keys_get(issuer);
-    by->version = issuer->version;
+    keys->issuer = issuer;
+    keys->set = ngx_http_pgw_keys_get(issuer);
+    keys->version = issuer->version;
 }
 
 

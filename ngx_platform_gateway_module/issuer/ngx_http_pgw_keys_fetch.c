@@ -238,7 +238,7 @@ ngx_http_pgw_keys_fetch_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
         /* In force only once a worker runs with it: a reload may yet fail. */
 
-        issuer->from.generation = ++zone->lease.given;
+        issuer->from.generation = ++zone->lease.assigned;
     }
 
     return NGX_OK;
@@ -304,7 +304,7 @@ ngx_http_pgw_keys_fetch_fetched(void *data, const ngx_str_t *document,
                    "outcome:%d, %s", issuer->from.number, outcome,
                    err ? err : "a key set");
 
-    ngx_http_pgw_counters_end(issuer->from.counted, outcome);
+    ngx_http_pgw_counters_outcome(issuer->from.counted, outcome);
 
     if (set && outcome == NGX_HTTP_PGW_FETCH_NEW) {
         ngx_log_error(NGX_LOG_NOTICE, issuer->from.log, 0,
@@ -312,7 +312,7 @@ ngx_http_pgw_keys_fetch_fetched(void *data, const ngx_str_t *document,
                       "%uz ignored%s%s", set->count, set->ignored,
                       set->ignored ? ": " : "",
                       set->ignored ? pj_strerror(set->last_ignored) : "");
-        ngx_http_pgw_keys_twins(issuer, set, issuer->from.log);
+        ngx_http_pgw_keys_warn_duplicate(issuer, set, issuer->from.log);
     }
 
     ngx_http_pgw_keys_free(set);

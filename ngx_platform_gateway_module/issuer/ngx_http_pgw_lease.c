@@ -104,7 +104,7 @@ ngx_http_pgw_lease_renew(const ngx_http_pgw_source_t *from)
 
 
 ngx_int_t
-ngx_http_pgw_lease_take(ngx_http_pgw_source_t *from)
+ngx_http_pgw_lease_acquire(ngx_http_pgw_source_t *from)
 {
     ngx_http_pgw_lease_t  *lease = from->lease;
 

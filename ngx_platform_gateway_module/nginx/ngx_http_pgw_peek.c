@@ -212,7 +212,7 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
         all[i] = !field ? NULL : (ngx_http_upstream_conf_t *) (void *)
                  (field - offsetof(ngx_http_upstream_conf_t, buffer_size));
 
-        known |= all[i] && all[i]->upstream && !conf->elsewhere;
+        known |= all[i] && all[i]->upstream && !conf->other_handler;
     }
 
     i = *passer ? (ngx_uint_t) (*passer - ngx_http_pgw_passers) + 1 : 0;

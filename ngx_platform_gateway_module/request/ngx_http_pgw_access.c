@@ -156,7 +156,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 
     return (ctx
             && ctx->err == PJ_ERR_KID_UNKNOWN
-            && ngx_http_pgw_keys_wait(r, ctx->by.issuer) == NGX_AGAIN)
+            && ngx_http_pgw_keys_wait(r, ctx->keys.issuer) == NGX_AGAIN)
            ? NGX_DONE : NGX_DECLINED;
 }
 
@@ -175,7 +175,7 @@ ngx_http_pgw_access_ask(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    gr = ngx_http_pgw_request_own(r);
+    gr = ngx_http_pgw_request_writable(r);
     if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

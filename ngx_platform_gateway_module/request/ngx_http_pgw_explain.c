@@ -58,7 +58,7 @@ static const struct {
 
 typedef struct {
     ngx_http_request_t             *request;   /* that asks */
-    ngx_http_pgw_judge_t            by;        /* the token's issuer, if there
+    ngx_http_pgw_keys_t             by;        /* the token's issuer, if there
                                                   is one */
     const ngx_http_pgw_question_t  *asked;
 
@@ -547,7 +547,7 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
     ngx_http_pgw_explain_t     e = { .request = r, .asked = question };
 
-    ngx_http_pgw_keys_judge(mcf->issuers, &e.by);
+    ngx_http_pgw_keys_select(mcf->issuers, &e.by);
 
     if (ngx_http_pgw_explain_route(&e) != NGX_OK
         || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access

@@ -222,7 +222,7 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
     void                    **own = r->loc_conf;
     ngx_int_t                 rc;
     ngx_uint_t                method = r->method;
-    ngx_http_pgw_request_t   *gr = ngx_http_pgw_request_own(r);
+    ngx_http_pgw_request_t   *gr = ngx_http_pgw_request_writable(r);
     ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
     /* a page of error_page might have a status that lets the request pass */

@@ -118,7 +118,7 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
     ngx_pool_t   *pool;
     pj_claims_t   claims;
 
-    ngx_http_pgw_keys_judge(ngx_http_pgw_main(r)->issuers, &ctx->by);
+    ngx_http_pgw_keys_select(ngx_http_pgw_main(r)->issuers, &ctx->keys);
 
     /* the request's pool would hold all this memory until the response ends */
 
@@ -128,7 +128,7 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
         return;
     }
 
-    ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, &ctx->by,
+    ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, &ctx->keys,
                                          &claims, NULL);
 
     if (ctx->err == PJ_ERR_KID_UNKNOWN) {
@@ -136,10 +136,10 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
 
     } else if (ctx->err == PJ_OK) {
 
-        if (ngx_http_pgw_token_grant(r->pool, conf, ctx->by.issuer, &claims,
+        if (ngx_http_pgw_token_grant(r->pool, conf, ctx->keys.issuer, &claims,
                                      &ctx->grant)
             == NGX_OK
-            && ngx_http_pgw_revocations_mark(ctx->by.issuer->revocations,
+            && ngx_http_pgw_revocations_mark(ctx->keys.issuer->revocations,
                                              &claims, &ctx->grant.mark)
                == NGX_OK)
         {
@@ -196,8 +196,8 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
     if (ctx->policy != conf->policy
         || ctx->token.data != token.data
         || ctx->token.len != token.len
-        || ctx->by.set != ngx_http_pgw_keys_get(ctx->by.issuer)
-        || ctx->by.version != ctx->by.issuer->version)
+        || ctx->keys.set != ngx_http_pgw_keys_get(ctx->keys.issuer)
+        || ctx->keys.version != ctx->keys.issuer->version)
     {
         ctx->token = token;
         rc = ngx_http_pgw_cache_find(cache, r->pool, conf, ctx);
@@ -210,15 +210,15 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
 
         ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                        "http platform gateway: token %s, key set %ui%s",
-                       pj_errname(ctx->err), ctx->by.version,
+                       pj_errname(ctx->err), ctx->keys.version,
                        rc == NGX_DECLINED ? "" : ", cached");
     }
 
     /* it is asked each time whether a good token is revoked */
 
-    ctx->reason = (ctx->err == PJ_OK && ctx->by.issuer->revocations)
-                  ? ngx_http_pgw_revocations_check(ctx->by.issuer->revocations,
-                                                   &ctx->grant.mark)
+    ctx->reason = (ctx->err == PJ_OK && ctx->keys.issuer->revocations)
+                  ? ngx_http_pgw_revocations_check(
+                         ctx->keys.issuer->revocations, &ctx->grant.mark)
                   : ngx_http_pgw_reason_of_token(ctx->err);
 
     return ctx;
@@ -231,10 +231,10 @@ static ngx_http_pgw_reason_e
 ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
-    const ngx_http_pgw_revocations_t  *rev = ctx->by.issuer->revocations;
+    const ngx_http_pgw_revocations_t  *rev = ctx->keys.issuer->revocations;
 
     if (rev && ngx_http_pgw_revocations_stale(rev)) {
-        ngx_http_pgw_counters_one(unchecked);
+        ngx_http_pgw_counters_inc(unchecked);
     }
 
     gr->subject = ctx->grant.subject;
@@ -280,7 +280,7 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         }
 
         rc = (ctx->err == PJ_ERR_KID_UNKNOWN)
-             ? ngx_http_pgw_keys_wait(r, ctx->by.issuer) : NGX_OK;
+             ? ngx_http_pgw_keys_wait(r, ctx->keys.issuer) : NGX_OK;
 
         if (rc == NGX_AGAIN) {
             ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -292,23 +292,23 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         /* a fetch of another worker may have ended since we looked */
 
     } while (ctx->err == PJ_ERR_KID_UNKNOWN
-             && ngx_http_pgw_keys_get(ctx->by.issuer) != ctx->by.set);
+             && ngx_http_pgw_keys_get(ctx->keys.issuer) != ctx->keys.set);
 
     reason = ctx->reason;
 
     gr->retry_after = (reason == NGX_HTTP_PGW_REASON_REVOCATIONS_STALE);
 
     if (ctx->err == PJ_ERR_KID_UNKNOWN
-        && (ctx->by.set == NULL || rc == NGX_DECLINED))
+        && (ctx->keys.set == NULL || rc == NGX_DECLINED))
     {
-        reason = ngx_http_pgw_token_no_key(&ctx->by, ctx->iat);
+        reason = ngx_http_pgw_token_no_key(&ctx->keys, ctx->iat);
 
         if (reason != NGX_HTTP_PGW_REASON_KID_UNKNOWN) {
-            gr->retry_after = ngx_http_pgw_keys_retry_after(ctx->by.issuer);
+            gr->retry_after = ngx_http_pgw_keys_retry_after(ctx->keys.issuer);
         }
     }
 
-    ngx_http_pgw_counters_one(reasons[
+    ngx_http_pgw_counters_inc(reasons[
              reason == NGX_HTTP_PGW_REASON_SESSION_REVOKED
              ? reason : ngx_http_pgw_reason_of_token(ctx->err)].verifications);
 
@@ -492,10 +492,10 @@ ngx_http_pgw_guard_watch(ngx_http_request_t *r,
     ngx_http_pgw_guard_leave(expiry);
 
     expiry->request = r;
-    expiry->rev = ctx->by.issuer->revocations;
+    expiry->rev = ctx->keys.issuer->revocations;
     expiry->mark = ctx->grant.mark;
     expiry->exp = ctx->grant.exp;
-    expiry->leeway = ngx_http_pgw_issuer_leeway(ctx->by.issuer, conf);
+    expiry->leeway = ngx_http_pgw_issuer_leeway(ctx->keys.issuer, conf);
 
     expiry->timer.handler = ngx_http_pgw_guard_expire;
     expiry->timer.data = expiry;

@@ -138,7 +138,7 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);
 
-    ngx_http_pgw_counters_end(rev->from.counted, outcome);
+    ngx_http_pgw_counters_outcome(rev->from.counted, outcome);
 }
 
 
@@ -363,7 +363,8 @@ ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
         ngx_http_pgw_poll_failed(rev, err, outcome);
 
     } else {
-        ngx_http_pgw_counters_end(rev->from.counted, NGX_HTTP_PGW_FEED_READ);
+        ngx_http_pgw_counters_outcome(rev->from.counted,
+                                      NGX_HTTP_PGW_FEED_READ);
         ngx_http_pgw_poll_lag(page);
     }
 
@@ -472,7 +473,7 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
             zone->lease.next_try = ngx_current_msec;
         }
 
-        if (ngx_http_pgw_lease_take(&rev->from) == NGX_OK) {
+        if (ngx_http_pgw_lease_acquire(&rev->from) == NGX_OK) {
             rev->pages = 0;
             rev->reading = &zone->news;
 

@@ -64,7 +64,7 @@ ngx_http_pgw_revocations_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     rev->zone = zone;
     rev->from.shpool = shpool;
     rev->from.lease = &zone->lease;
-    rev->from.generation = ++zone->lease.given;
+    rev->from.generation = ++zone->lease.assigned;
 
     return NGX_OK;
 }

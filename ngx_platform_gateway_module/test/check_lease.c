@@ -105,7 +105,7 @@ void ngx_sort(void *base, size_t n, size_t size,
 #pragma weak ngx_http_pgw_abi_zone
 #pragma weak ngx_http_pgw_conf_fail
 #pragma weak ngx_http_pgw_conf_place
-#pragma weak ngx_http_pgw_counters_end
+#pragma weak ngx_http_pgw_counters_outcome
 #pragma weak ngx_http_pgw_disk_load
 #pragma weak ngx_http_pgw_disk_write
 #pragma weak ngx_http_pgw_fetch_abort
@@ -117,7 +117,7 @@ void ngx_sort(void *base, size_t n, size_t size,
 #pragma weak ngx_http_pgw_keys_parse
 #pragma weak ngx_http_pgw_keys_read
 #pragma weak ngx_http_pgw_keys_release
-#pragma weak ngx_http_pgw_keys_twins
+#pragma weak ngx_http_pgw_keys_warn_duplicate
 #pragma weak ngx_http_pgw_peek_find
 #pragma weak ngx_http_pgw_peek_passer
 #pragma weak ngx_http_pgw_peek_unverified
@@ -157,25 +157,25 @@ static pid_t dead(void)
 }
 
 START_TEST (test_who_takes_it) {
-    ck_assert_int_eq(ngx_http_pgw_lease_take(&issuer.from), NGX_OK);
+    ck_assert_int_eq(ngx_http_pgw_lease_acquire(&issuer.from), NGX_OK);
     ck_assert_ptr_eq(posted, &issuer.from.begin);
 
     setup();
     zone.lease.until += 5000;
     zone.lease.pid = getpid();
-    ck_assert_int_eq(ngx_http_pgw_lease_take(&issuer.from), NGX_AGAIN);
+    ck_assert_int_eq(ngx_http_pgw_lease_acquire(&issuer.from), NGX_AGAIN);
     zone.lease.pid = dead();
-    ck_assert_int_eq(ngx_http_pgw_lease_take(&issuer.from), NGX_OK);
+    ck_assert_int_eq(ngx_http_pgw_lease_acquire(&issuer.from), NGX_OK);
 }
 END_TEST
 
 /* A worker that exits fetches only for requests that wait. */
 START_TEST (test_a_worker_that_exits) {
     ngx_exiting = 1;
-    ck_assert_int_eq(ngx_http_pgw_lease_take(&issuer.from), NGX_DECLINED);
+    ck_assert_int_eq(ngx_http_pgw_lease_acquire(&issuer.from), NGX_DECLINED);
     ck_assert_ptr_null(posted);
     issuer.from.watched = 1;
-    ck_assert_int_eq(ngx_http_pgw_lease_take(&issuer.from), NGX_OK);
+    ck_assert_int_eq(ngx_http_pgw_lease_acquire(&issuer.from), NGX_OK);
 }
 END_TEST
 
@@ -185,7 +185,7 @@ START_TEST (test_metadata_too_late) {
         "{\"issuer\":\"https://a\",\"jwks_uri\":\"https://a/keys\"}";
     ngx_str_t document = {sizeof(text) - 1, (u_char *) text};
 
-    ck_assert_int_eq(ngx_http_pgw_lease_take(&issuer.from), NGX_OK);
+    ck_assert_int_eq(ngx_http_pgw_lease_acquire(&issuer.from), NGX_OK);
     ck_assert_ptr_null(ngx_http_pgw_keys_fetch_metadata(&issuer, &document));
     ck_assert_uint_eq(zone.jwks_uri_len, 14);
 

@@ -80,8 +80,8 @@ uint64_t ngx_http_pgw_claim_missing(const ngx_array_t *rules,
     return 0;
 }
 
-void ngx_http_pgw_keys_judge(ngx_http_pgw_issuer_t *issuer,
-                             ngx_http_pgw_judge_t *by)
+void ngx_http_pgw_keys_select(ngx_http_pgw_issuer_t *issuer,
+                             ngx_http_pgw_keys_t *keys)
 {
 }
 
@@ -260,7 +260,7 @@ START_TEST (test_algorithms) {
                                     .token_max_size = 1024};
     ngx_http_pgw_name_t name = {.iss = iss};
     ngx_http_pgw_issuer_t issuer = {.names = {.elts = &name, .nelts = 1}};
-    ngx_http_pgw_judge_t by = {.issuer = &issuer};
+    ngx_http_pgw_keys_t keys = {.issuer = &issuer};
     pj_claims_t claims;
 
     clock_now.sec = 5000;
@@ -272,10 +272,10 @@ START_TEST (test_algorithms) {
         ngx_array_t algorithms = {.elts = &rs256, .nelts = none ? 0 : 1};
 
         issuer.algorithms = &algorithms;
-        ck_assert_int_eq(ngx_http_pgw_token_verify(NULL, &conf, token, &by,
+        ck_assert_int_eq(ngx_http_pgw_token_verify(NULL, &conf, token, &keys,
                                                    &claims, NULL),
                          said);
-        ck_assert_int_eq(ngx_http_pgw_token_verify(NULL, &conf, token, &by,
+        ck_assert_int_eq(ngx_http_pgw_token_verify(NULL, &conf, token, &keys,
                                                    &claims, &steps),
                          said);
         ck_assert_int_eq(!(steps.found[NGX_HTTP_PGW_STAGE_HEADER]

@@ -73,12 +73,12 @@ void *ngx_alloc(size_t size, ngx_log_t *log)
     return mem;
 }
 
-void ngx_http_pgw_counters_end(ngx_atomic_t *counted, ngx_uint_t outcome)
+void ngx_http_pgw_counters_outcome(ngx_atomic_t *counted, ngx_uint_t outcome)
 {
     outcomes[outcome]++;
 }
 
-ngx_int_t ngx_http_pgw_lease_take(ngx_http_pgw_source_t *from)
+ngx_int_t ngx_http_pgw_lease_acquire(ngx_http_pgw_source_t *from)
 {
     if (from->fetching || ngx_http_pgw_lease_left(from->lease->next_try))
         return NGX_DECLINED;

@@ -211,16 +211,16 @@ ngx_http_pgw_cache_entry(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
         return NULL;
     }
 
-    ngx_http_pgw_keys_judge(entry->issuer, &ctx->by);
+    ngx_http_pgw_keys_select(entry->issuer, &ctx->keys);
 
-    if (entry->policy != policy || entry->version != ctx->by.version) {
+    if (entry->policy != policy || entry->version != ctx->keys.version) {
         ngx_http_pgw_cache_remove(cache, entry);
         return NULL;
     }
 
     /* without a usable key set not even a cached token is accepted */
 
-    return ctx->by.set ? entry : NULL;
+    return ctx->keys.set ? entry : NULL;
 }
 
 
@@ -240,14 +240,14 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
     entry = ngx_http_pgw_cache_entry(cache, conf->policy, ctx);
 
     if (entry == NULL) {
-        ngx_http_pgw_counters_one(cache[NGX_HTTP_PGW_CACHE_MISS]);
+        ngx_http_pgw_counters_inc(cache[NGX_HTTP_PGW_CACHE_MISS]);
         return NGX_DECLINED;
     }
 
     ngx_queue_remove(&entry->queue);
     ngx_queue_insert_head(&cache->queue, &entry->queue);
 
-    ngx_http_pgw_counters_one(cache[NGX_HTTP_PGW_CACHE_HIT]);
+    ngx_http_pgw_counters_inc(cache[NGX_HTTP_PGW_CACHE_HIT]);
 
     leeway = ngx_http_pgw_issuer_leeway(entry->issuer, conf);
 
@@ -290,7 +290,7 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
            || cache->size + size > cache->max_size)
     {
         ngx_http_pgw_cache_remove_last(cache);
-        ngx_http_pgw_counters_one(cache[NGX_HTTP_PGW_CACHE_EVICTION]);
+        ngx_http_pgw_counters_inc(cache[NGX_HTTP_PGW_CACHE_EVICTION]);
     }
 
     entry = ngx_alloc(size, ngx_cycle->log);
@@ -299,8 +299,8 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     }
 
     entry->size = size;
-    entry->issuer = ctx->by.issuer;
-    entry->version = ctx->by.version;
+    entry->issuer = ctx->keys.issuer;
+    entry->version = ctx->keys.version;
     entry->policy = conf->policy;
     entry->not_before = ngx_max(claims->iat, claims->nbf);
 

@@ -59,26 +59,26 @@ ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
    claims are those of the issuer without a block. */
 
 static pj_err_t
-ngx_http_pgw_token_claims(ngx_http_pgw_judge_t *by, pj_claims_t *claims,
+ngx_http_pgw_token_claims(ngx_http_pgw_keys_t *keys, pj_claims_t *claims,
     ngx_http_pgw_steps_t *steps)
 {
     ngx_http_pgw_issuer_t  *issuer;
 
-    issuer = ngx_http_pgw_issuer_of(by->issuer, &claims->iss);
+    issuer = ngx_http_pgw_issuer_of(keys->issuer, &claims->iss);
 
     if (issuer == NULL && claims->iss.len
-        && (steps == NULL || by->issuer->names.nelts == 0
+        && (steps == NULL || keys->issuer->names.nelts == 0
             || pj_claims_read(claims) != PJ_OK))
     {
         return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_POLICY,
                                        PJ_ERR_TOKEN_ISSUER);
     }
 
-    if (issuer && issuer != by->issuer) {
-        ngx_http_pgw_keys_judge(issuer, by);
+    if (issuer && issuer != keys->issuer) {
+        ngx_http_pgw_keys_select(issuer, keys);
     }
 
-    issuer = by->issuer;
+    issuer = keys->issuer;
 
     return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_CLAIMS,
                 issuer->issuers || issuer->names.nelts == 0
@@ -151,13 +151,13 @@ ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
 
 
 static pj_err_t
-ngx_http_pgw_token_signature(const ngx_http_pgw_judge_t *by,
+ngx_http_pgw_token_signature(const ngx_http_pgw_keys_t *keys,
     const pj_jws_t *jws, const pj_jws_header_t *header,
     ngx_http_pgw_steps_t *steps)
 {
     const pj_key_t  *key;
 
-    key = by->set ? pj_keyset_choose(by->set, jws->alg, header->kid) : NULL;
+    key = keys->set ? pj_keyset_choose(keys->set, jws->alg, header->kid) : NULL;
 
     if (ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_KEY,
                                 key ? PJ_OK : PJ_ERR_KID_UNKNOWN)
@@ -180,7 +180,7 @@ ngx_http_pgw_token_signature(const ngx_http_pgw_judge_t *by,
 pj_err_t
 ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
-    ngx_http_pgw_judge_t *by, pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
+    ngx_http_pgw_keys_t *keys, pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
 {
     void            *mem;
     pj_err_t         err, fault;
@@ -214,22 +214,22 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
                                     pj_claims_decode(&arena, &jws, claims));
 
     if (fault == PJ_OK) {
-        fault = ngx_http_pgw_token_claims(by, claims, steps);
-        err = err ? err : ngx_http_pgw_token_header(by->issuer, &jws, &header,
+        fault = ngx_http_pgw_token_claims(keys, claims, steps);
+        err = err ? err : ngx_http_pgw_token_header(keys->issuer, &jws, &header,
                                                     steps);
     }
 
     if (fault == PJ_OK) {
-        fault = ngx_http_pgw_token_policy(conf, by->issuer, claims, steps);
+        fault = ngx_http_pgw_token_policy(conf, keys->issuer, claims, steps);
     }
 
     /* a bad header names no key to look for, and nobody has no keys */
 
-    if (err || (fault && (steps == NULL || by->issuer->names.nelts == 0))) {
+    if (err || (fault && (steps == NULL || keys->issuer->names.nelts == 0))) {
         return err ? err : fault;
     }
 
-    err = ngx_http_pgw_token_signature(by, &jws, &header, steps);
+    err = ngx_http_pgw_token_signature(keys, &jws, &header, steps);
 
     return fault ? fault : err;
 }
@@ -242,20 +242,20 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
  */
 
 ngx_http_pgw_reason_e
-ngx_http_pgw_token_no_key(const ngx_http_pgw_judge_t *by, int64_t iat)
+ngx_http_pgw_token_no_key(const ngx_http_pgw_keys_t *keys, int64_t iat)
 {
-    if (by->set == NULL) {
+    if (keys->set == NULL) {
         return NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
     }
 
-    return iat >= by->issuer->zone->fetched_at
+    return iat >= keys->issuer->zone->fetched_at
            ? NGX_HTTP_PGW_REASON_KID_PENDING : NGX_HTTP_PGW_REASON_KID_UNKNOWN;
 }
 
 
 ngx_uint_t
 ngx_http_pgw_token_access(const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_issuer_t *by, const pj_claims_t *claims)
+    const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims)
 {
     ngx_uint_t                   i, access;
     const ngx_http_pgw_opens_t  *opens;
@@ -272,9 +272,11 @@ ngx_http_pgw_token_access(const ngx_http_pgw_loc_conf_t *conf,
 
     /* a level of ours is another issuer's only where that is named */
 
-    for (i = 0; conf->trusted && by->opens && i < by->opens->nelts; i++) {
+    for (i = 0; conf->trusted && issuer->opens
+                && i < issuer->opens->nelts; i++)
+    {
 
-        opens = (const ngx_http_pgw_opens_t *) by->opens->elts + i;
+        opens = (const ngx_http_pgw_opens_t *) issuer->opens->elts + i;
 
         if (ngx_http_pgw_claim_holds(&opens->rule, claims->root)) {
             access |= opens->access;
@@ -415,7 +417,7 @@ ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
    escaped. */
 
 static ngx_int_t
-ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *by, pj_str_t id,
+ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *issuer, pj_str_t id,
     ngx_str_t *s)
 {
     u_char  *p;
@@ -424,12 +426,12 @@ ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *by, pj_str_t id,
         return NGX_DECLINED;
     }
 
-    s->data = ngx_pnalloc(pool, by->len + 3 * id.len + sizeof("/"));
+    s->data = ngx_pnalloc(pool, issuer->len + 3 * id.len + sizeof("/"));
     if (s->data == NULL) {
         return NGX_ERROR;
     }
 
-    p = ngx_sprintf(s->data, "%V%s", by, by->len ? "/" : "");
+    p = ngx_sprintf(s->data, "%V%s", issuer, issuer->len ? "/" : "");
     p = ngx_http_pgw_token_escape(p, id, '/');
     *p = '\0';
     s->len = (size_t) (p - s->data);
@@ -440,7 +442,7 @@ ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *by, pj_str_t id,
 
 ngx_int_t
 ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_issuer_t *by, const pj_claims_t *claims,
+    const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims,
     ngx_http_pgw_grant_t *grant)
 {
     ngx_int_t                           rc;
@@ -454,7 +456,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     };
 
     grant->exp = claims->exp;
-    grant->access = ngx_http_pgw_token_access(conf, by, claims);
+    grant->access = ngx_http_pgw_token_access(conf, issuer, claims);
     grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
     headers = NGX_HTTP_PGW_GRANT_IDS + conf->claims_read->nelts;
     grant->nstrings = headers + conf->claim_headers->nelts;
@@ -477,14 +479,14 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
                     ? ngx_http_pgw_claim_named(claims->root,
                                                conf->claims_read,
                                                i - NGX_HTTP_PGW_GRANT_IDS)
-                    : ch->own && claims->kind == PJ_TOKEN_FOREIGN ? NULL
+                    : ch->builtin && claims->kind == PJ_TOKEN_FOREIGN ? NULL
                     : ngx_http_pgw_claim_find(claims->root, &ch->claim);
             ch += (i >= headers);
 
             rc = ngx_http_pgw_token_value(pool, claim, s);
 
         } else {
-            rc = ngx_http_pgw_token_id(pool, &by->name, ids[i], s);
+            rc = ngx_http_pgw_token_id(pool, &issuer->name, ids[i], s);
         }
 
         if (rc == NGX_ERROR) {
