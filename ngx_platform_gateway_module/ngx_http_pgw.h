@@ -356,6 +356,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     challenge;     /* "Bearer realm=..." */
     ngx_str_t                     metadata;      /* a URL; len 0: none */
     ngx_array_t                  *resource;      /* pj_str_t: its URL, scopes */
+    ngx_str_t                     document;      /* its metadata, in JSON */
     ngx_uint_t                    policy;        /* what tokens mean; 0: no
                                                     token is needed */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */

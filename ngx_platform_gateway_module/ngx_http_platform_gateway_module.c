@@ -55,6 +55,7 @@
     X(route_id, str_value, , "")                                              \
     X(challenge, str_value, , "Bearer realm=\"platform\"")                    \
     X(metadata, str_value, , "")                                              \
+    X(document, str_value, , "")                                              \
     X(cors_methods, str_value, , NGX_HTTP_PGW_CORS_METHODS)                   \
     X(cors_headers, str_value, , NGX_HTTP_PGW_CORS_NAMES)                     \
     X(cors_exposed, str_value, , NGX_HTTP_PGW_CORS_EXPOSED)

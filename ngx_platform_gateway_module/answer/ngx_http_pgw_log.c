@@ -275,7 +275,9 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     size_t               len;
     u_char              *p, room[NGX_HTTP_PGW_LOG_LINE];
     ngx_http_pgw_log_t   log;
-    ngx_http_pgw_text_t  line = { r, room, room, room + sizeof(room), 0 };
+    ngx_http_pgw_text_t  line = {
+        .request = r, .start = room, .end = room + sizeof(room)
+    };
 
     if (ngx_http_pgw_log_fill(r, &log) != NGX_OK) {
         return NGX_ERROR;

@@ -164,6 +164,7 @@ typedef struct {
     u_char                      *last;
     u_char                      *end;
     ngx_uint_t                   failed;       /* out of memory */
+    ngx_pool_t                  *pool;         /* NULL: that of request */
 } ngx_http_pgw_text_t;
 
 /* As ngx_sprintf(). */

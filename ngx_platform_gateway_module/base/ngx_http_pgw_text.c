@@ -14,13 +14,14 @@
 u_char *
 ngx_http_pgw_text_grow(ngx_http_pgw_text_t *text, size_t len)
 {
-    size_t   used, size;
-    u_char  *p;
+    size_t       used, size;
+    u_char      *p;
+    ngx_pool_t  *pool = text->pool ? text->pool : text->request->pool;
 
     used = (size_t) (text->last - text->start);
     size = ngx_max(2 * used, NGX_HTTP_PGW_TEXT_START) + len;
 
-    p = text->failed ? NULL : ngx_palloc(text->request->pool, size);
+    p = text->failed ? NULL : ngx_palloc(pool, size);
     if (p == NULL) {
         text->failed = 1;
         text->end = text->last;
@@ -29,7 +30,7 @@ ngx_http_pgw_text_grow(ngx_http_pgw_text_t *text, size_t len)
 
     if (text->start) {
         ngx_memcpy(p, text->start, used);
-        (void) ngx_pfree(text->request->pool, text->start);
+        (void) ngx_pfree(pool, text->start);
     }
 
     text->start = p;

@@ -179,9 +179,9 @@ char *ngx_http_pgw_resource_url(ngx_conf_t *cf, void *post, void *data);
 /* platform_gateway_protected_resource URL [SCOPE ...]; its content handler. */
 ngx_http_pgw_set_t  ngx_http_pgw_resource_directive;
 
-/* Refuses a document that would name no issuer. */
+/* Writes conf->document.  Refuses a document that would list no issuer. */
 char *ngx_http_pgw_resource_merge(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *conf);
+    ngx_http_pgw_loc_conf_t *conf);
 
 extern ngx_http_pgw_content_t  ngx_http_pgw_resource_content;
 

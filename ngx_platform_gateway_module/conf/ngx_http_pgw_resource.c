@@ -1,7 +1,7 @@
 
 /*
- * Metadata of a protected resource (RFC 9728): the document that tells clients
- * whose tokens open it, and where a challenge says that this is.
+ * Metadata of a protected resource (RFC 9728): the document that lists the
+ * issuers of its tokens, and the URL of that document in challenges.
  */
 
 
@@ -10,7 +10,7 @@
 #include "base/base.h"
 
 
-/* Whether it is one that may stand in a quoted string. */
+/* Whether s is a URL that needs no escaping in a quoted string. */
 
 static ngx_uint_t
 ngx_http_pgw_resource_is_url(const pj_str_t *s)
@@ -38,135 +38,121 @@ ngx_http_pgw_resource_url(ngx_conf_t *cf, void *post, void *data)
 }
 
 
-/* The next of a list; *before is what stands before it, the name of the member
-   at first: one that is empty is left out. */
+/* Lists the issuers whose tokens open the location.  Returns 0 if none of
+   their names is a URL.  An empty list is left out with its name. */
 
-static void
-ngx_http_pgw_resource_item(ngx_http_pgw_text_t *text, const char **before,
-    pj_str_t s)
+static ngx_uint_t
+ngx_http_pgw_resource_servers(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_issuer_t *issuer, const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_http_pgw_text_json(text, *before, &s);
-    *before = ",";
+    ngx_uint_t          i, named;
+    const char         *before = ",\"authorization_servers\":[";
+    const pj_str_t     *name;
+    const ngx_array_t  *names;
+
+    named = 0;
+
+    for ( /* void */ ; issuer; issuer = issuer->next) {
+        names = !ngx_http_pgw_issuer_trusted(conf, issuer) ? NULL
+                : issuer->issuers ? issuer->issuers : conf->issuers;
+
+        for (i = 0; names && i < names->nelts; i++) {
+            name = (const pj_str_t *) names->elts + i;
+            named = 1;
+
+            if (ngx_http_pgw_resource_is_url(name)) {
+                ngx_http_pgw_text_json(text, before, name);
+                before = ",";
+            }
+        }
+    }
+
+    ngx_http_pgw_text_format(text, before[1] ? "" : "]");
+
+    return !named || before[1] == '\0';
 }
 
 
-/* The names of an issuer; NULL if its tokens open no location with conf. */
+/* Lists the scopes of the directive, or else those that the location
+   requires. */
 
-static const ngx_array_t *
-ngx_http_pgw_resource_names(const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_issuer_t *issuer)
+static void
+ngx_http_pgw_resource_scopes(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_loc_conf_t *conf)
 {
-    return !ngx_http_pgw_issuer_trusted(conf, issuer) ? NULL
-           : issuer->issuers ? issuer->issuers : conf->issuers;
+    ngx_uint_t                  i, n;
+    const char                 *before = ",\"scopes_supported\":[";
+    const pj_str_t             *scope = conf->resource->elts;
+    const ngx_str_t            *value;
+    const ngx_array_t          *rules;
+    const ngx_http_pgw_rule_t  *rule;
+
+    for (i = 1; i < conf->resource->nelts; i++) {
+        ngx_http_pgw_text_json(text, before, &scope[i]);
+        before = ",";
+    }
+
+    rules = conf->resource->nelts == 1 ? conf->required : NULL;
+
+    for (i = 0; rules && i < rules->nelts; i++) {
+        rule = (const ngx_http_pgw_rule_t *) rules->elts + i;
+        value = rule->values.elts;
+
+        for (n = 0; rule->scope.len && n < rule->values.nelts; n++) {
+            ngx_http_pgw_text_json(text, before, &value[n]);
+            before = ",";
+        }
+    }
+
+    ngx_http_pgw_text_format(text, before[1] ? "" : "]");
 }
 
 
 char *
-ngx_http_pgw_resource_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_resource_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t                    i, named = 0;
-    const ngx_array_t            *all;
-    const ngx_http_pgw_issuer_t  *issuer;
+    ngx_http_pgw_text_t  text = { .pool = cf->pool };
 
     if (conf->handler != ngx_http_pgw_resource_content.handler) {
         return NGX_CONF_OK;
     }
 
-    for (issuer = ngx_http_pgw_conf_main(cf)->issuers; issuer;
-         issuer = issuer->next)
+    ngx_http_pgw_text_json(&text, "{\"resource\":",
+                           (const pj_str_t *) conf->resource->elts);
+
+    if (!ngx_http_pgw_resource_servers(&text,
+                                       ngx_http_pgw_conf_main(cf)->issuers,
+                                       conf))
     {
-        all = ngx_http_pgw_resource_names(conf, issuer);
-
-        for (i = 0; all && i < all->nelts; i++) {
-            named = 1;
-
-            if (ngx_http_pgw_resource_is_url((const pj_str_t *) all->elts + i))
-            {
-                return NGX_CONF_OK;
-            }
-        }
+        return ngx_http_pgw_conf_fail(cf, NULL,
+                   "has \"platform_gateway_protected_resource\", and no issuer "
+                   "that it trusts is a URL: clients could not find whom to "
+                   "ask for a token: add an issuer that is, or leave the "
+                   "directive out,");
     }
 
-    return !named ? NGX_CONF_OK
-           : ngx_http_pgw_conf_fail(cf, NULL,
-               "has \"platform_gateway_protected_resource\", and no issuer "
-               "that it trusts is a URL: clients could not find whom to ask "
-               "for a token: add an issuer that is, or leave the directive "
-               "out,");
-}
+    ngx_http_pgw_resource_scopes(&text, conf);
+    ngx_http_pgw_text_format(&text,
+                             ",\"bearer_methods_supported\":[\"header\"]}");
 
+    conf->document = ngx_http_pgw_text_value(&text);
 
-/* Scopes are those that the directive lists, or else those that the location
-   requires. */
-
-static void
-ngx_http_pgw_resource_lists(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_loc_conf_t *conf)
-{
-    ngx_uint_t                    i, n;
-    const char                   *before = ",\"authorization_servers\":[";
-    const pj_str_t               *s;
-    const ngx_str_t              *value;
-    const ngx_array_t            *all;
-    const ngx_http_pgw_rule_t    *rule;
-    const ngx_http_pgw_issuer_t  *issuer;
-
-    for (issuer = ngx_http_pgw_main(text->request)->issuers; issuer;
-         issuer = issuer->next)
-    {
-        all = ngx_http_pgw_resource_names(conf, issuer);
-
-        for (i = 0; all && i < all->nelts; i++) {
-            s = (const pj_str_t *) all->elts + i;
-
-            if (ngx_http_pgw_resource_is_url(s)) {
-                ngx_http_pgw_resource_item(text, &before, *s);
-            }
-        }
-    }
-
-    ngx_http_pgw_text_format(text, before[1] ? "" : "]");
-
-    before = ",\"scopes_supported\":[";
-    s = conf->resource->elts;
-
-    for (i = 1; i < conf->resource->nelts; i++) {
-        ngx_http_pgw_resource_item(text, &before, s[i]);
-    }
-
-    all = conf->resource->nelts == 1 ? conf->required : NULL;
-
-    for (i = 0; all && i < all->nelts; i++) {
-        rule = (const ngx_http_pgw_rule_t *) all->elts + i;
-        value = rule->values.elts;
-
-        for (n = 0; rule->scope.len && n < rule->values.nelts; n++) {
-            ngx_http_pgw_resource_item(text, &before, (pj_str_t) {
-                                       value[n].data, value[n].len });
-        }
-    }
-
-    ngx_http_pgw_text_format(text, before[1] ? "" : "]");
+    return text.failed ? NGX_CONF_ERROR : NGX_CONF_OK;
 }
 
 
 static ngx_int_t
 ngx_http_pgw_resource_handler(ngx_http_request_t *r)
 {
-    ngx_http_pgw_text_t             text = { .request = r };
-    const ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
+    const ngx_str_t      *document = &ngx_http_pgw_loc(r)->document;
+    ngx_http_pgw_text_t   text = {
+        .request = r, .start = document->data,
+        .last = document->data + document->len
+    };
 
-    if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
-        return NGX_HTTP_NOT_ALLOWED;
-    }
-
-    ngx_http_pgw_text_json(&text, "{\"resource\":",
-                           (const pj_str_t *) conf->resource->elts);
-    ngx_http_pgw_resource_lists(&text, conf);
-    ngx_http_pgw_text_format(&text,
-                             ",\"bearer_methods_supported\":[\"header\"]}");
-
-    return ngx_http_pgw_text_send(&text, "application/json");
+    return (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))
+           ? ngx_http_pgw_text_send(&text, "application/json")
+           : NGX_HTTP_NOT_ALLOWED;
 }
 
 

@@ -101,7 +101,7 @@ START_TEST (test_pieces_in_any_room) {
 
     for (size_t size = 0; size < 512; size++) {
         u_char *room = malloc(size + 8);
-        ngx_http_pgw_text_t text = {&r, room, room, room + size, 0};
+        ngx_http_pgw_text_t text = {&r, room, room, room + size, 0, NULL};
 
         taken = 0;
         memset(room + size, 0x5a, 8);
