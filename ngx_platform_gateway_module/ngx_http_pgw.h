@@ -16,32 +16,31 @@
 
 
 /*
- * The one table of why a request is let through or refused, and what that
- * means.  Names are stable: they are in logs, dashboards and
- * docs/troubleshooting.md.
+ * The table of reasons for which a request is allowed or refused.  Names are
+ * stable: logs, dashboards and docs/troubleshooting.md contain them.
  */
 
 
-/* What a reason can be. */
+/* Flags of a reason. */
 
-#define NGX_HTTP_PGW_REASON_REFUSES   0x0001  /* else it lets through */
-#define NGX_HTTP_PGW_REASON_VERIFIES  0x0002  /* it is the result of a token */
-#define NGX_HTTP_PGW_REASON_NGINX     0x0004  /* nginx itself refuses with this
-                                                 status for it */
+#define NGX_HTTP_PGW_REASON_REFUSES   0x0001  /* refuses; allows if not set */
+#define NGX_HTTP_PGW_REASON_VERIFIES  0x0002  /* result of a verification */
+#define NGX_HTTP_PGW_REASON_NGINX     0x0004  /* nginx refuses by itself, with
+                                                 the same status */
 
 typedef struct {
-    const char                  *name;         /* NULL: the reason is none */
+    const char                  *name;         /* NULL for REASON_NONE */
     ngx_uint_t                   flags;
-    ngx_uint_t                   status;       /* 0: for others to say */
-    const char                  *code;         /* of a refusal, as ... */
-    const char                  *detail;       /* ... is its detail */
+    ngx_uint_t                   status;       /* 0 if it sets no status */
+    const char                  *code;         /* in the body of a refusal */
+    const char                  *detail;       /* in the body of a refusal */
     const char                  *error;        /* RFC 6750, or NULL */
-    uint64_t                     errors;       /* PJ_FAULT()s that give it */
+    uint64_t                     errors;       /* PJ_FAULT()s of the reason */
 } ngx_http_pgw_reason_t;
 
 
-/* The reasons, each with its row; no string needs escaping in JSON or in a
-   header.  PGW_ERROR() is the row of an error of pj that is called the same. */
+/* The rows of the table.  The strings need no escaping in JSON or in a header.
+   PGW_ERROR() is the row of the pj error with the same name. */
 
 #define NGX_HTTP_PGW_REASON_LIST(X)                                           \
     X(PUBLIC, "public", 0, 0, NULL, NULL, NULL, 0)                            \
@@ -49,10 +48,10 @@ typedef struct {
       PJ_FAULT(PJ_OK))                                                        \
     X(PREFLIGHT, "preflight", 0, 204, NULL, NULL, NULL, 0)                    \
     X(OPTIONS, "options", 0, 204, NULL, NULL, NULL, 0)                        \
-    /* let in, and ended while it was answered: its token was at its end */   \
+    /* the token ended during the response */                                 \
     X(CLOSED_EXPIRED, "closed_expired", 0, 0, NULL, NULL, NULL, 0)            \
     X(CLOSED_REVOKED, "closed_revoked", 0, 0, NULL, NULL, NULL, 0)            \
-    /* "satisfy any": another module let the request in */                    \
+    /* "satisfy any": another module allowed the request */                   \
     X(SATISFIED, "satisfied", 0, 0, NULL, NULL, NULL, 0)                      \
     X(TOKEN_MISSING, "token_missing", PGW_REFUSES, 401,                       \
       "GATEWAY_TOKEN_MISSING", "a bearer token is required", NULL, 0)         \
@@ -91,7 +90,7 @@ typedef struct {
     X(TOKEN_CONFLICT, "token_conflict", PGW_REFUSES, 400,                     \
       "GATEWAY_BAD_REQUEST", "the request has two tokens that differ",        \
       "invalid_request", 0)                                                   \
-    /* the gateway failed, not the token */                                   \
+    /* an internal error of the gateway */                                    \
     X(TOKEN_INVALID, PGW_TOKEN("token_invalid",                               \
                            "the token could not be verified", 0))             \
     X(CONTEXT_FORBIDDEN, "context_forbidden", PGW_REFUSES, 403,               \
@@ -141,36 +140,35 @@ typedef struct {
 typedef enum {
     NGX_HTTP_PGW_REASON_NONE = 0,
     NGX_HTTP_PGW_REASON_LIST(NGX_HTTP_PGW_REASON_CODE)
-    NGX_HTTP_PGW_REASONS                 /* how many */
+    NGX_HTTP_PGW_REASONS
 } ngx_http_pgw_reason_e;
 
 
 extern const ngx_http_pgw_reason_t  ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS];
 
-/* The reason that this result of a token's checks gives, and that for which
-   nginx itself refuses with a status; 0: none. */
+/* Return the reason of a verification's result, and the reason for which nginx
+   itself refuses with a status, or REASON_NONE. */
 ngx_http_pgw_reason_e ngx_http_pgw_reason_of_token(pj_err_t err);
 ngx_http_pgw_reason_e ngx_http_pgw_reason_of_status(ngx_uint_t status);
 
 
-/* 128 bits of a keyed hash; the first word is none of the two below. */
+/* 128 bits of a keyed hash.  The first word is at least TABLE_KEYS. */
 
 typedef struct {
     uint64_t                  word[2];
 } ngx_http_pgw_table_key_t;
 
-#define NGX_HTTP_PGW_TABLE_EMPTY    0  /* the slot was never used */
-#define NGX_HTTP_PGW_TABLE_DELETED  1  /* the slot is not in use any more */
-#define NGX_HTTP_PGW_TABLE_KEYS     2  /* the least first word of a key */
+#define NGX_HTTP_PGW_TABLE_EMPTY    0  /* first word of an unused slot */
+#define NGX_HTTP_PGW_TABLE_DELETED  1  /* first word of a removed entry */
+#define NGX_HTTP_PGW_TABLE_KEYS     2
 
 
-/* What is looked up for a token: the keys by which it may be revoked, and when
-   it was issued (ms). */
+/* The properties of a token by which it may be revoked. */
 
 typedef struct {
-    ngx_http_pgw_table_key_t    id;           /* all zeroes: it has none */
+    ngx_http_pgw_table_key_t    id;           /* all zeroes without an id */
     ngx_http_pgw_table_key_t    subject;
-    int64_t                     issued;
+    int64_t                     issued;       /* ms */
 } ngx_http_pgw_mark_t;
 
 
@@ -187,8 +185,8 @@ typedef struct {
 #define NGX_HTTP_PGW_GUARDED  (NGX_HTTP_PGW_OURS|NGX_HTTP_PGW_TOKEN)
 
 
-#define NGX_HTTP_PGW_IDS         2    /* the first names to strip */
-#define NGX_HTTP_PGW_LEEWAY_MAX  300  /* s, of all locations */
+#define NGX_HTTP_PGW_IDS         2    /* ids of a request */
+#define NGX_HTTP_PGW_LEEWAY_MAX  300  /* s */
 
 
 typedef struct ngx_http_pgw_issuer_s ngx_http_pgw_issuer_t;
@@ -201,49 +199,48 @@ typedef struct ngx_http_pgw_zone_s ngx_http_pgw_zone_t;
 typedef struct ngx_http_pgw_source_s ngx_http_pgw_source_t;
 
 
-/* Where a claim is: members within members. */
+/* The path of a claim in the payload of a token. */
 
 #define NGX_HTTP_PGW_CLAIM_DEPTH  8
 
 typedef struct {
-    ngx_str_t                    text;         /* as the configuration says */
+    ngx_str_t                    text;         /* as configured */
     ngx_uint_t                   depth;
     const char                  *names[NGX_HTTP_PGW_CLAIM_DEPTH];
 } ngx_http_pgw_claim_t;
 
 
-/* Values of which a claim has to have one. */
+/* A claim, and the values of which it has to have one. */
 
 typedef struct {
     ngx_http_pgw_claim_t         claim;
     ngx_array_t                  values;       /* ngx_str_t */
-    ngx_str_t                    scope;        /* all of them, where the claim
-                                                  is the scope */
+    ngx_str_t                    scope;        /* all values, if the claim is
+                                                  the scope */
 } ngx_http_pgw_rule_t;
 
 
-/* A header name of ours, and the claim that becomes its value. */
+/* A header that the gateway sets from a claim. */
 
 typedef struct {
     ngx_http_pgw_claim_t         claim;
-    ngx_str_t                    name;         /* X-Account-Id */
-    ngx_str_t                    lowcase;      /* x-account-id */
+    ngx_str_t                    name;         /* "X-Account-Id" */
+    ngx_str_t                    lowcase;      /* "x-account-id" */
     ngx_uint_t                   hash;
     ngx_uint_t                   builtin;      /* from the default map; not set
                                                   for tokens of other issuers */
 } ngx_http_pgw_claim_header_t;
 
 
-/* A name of the issuer's: "iss", exactly. */
+/* A name of an issuer: an exact value of "iss". */
 
 typedef struct {
     pj_str_t                     iss;
-    u_char                       seed[32];     /* of the keys by which what is
-                                                  revoked of it is found */
+    u_char                       seed[32];     /* for keys of revocations */
 } ngx_http_pgw_name_t;
 
 
-/* Where something was said in the configuration; line 0: nowhere. */
+/* A place in the configuration; line is 0 if there is none. */
 
 typedef struct {
     ngx_str_t                    file;
@@ -251,7 +248,7 @@ typedef struct {
 } ngx_http_pgw_place_t;
 
 
-/* Ages of a key set, each not below the one before. */
+/* Ages of a key set, in ascending order. */
 
 enum {
     NGX_HTTP_PGW_AGE_COOLDOWN = 0,
@@ -264,35 +261,34 @@ enum {
 /* Context: http. */
 
 typedef struct {
-    ngx_http_pgw_issuer_t          *issuers;     /* a list; the first is that of
-                                                    the directives outside of a
-                                                    block, and never NULL */
-    ngx_http_pgw_source_t          *sources;     /* a list: all that is fetched
-                                                    for them */
-    ngx_msec_t                      key_wait;    /* of one request */
+    ngx_http_pgw_issuer_t          *issuers;     /* a list; the first, without
+                                                    a block, is never NULL */
+    ngx_http_pgw_source_t          *sources;     /* a list of all fetches */
+    ngx_msec_t                      key_wait;    /* per request */
     ngx_int_t                       key_waiters; /* per worker and issuer */
-    ngx_msec_t                      revocations_after;  /* 0: not said */
+    ngx_msec_t                      revocations_after;  /* 0 if not set */
     ngx_uint_t                      revocations_refuse;
 
     ngx_http_pgw_cache_t           *cache;       /* never NULL */
-    ngx_array_t                     locations;   /* pointers, of the core */
+    ngx_array_t                     locations;   /* of clcf pointers */
     ngx_http_pgw_route_t           *routes;
     ngx_str_t                       zone_name;
     size_t                          zone_size;
     const ngx_cycle_t              *cycle;
-    ngx_shm_zone_t                 *keys_zone;   /* NULL: there are no keys */
-    ngx_http_pgw_place_t            metrics_place;  /* line 0: no counting */
+    ngx_shm_zone_t                 *keys_zone;   /* NULL without keys */
+    ngx_http_pgw_place_t            metrics_place;  /* line 0 if not counted */
     ngx_shm_zone_t                 *counters_zone;
-    ngx_http_pgw_shared_t          *counters;    /* in it */
-    const ngx_http_pgw_loc_conf_t  *guarded;     /* needs keys; or NULL */
-    ngx_http_pgw_loc_conf_t        *policies;    /* one for each; or NULL */
-    ngx_uint_t                      subject_read;  /* by some variable */
-    ngx_array_t                     claims_read;   /* ngx_str_t: the names that
-                                                      variables have */
+    ngx_http_pgw_shared_t          *counters;    /* in counters_zone */
+    const ngx_http_pgw_loc_conf_t  *guarded;     /* a location that needs keys,
+                                                    or NULL */
+    ngx_http_pgw_loc_conf_t        *policies;    /* a location of each policy */
+    ngx_uint_t                      subject_read;  /* a variable reads it */
+    ngx_array_t                     claims_read;   /* ngx_str_t: names of claims
+                                                      that variables read */
 } ngx_http_pgw_main_conf_t;
 
 
-/* An issuer that platform_gateway_trusted names. */
+/* A parameter of platform_gateway_trusted. */
 
 typedef struct {
     pj_str_t                     name;
@@ -300,17 +296,19 @@ typedef struct {
 } ngx_http_pgw_trusted_t;
 
 
-/* Context: server.  What is needed before the location is known. */
+/* Context: server.  Settings that apply before the location is known. */
 
 typedef struct {
-    ngx_array_t                 *strip;        /* claim_header_t, ids first */
-    uint64_t                     strip_lengths;  /* a bit for each length */
-    ngx_uint_t                   any_enabled;  /* on here or in a location */
+    ngx_array_t                 *strip;        /* claim_header_t: the ids, then
+                                                  other names to strip */
+    uint64_t                     strip_lengths;  /* bit mask of their lengths */
+    ngx_uint_t                   any_enabled;  /* on in the server or in one of
+                                                   its locations */
     ngx_uint_t                   trace;        /* ngx_http_pgw_trace_e */
 } ngx_http_pgw_srv_conf_t;
 
 
-/* Where a token may be beside Authorization, and what it stands behind. */
+/* Places of a token other than Authorization. */
 
 enum {
     NGX_HTTP_PGW_SOURCE_COOKIE = 0,
@@ -320,8 +318,9 @@ enum {
 
 
 typedef struct {
-    ngx_str_t                    mark[NGX_HTTP_PGW_SOURCES];  /* len 0: not
-                                                                 there */
+    ngx_str_t                    mark[NGX_HTTP_PGW_SOURCES];
+                                               /* prefix of the token; len 0 if
+                                                  the place is not used */
 } ngx_http_pgw_from_t;
 
 
@@ -329,197 +328,205 @@ typedef struct {
 
 struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    enable;
-    ngx_uint_t                    access;        /* bit mask, 0: not set */
+    ngx_uint_t                    access;        /* bit mask, 0 if not set */
     ngx_str_t                     levels;        /* "account branch" */
     ngx_str_t                     scopes;        /* "ACCOUNT BRANCH" */
-    ngx_uint_t                    methods;       /* NGX_HTTP_GET ..., 0: any */
+    ngx_uint_t                    methods;       /* bit mask, 0 for any */
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
     ngx_str_t                     route_id;
     ngx_str_t                     service_name;
-    ngx_http_pgw_route_t         *route;         /* what counts by route_id */
+    ngx_http_pgw_route_t         *route;         /* counters of route_id */
     ngx_array_t                  *issuers;       /* pj_str_t */
-    ngx_array_t                  *trusted;       /* trusted_t; NULL: all */
+    ngx_array_t                  *trusted;       /* trusted_t; NULL for all */
     ngx_array_t                  *audiences;     /* pj_str_t */
     time_t                        leeway;
     size_t                        token_max_size;
     ngx_array_t                  *claim_headers;
-    const ngx_array_t            *claims_read;   /* that of main_conf_t */
-    ngx_array_t                  *required;      /* rule_t; NULL: none */
-    ngx_http_pgw_from_t          *from;          /* NULL: Authorization alone */
+    const ngx_array_t            *claims_read;   /* of main_conf_t */
+    ngx_array_t                  *required;      /* rule_t, or NULL */
+    ngx_http_pgw_from_t          *from;          /* NULL: Authorization only */
     ngx_flag_t                    forward_authorization;
     ngx_flag_t                    close_at_expiry;
-    ngx_flag_t                    allow_confirmation;  /* "cnf" may stand */
+    ngx_flag_t                    allow_confirmation;  /* accept "cnf" */
     ngx_flag_t                    shadow;
-    ngx_flag_t                    strict_path;   /* as the client sent it */
-    ngx_flag_t                    allow_return;  /* before the guard */
-    ngx_flag_t                    allow_cache;   /* shared by clients */
+    ngx_flag_t                    strict_path;   /* refuse ambiguous paths */
+    ngx_flag_t                    allow_return;  /* accept "return", which runs
+                                                    before the guard */
+    ngx_flag_t                    allow_cache;   /* accept a cache that clients
+                                                    share */
     ngx_str_t                     challenge;     /* "Bearer realm=..." */
-    ngx_str_t                     metadata;      /* a URL; len 0: none */
-    ngx_array_t                  *resource;      /* pj_str_t: its URL, scopes */
+    ngx_str_t                     metadata;      /* URL; len 0 if not set */
+    ngx_array_t                  *resource;      /* pj_str_t: URL and scopes */
     ngx_str_t                     document;      /* its metadata, in JSON */
-    ngx_uint_t                    policy;        /* what tokens mean; 0: no
-                                                    token is needed */
+    ngx_uint_t                    policy;        /* number of the rules for
+                                                    tokens; 0 without a token */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
 
     /* these four are not inherited */
-    ngx_http_core_srv_conf_t     *explain;       /* of which server, ... */
-    ngx_str_t                     explain_name;
-    ngx_uint_t                    forward;       /* ... to another proxy, which
-                                                    says so; see _forward.c */
+    ngx_http_core_srv_conf_t     *explain;       /* server that is explained or
+                                                    asked by forward-auth */
+    ngx_str_t                     explain_name;  /* its name, as configured */
+    ngx_uint_t                    forward;       /* 1, 2: forward-auth, and
+                                                    which headers it reads */
     ngx_uint_t                    route_not_found;
 
-    ngx_uint_t                    one_record;    /* of FastCGI or uwsgi */
+    ngx_uint_t                    one_record;    /* parameters are sent in one
+                                                    record: FastCGI or uwsgi */
     ngx_http_handler_pt           handler;
     ngx_uint_t                    other_handler;  /* an "if" has a different
                                                      content handler */
 
-    ngx_http_pgw_place_t          place;         /* where the block begins */
+    ngx_http_pgw_place_t          place;         /* of the block */
 
-    ngx_array_t                  *cors_origins;  /* origin_t; NULL: none */
+    ngx_array_t                  *cors_origins;  /* origin_t, or NULL */
     ngx_str_t                     cors_methods;  /* "GET, HEAD" */
     ngx_str_t                     cors_headers;
-    ngx_str_t                     cors_exposed;  /* of responses */
+    ngx_str_t                     cors_exposed;  /* headers of responses */
     time_t                        cors_max_age;
 };
 
 
-/* Whom a verified token names. */
+/* The ids in a verified token. */
 
 typedef struct {
-    ngx_str_t                    account_id;   /* data NULL: none */
+    ngx_str_t                    account_id;   /* data is NULL if absent */
     ngx_str_t                    session_id;
     ngx_str_t                    workspace_id;
 } ngx_http_pgw_subject_t;
 
 
-/* What a verified token gives to a request under a policy.  All of it lives as
-   long as the request's pool. */
+/* The result of a good token under a policy, in the pool of the request. */
 
 typedef struct {
-    ngx_uint_t               access;   /* the level that it opens */
-    ngx_http_pgw_subject_t  *subject;  /* the first three of the ... */
-    ngx_str_t               *strings;  /* then the claims that variables read,
-                                          and the policy's headers in the order
-                                          of the map; data NULL: none */
+    ngx_uint_t               access;   /* access levels */
+    ngx_http_pgw_subject_t  *subject;  /* the first three strings */
+    ngx_str_t               *strings;  /* ids, claims that variables read, and
+                                          headers in the order of the map; data
+                                          is NULL if absent */
     ngx_uint_t               nstrings;
-    size_t                   size;     /* of a copy of strings */
+    size_t                   size;     /* bytes of a copy of strings */
     ngx_http_pgw_mark_t      mark;
     int64_t                  exp;      /* seconds */
-    uint64_t                 missing;  /* a bit for each rule of required that
-                                          does not hold */
+    uint64_t                 missing;  /* bit mask of conf->required: rules that
+                                          do not hold */
 } ngx_http_pgw_grant_t;
 
-#define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
+#define NGX_HTTP_PGW_GRANT_IDS  3      /* ids in strings */
 
-/* Those of the headers, which are the last. */
+/* The values of headers, which are the last strings. */
 #define ngx_http_pgw_grant_headers(grant, conf)                               \
     ((grant)->strings + (grant)->nstrings - (conf)->claim_headers->nelts)
 
 
-/* Whose a token is, and the keys that it was judged by. */
+/* The issuer of a token, and its key set at the time of the verification. */
 
 typedef struct {
     ngx_http_pgw_issuer_t  *issuer;
-    const pj_keyset_t      *set;       /* compared, never followed; NULL: it had
-                                          none */
+    const pj_keyset_t      *set;       /* to compare only: it may be freed; NULL
+                                          if the issuer had no keys */
     ngx_uint_t              version;
 } ngx_http_pgw_keys_t;
 
 
-/* One pass through the phases; an internal redirect starts with a new one.
-   ngx_http_pgw_request_t has what must outlive a redirect. */
+/* The context of a request, which nginx drops at an internal redirect.  The
+   state that must outlive a redirect is in ngx_http_pgw_request_t. */
 
 typedef struct {
     ngx_int_t             verdict;      /* NGX_OK or a status, once decided */
     ngx_uint_t            problem;      /* see _problem.c */
 
-    /* What the token was found to be by who asked first: the guard or a
-       variable.  It holds for these bytes, policy and key set alone, since a
-       "rewrite" changes the location and keeps the context. */
+    /* Result of the first verification, by the guard or for a variable.  It is
+       valid for this token, policy and key set only, because "rewrite" changes
+       the location and keeps the context. */
     pj_str_t              token;
-    ngx_uint_t            policy;       /* 0: nothing is known */
+    ngx_uint_t            policy;       /* 0 before a verification */
     ngx_http_pgw_keys_t   keys;
     pj_err_t              err;
-    int64_t               iat;          /* unverified: with KID_UNKNOWN */
+    int64_t               iat;          /* with KID_UNKNOWN; not verified */
     ngx_http_pgw_grant_t  grant;        /* with PJ_OK */
-    ngx_http_pgw_reason_e  reason;      /* of err, or that there is no token, or
-                                           that it is revoked */
+    ngx_http_pgw_reason_e  reason;      /* of err, of a missing token, or of a
+                                           revocation */
 
-    unsigned              settled:1;    /* by the guard: the token is good */
-    unsigned              looked_up:1;  /* unshared is decided */
-    unsigned              unshared:1;   /* no cache answers it or keeps it */
+    unsigned              settled:1;    /* the guard has accepted the token */
+    unsigned              looked_up:1;  /* unshared has been decided */
+    unsigned              unshared:1;   /* bypasses caches that clients share */
 } ngx_http_pgw_ctx_t;
 
 
 /*
- * The request as a whole, found through a pool cleanup of the main request,
- * since internal redirects zero every module context.  Where it is, the headers
- * are stripped and both ids are set.  A subrequest writes here nothing but what
- * holds for all (injected, anonymous): what is logged and answered is the main
- * request's.
+ * The state of a main request and its subrequests.  It is found through a pool
+ * cleanup, because internal redirects clear the contexts of all modules.  Once
+ * it exists, headers are stripped and both ids are set.  A subrequest may only
+ * set injected and anonymous; the rest describes the main request, which is
+ * logged and answered.
  */
 
 typedef struct {
     ngx_str_t                    request_id;
     ngx_str_t                    correlation_id;
-    ngx_list_part_t              sent;         /* the client's headers, all */
-    ngx_str_t                    trace_id;     /* len 0: none */
-    ngx_str_t                    traceparent;  /* that we began; len 0: none */
+    ngx_list_part_t              sent;         /* all headers of the client */
+    ngx_str_t                    trace_id;     /* len 0 without a trace */
+    ngx_str_t                    traceparent;  /* of a trace that began here;
+                                                  else len is 0 */
 
     ngx_http_pgw_reason_e        reason;
-    const char                  *code;         /* NULL: the reason's */
-    const char                  *detail;       /* NULL: the reason's */
+    const char                  *code;         /* NULL for the reason's */
+    const char                  *detail;       /* NULL for the reason's */
     const ngx_str_t             *required;     /* levels of the location, or
                                                   NULL */
-    const ngx_str_t             *scope;        /* that would do, or NULL */
+    const ngx_str_t             *scope;        /* sufficient scope, or NULL */
     const ngx_http_pgw_subject_t  *subject;    /* of the verified token, or
                                                   NULL */
-    const ngx_http_pgw_subject_t  *named;      /* by a variable, or NULL */
+    const ngx_http_pgw_subject_t  *named;      /* read by a variable, or NULL */
 
-    /* what goes with a refusal */
-    ngx_str_t                    challenge;    /* WWW-Authenticate, or none */
-    ngx_str_t                    allow;        /* of the location's methods */
-    time_t                       retry_after;  /* seconds, 0: no header */
+    /* headers of a refusal */
+    ngx_str_t                    challenge;    /* WWW-Authenticate; may be
+                                                  empty */
+    ngx_str_t                    allow;        /* Allow */
+    time_t                       retry_after;  /* Retry-After, s; 0 for none */
 
-    /* in this request or in a subrequest */
-    unsigned                     injected:1;   /* headers, for a location */
-    unsigned                     anonymous:1;  /* a subject was read: nobody */
+    /* set by the request or a subrequest */
+    unsigned                     injected:1;   /* headers were set for a
+                                                  location */
+    unsigned                     anonymous:1;  /* a variable has read an empty
+                                                  subject */
 
-    unsigned                     shadowed:1;   /* would have been refused */
+    unsigned                     shadowed:1;   /* the refusal was only logged */
 } ngx_http_pgw_request_t;
 
 
-/* An allowed origin: all of it, or what stands around the labels of a "*". */
+/* An allowed origin, or a pattern: a prefix, "*" and a suffix. */
 
 typedef struct {
-    pj_str_t                     text;         /* as it is compared */
-    size_t                       prefix;       /* of "https://", or of all */
+    pj_str_t                     text;         /* in lower case */
+    size_t                       prefix;       /* bytes of text before "*", or
+                                                  of all text */
     ngx_str_t                    suffix;       /* "" or ".example.com" */
 } ngx_http_pgw_origin_t;
 
 
-/* A question to the gateway: what it would do with a request. */
+/* The request that an explanation is about. */
 
 typedef struct {
-    ngx_http_core_srv_conf_t    *server;       /* that would be asked */
-    ngx_str_t                    token;        /* data NULL: none */
+    ngx_http_core_srv_conf_t    *server;
+    ngx_str_t                    token;        /* data is NULL if absent */
     ngx_str_t                    method;
     ngx_str_t                    path;
-    ngx_str_t                    origin;       /* of a page; data NULL: none */
-    ngx_str_t                    headers;      /* that it sets: a list */
-    int64_t                      at;           /* seconds */
+    ngx_str_t                    origin;       /* data is NULL if absent */
+    ngx_str_t                    headers;      /* names, with commas */
+    int64_t                      at;           /* time of the request, s */
 } ngx_http_pgw_question_t;
 
 
-/* A content handler of our own. */
+/* A content handler of the gateway. */
 
 typedef struct {
     ngx_http_handler_pt          handler;
-    ngx_uint_t                   methods;      /* that it takes, 0: any */
-    ngx_uint_t                   server;       /* the parameter that names the
-                                                  server to ask; 0: none */
-    unsigned                     not_found:1;  /* no route serves the path */
-    unsigned                     metrics:1;    /* the counters are read */
+    ngx_uint_t                   methods;      /* bit mask, 0 for any */
+    ngx_uint_t                   server;       /* number of the parameter with
+                                                  the server's name, or 0 */
+    unsigned                     not_found:1;  /* platform_gateway_not_found */
+    unsigned                     metrics:1;    /* platform_gateway_metrics */
 } ngx_http_pgw_content_t;
 
 
@@ -528,7 +535,7 @@ typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
 
 extern ngx_module_t  ngx_http_platform_gateway_module;
 
-/* Our configuration where a request, or a line of the configuration, is. */
+/* Configurations and contexts of a request, and of a configuration line. */
 
 #define ngx_http_pgw_main(r)                                                  \
     ((ngx_http_pgw_main_conf_t *)                                             \
