@@ -5,11 +5,11 @@
 use IO::Select;
 use IPC::Open2 qw(open2);
 use JSON::PP qw(decode_json encode_json);
-use List::Util qw(max);
 use Platform::Test;
+use Platform::Test::Clock;
+use feature 'state';
 use Platform::Test::Env;
 use Platform::Test::Revocations;
-use Time::HiRes qw(time);
 use Time::Local qw(timegm);
 
 my $node = Platform::Test::Env::node();
@@ -45,37 +45,47 @@ my @conf = (server => <<"SERVER", http => <<'HTTP');
 SERVER
 platform_gateway_trust other { issuer https://other.test; key_file keys.json; }
 HTTP
-my $nginx = revocations_gateway($t, $key, @conf);
+my $nginx = revocations_conf($t, $key, @conf);
+my $clock = Platform::Test::Clock->new($t, $nginx);
+$t->start_gateway;
 
 my $sessions = 100;
 
 # A token of a session of its own, that expires in so many seconds.
 sub token ($seconds, $session = uuid(++$sessions)) {
-    return jwt_token(branch => $key, session_id => $session, exp => int(time) + $seconds);
+    return jwt_token(branch => $key, session_id => $session, exp => int($clock->now) + $seconds);
 }
 
 # One of an issuer that revokes nothing.
 sub other ($seconds) {
     return jwt_sign(key => $key, payload => { iss => 'https://other.test', sub => 'x',
-        exp => int(time) + $seconds });
+        exp => int($clock->now) + $seconds });
+}
+
+# The program that has all sockets; what each has said and nobody has read yet.
+my $pid = open2(my $out, my $in, $node, $program, 'open');
+$in->autoflush;
+my (%said, $text);
+
+sub ask (@what) {
+    print { $in } encode_json(\@what) . "\n";
+    return $what[0];
 }
 
 # Opens a socket: what it says is read by said().
 sub socket_to ($path, %o) {
-    my $pid = open2(my $out, my $in, $node, $program, open => "ws://127.0.0.1:$port$path",
-        encode_json($o{protocols} // ['app']), encode_json($o{headers} // {}));
-    $in->autoflush;
-    return { pid => $pid, in => $in, out => $out };
+    state $n = 0;
+    return ask('s' . ++$n, "ws://127.0.0.1:$port$path", $o{protocols} // ['app'],
+        $o{headers} // {});
 }
 
 sub said ($s) {
-    my $line;
-    until (($line) = ($s->{text} //= '') =~ /\A(.*)\n/) {
-        return undef unless IO::Select->new($s->{out})->can_read(60 * $t->scale)
-            && sysread $s->{out}, $s->{text}, 65536, length $s->{text};
+    until (@{ $said{$s} //= [] }) {
+        return undef unless IO::Select->new($out)->can_read(60 * $t->scale)
+            && sysread $out, $text //= '', 65536, length($text // '');
+        push @{ $said{$1} }, $2 while $text =~ s/\A(\w+) (.*)\n//;
     }
-    substr $s->{text}, 0, 1 + length $line, '';
-    return $line;
+    return shift @{ $said{$s} };
 }
 
 # That it is open: (headers of the answer, of what the upstream got).
@@ -85,22 +95,17 @@ sub opened ($s) {
 }
 
 sub answers ($s, $text) {
-    local $SIG{PIPE} = 'IGNORE';
-    print { $s->{in} } "$text\n";
+    ask($s, $text);
     return said($s);
 }
 
 sub bearer ($token) { return { Authorization => "Bearer $token" } }
 
-sub left ($s) {
-    close $s->{in};
-    waitpid $s->{pid}, 0;
-}
+sub left ($s) { return ask($s) }
 
 # Sources.
 
 my $token = token(600);
-my $slow = 0;    # seconds that it takes to open one
 for (
     [ 'Authorization', headers => bearer($token) ],
     [ 'the subprotocol', protocols => [ 'app', "bearer.$token" ] ],
@@ -109,10 +114,8 @@ for (
     [ 'the cookie', headers => { Cookie => "a=1; at=$token", Origin => 'https://app.test' } ],
 ) {
     my ($name, %o) = @$_;
-    my $from = time;
     my $s = socket_to($o{path} // '/', %o);
     my ($answer, $upstream) = opened($s);
-    $slow = max($slow, time - $from);
     is_deeply [ $answer->{'sec-websocket-protocol'}, $upstream->{'sec-websocket-protocol'},
         $upstream->{'x-account-id'}, $upstream->{cookie} ],
         [ 'app', $name =~ /first/ ? 'app, v2' : 'app', uuid(1), $name =~ /cookie/ ? 'a=1' : undef ],
@@ -163,12 +166,13 @@ sub seconds ($at) {
 }
 
 my @allowed = ('allow', 'closed_expired', 101);
-my $expires = int(time) + 3 + int 6 * $slow;
-my $other = [ begun('/other/x', other($expires - int time)) ];
-my @open = map { [ begun($_, token($expires - int time)) ] }
+my $expires = int($clock->now) + 60;
+my $other = [ begun('/other/x', other(60)) ];
+my @open = map { [ begun($_, token(60)) ] }
     '/end/x', '/leeway/x', '/goes/x', '/shadow/x';
 my ($end, $grace, @go_on) = @open;
 my $at;
+$clock->pass(int($expires - $clock->now));    # less than a second is left
 for ($end, $other) {
     is said($_->[0]), 'close 1006', 'it expires: closed';
     ($at, my @log) = @{ ended($_->[1]) };
@@ -177,6 +181,7 @@ for ($end, $other) {
     cmp_ok seconds($at), '<', $expires + 2.5, 'nor long after';    # a second, on a busy machine
 }
 ok eventually(sub { $t->read_file('sockets.txt') =~ /closed \S+ 1006/ }), 'the upstream sees it';
+$clock->pass(1);
 is said($grace->[0]), 'close 1006', 'where there is leeway: closed';
 ($at) = @{ ended($grace->[1]) };
 cmp_ok seconds($at), '>=', $expires + 2, 'after that';
@@ -195,9 +200,10 @@ is answers($other->[0], 'still'), 'message still', 'another session goes on';
 
 # A worker that is to exit goes on looking, and does not wait for it.
 
-my $late = [ begun('/end/x', token(4 + int 2 * $slow)) ];
+my $late = [ begun('/end/x', token(60)) ];
 $t->reload;
 is answers($_->[0], 'still'), 'message still', 'after a reload' for $late, $other;
+$clock->pass(60);
 is said($late->[0]), 'close 1006', 'the worker of before ends it';
 left($other->[0]);
 
@@ -227,4 +233,6 @@ for my $how ('a zone of another size', 'a quit') {
     $feed->set(hold => 0);
 }
 
+close $in;
+waitpid $pid, 0;
 $t->done;
