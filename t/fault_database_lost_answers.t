@@ -114,8 +114,8 @@ sub scope ($status) {
 }
 
 my ($start, $before);
-for my $statement (qw(session_refresh session_rotate_clear)) {
-    my $lost = $statement eq 'session_rotate_clear';
+for my $statement (qw(session_refresh session_rotate)) {
+    my $lost = $statement eq 'session_rotate';
     for my $how (qw(before after)) {
         my $what = "$statement, cut $how";
         my $used = $token;

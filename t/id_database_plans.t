@@ -115,7 +115,7 @@ my $seen = $plans =~ s/\s+/ /gr;
 like $seen, qr/$_/, "a plan of: $_"
     for 'LEFT JOIN accounts a ON a.account_name', 'login_attempt_begin', 'login_attempt_settle',
     'UPDATE accounts SET credential_hash', 'INSERT INTO auth_sessions', 'FROM auth_sessions s',
-    'SET jti =', 'active_branch_id = NULL', 'FROM rotated_tokens', 'SET workspace_id = \$2',
+    'SET jti =', 'active_branch_id = CASE', 'FROM rotated_tokens', 'SET workspace_id = \$2',
     'session_id = ANY', 'FROM selectable_branches t WHERE t.account_id';
 my $scan = qr/(Seq\ Scan\ on\ (?:auth_sessions|accounts|members|branches
     |branch_grants|member_roles|workspaces|login_attempts)[^\n]*)/x;

@@ -203,7 +203,7 @@ statements();
 $res = is_retry($first, $second, 'withdrawn');
 is_deeply [ statements(), $res->json->{nextAction}{type}, scalar @{ $res->json->{branches} },
     row($second, 'num_nulls(workspace_id, member_id, active_branch_id)'), row($second, @kept) ],
-    [ 'refresh read read retry repeat_clear', 'select_branch', 2, 3, $row ],
+    [ 'refresh read read retry repeat', 'select_branch', 2, 3, $row ],
     'withdrawn: choose anew, from what is left; the row has none, and is as it was otherwise';
 is_retry($first, $second, 'withdrawn, once more');
 $pg->sql("update branches set status = 'ACTIVE' where branch_id = '$branch'");

@@ -384,35 +384,38 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
 
 /* -- rotating after a read -- */
 
-/* The compare-and-swap, in four forms.  It compares the scope columns too, so
- * that a concurrent selection is not lost. */
+/* The compare-and-swap.  It compares the scope columns too, so that a
+ * concurrent selection is not lost. */
 #define UNCHANGED                                                              \
     " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"                \
     "   AND workspace_id IS NOT DISTINCT FROM $5"                              \
     "   AND member_id IS NOT DISTINCT FROM $6"                                 \
     "   AND active_branch_id IS NOT DISTINCT FROM $7" SQL_NOT_LOCKED_OUT("s")  \
         SQL_BEFORE_FENCE("$8")
-#define CLEAR_SCOPE                                                            \
-    ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
-#define REMEMBERING(update)                                                    \
-    "WITH rotated AS (" update " RETURNING session_id)," FORGET REMEMBER
+/* Sets the scope columns to null if param is true. */
+#define CLEAR_SCOPE_IF(param)                                                  \
+    ", workspace_id = CASE WHEN NOT " param " THEN workspace_id END"           \
+    ", member_id = CASE WHEN NOT " param " THEN member_id END"                 \
+    ", active_branch_id = CASE WHEN NOT " param " THEN active_branch_id END"
+#define ROTATE_UNCHANGED ROTATE CLEAR_SCOPE_IF("$15") UNCHANGED
 
-static const struct db_statement session_rotate_sql[2][2] = {
-    {{"session_rotate", ROTATE UNCHANGED, true},
-     {"session_rotate_remember", REMEMBERING(ROTATE UNCHANGED), true}},
-    {{"session_rotate_clear", ROTATE CLEAR_SCOPE UNCHANGED, true},
-     {"session_rotate_clear_remember",
-      REMEMBERING(ROTATE CLEAR_SCOPE UNCHANGED), true}}};
+static const struct db_statement session_rotate_sql[2] = {
+    {"session_rotate", ROTATE_UNCHANGED, true},
+    {"session_rotate_remember",
+     "WITH rotated AS (" ROTATE_UNCHANGED
+     " RETURNING session_id)," FORGET REMEMBER,
+     true}};
 
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
                                        const struct rotation *to,
                                        bool clear_scope)
 {
-    return sql_do(st, &session_rotate_sql[clear_scope][to->remember],
-                  DB_ID(old->session_id), DB_ID(old->jti), DB_ID(to->new_jti),
+    return sql_do(st, &session_rotate_sql[to->remember], DB_ID(old->session_id),
+                  DB_ID(old->jti), DB_ID(to->new_jti),
                   DB_TIME(to->expires_at_s), SCOPE(old), DB_FENCE,
-                  SQL_CLIENT(st), RETRY(to, pj_str(old->jti)));
+                  SQL_CLIENT(st), RETRY(to, pj_str(old->jti)),
+                  DB_BOOL(clear_scope));
 }
 
 /* retry_next = jti: an older version of the service replaces jti but not the
@@ -451,21 +454,19 @@ enum store_result store_session_retry(struct store *st,
     return sql_end(&q);
 }
 
-#define REPEAT                                                                 \
-    "UPDATE auth_sessions s SET retry_elsewhere = retry_elsewhere | $3,"       \
-    " access_until = greatest(access_until, $4)"
-
-static const struct db_statement session_repeat_sql[2] = {
-    {"session_repeat", REPEAT UNCHANGED, true},
-    {"session_repeat_clear", REPEAT CLEAR_SCOPE UNCHANGED, true}};
+static const struct db_statement session_repeat_sql = {
+    "session_repeat",
+    "UPDATE auth_sessions s SET retry_elsewhere = retry_elsewhere | $3,"
+    " access_until = greatest(access_until, $4)" CLEAR_SCOPE_IF("$9") UNCHANGED,
+    true};
 
 enum store_result store_session_repeat(struct store *st,
                                        const struct session *s, const char *jti,
                                        bool moved, bool clear_scope)
 {
-    return sql_do(st, &session_repeat_sql[clear_scope], DB_ID(s->session_id),
-                  DB_ID(jti), DB_INT(moved), DB_TIME(st->access_until_s),
-                  SCOPE(s), DB_FENCE);
+    return sql_do(st, &session_repeat_sql, DB_ID(s->session_id), DB_ID(jti),
+                  DB_INT(moved), DB_TIME(st->access_until_s), SCOPE(s),
+                  DB_FENCE, DB_BOOL(clear_scope));
 }
 
 static const struct db_statement session_rotated_sql = {
