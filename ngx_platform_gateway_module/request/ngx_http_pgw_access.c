@@ -1,9 +1,8 @@
 
 /*
- * The phases of a request: what is done to every request before its location
- * is known (POST_READ), what is answered before limits and guards
- * (SERVER_REWRITE, REWRITE), where the guard is asked (ACCESS; PREACCESS for
- * subrequests), and our place among other modules.
+ * The phases of a request.  POST_READ strips headers, before the location is
+ * known.  REWRITE refuses methods and answers OPTIONS, before limits.  The
+ * guard decides in ACCESS, for subrequests in PREACCESS.
  */
 
 
@@ -14,8 +13,9 @@
 #include "nginx/nginx.h"
 
 
-/* FastCGI and uwsgi: what a record holds, what of that is not the client's, and
-   what a header takes beside its name and value: "HTTP_" and two lengths. */
+/* A record of FastCGI or uwsgi: its size, the part of it for parameters that no
+   client sends, and the bytes that a header needs beside its name and value:
+   "HTTP_" and two lengths. */
 #define NGX_HTTP_PGW_RECORD_MAX    65535
 #define NGX_HTTP_PGW_RECORD_SPARE  4096
 #define NGX_HTTP_PGW_RECORD_FIELD  (sizeof("HTTP_") - 1 + 2 * 4)
@@ -71,10 +71,10 @@ ngx_http_pgw_access_method(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 
 /*
- * A refusal may go upstream too, by error_page, and so may what others ask
- * before the guard decides (auth_request).  So what the location takes a token
- * from is hidden as soon as the location is known, whatever becomes of r; what
- * was injected for an earlier location is taken back.
+ * Removes the headers that were injected for an earlier location, and the token
+ * if it is in a cookie or a subprotocol.  It is done as soon as the location is
+ * known, because a refusal (by error_page) and the subrequest of auth_request
+ * may reach an upstream too.
  */
 
 static ngx_int_t
@@ -86,9 +86,9 @@ ngx_http_pgw_access_clean(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* In an internal location: NGX_DECLINED for a fetch in its own.  404 for others
-   in the location of a fetch: "internal" keeps clients out, but not whom
-   X-Accel-Redirect or a page's SSI sends there.  Else NGX_OK. */
+/* For an internal location.  Returns NGX_DECLINED for a fetch in its own
+   location, and 404 for any other request there: "internal" does not stop
+   X-Accel-Redirect and SSI.  Else returns NGX_OK. */
 
 static ngx_int_t
 ngx_http_pgw_access_internal(ngx_http_request_t *r)
@@ -149,10 +149,10 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         }
     }
 
-    /* "set" and limits keep the value they read: wait for the key before */
+    /* wait for the key first, because "set" and limits read variables once */
 
     mcf = ngx_http_pgw_main(r);
-    ctx = mcf->subject_read ? ngx_http_pgw_guard_look(r, conf) : NULL;
+    ctx = mcf->subject_read ? ngx_http_pgw_guard_authenticate(r, conf) : NULL;
 
     return (ctx
             && ctx->err == PJ_ERR_KID_UNKNOWN
@@ -164,7 +164,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 /* The guard of a main request or of a subrequest. */
 
 static ngx_int_t
-ngx_http_pgw_access_ask(ngx_http_request_t *r)
+ngx_http_pgw_access_guard(ngx_http_request_t *r)
 {
     ngx_int_t                 rc;
     ngx_table_elt_t          *h;
@@ -184,7 +184,7 @@ ngx_http_pgw_access_ask(ngx_http_request_t *r)
 
     if (rc == NGX_HTTP_UNAUTHORIZED && r != r->main) {
 
-        /* auth_request takes it from its subrequest to the response */
+        /* auth_request copies it from its subrequest to the response */
 
         h = ngx_http_pgw_header_add(r, "WWW-Authenticate", &gr->challenge);
         if (h == NULL) {
@@ -205,8 +205,7 @@ ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
 {
     ngx_int_t  rc;
 
-    /* A fetch carries no token, and is no client's: limits that its location
-       inherits are not for it. */
+    /* limits that the location inherits are for clients, not for a fetch */
 
     if (ngx_http_pgw_fetch_owns(r)) {
         return NGX_OK;
@@ -216,7 +215,7 @@ ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    rc = ngx_http_pgw_access_ask(r);
+    rc = ngx_http_pgw_access_guard(r);
 
     /* NGX_OK would skip the other handlers of this phase, such as limits */
 
@@ -227,9 +226,9 @@ ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_access_handler(ngx_http_request_t *r)
 {
-    ngx_int_t  rc = ngx_http_pgw_access_ask(r);
+    ngx_int_t  rc = ngx_http_pgw_access_guard(r);
 
-    /* nginx would end the request here: let other modules speak first */
+    /* nginx would end the request here, before other modules decide */
 
     return (rc == NGX_HTTP_SERVICE_UNAVAILABLE
             && ngx_http_pgw_core(r)->satisfy == NGX_HTTP_SATISFY_ANY)
@@ -237,8 +236,8 @@ ngx_http_pgw_access_handler(ngx_http_request_t *r)
 }
 
 
-/* Under "satisfy any" no other module let the request in.  Without keys we
-   could not decide: answer 503. */
+/* Under "satisfy any" no other module has admitted the request.  Without keys
+   we could not decide, so the answer is 503. */
 
 static ngx_int_t
 ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
@@ -257,10 +256,10 @@ ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
 
 
 /*
- * Parameters that do not fit into one record make nginx answer 500 and log an
- * alert, so we refuse them.  The header buffers bound what a client sends, but
- * short headers take more room in a record than in a buffer, and parameters
- * repeat the path, the query and the content type.
+ * Refuses headers that do not fit into one record, because nginx would answer
+ * 500 and log an alert.  The size of the header buffers is not enough: a short
+ * header needs more room in a record than in a buffer, and parameters repeat
+ * the path, the query and the content type.
  */
 
 static ngx_int_t
@@ -293,12 +292,11 @@ ngx_http_pgw_access_fits(ngx_http_request_t *r)
 
 
 /*
- * By now the headers are those that the upstream will get.
+ * The headers are final here.
  *
- * A request that we refused and that still comes here was let in by another
- * module under "satisfy any": it goes on with no trusted header, and without
- * Authorization where that is not forwarded; what is answered is not our
- * refusal.
+ * If the guard has refused a request that arrives here, another module has
+ * admitted it under "satisfy any".  Such a request gets no trusted headers, and
+ * loses Authorization if the location does not forward it.
  */
 
 static ngx_int_t
@@ -340,16 +338,17 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 
 
 /*
- * Within a phase nginx runs first what was registered last, and a module that
- * is loaded after ours would come before it: before headers are stripped,
- * before OPTIONS is answered.  So our handlers are moved to their places when
- * all modules have registered theirs, whatever the order of load_module.
+ * Within a phase nginx runs handlers in the reverse order of registration, so a
+ * module that is loaded after ours would run before headers are stripped.  When
+ * all modules have registered their handlers, ours are moved to their places,
+ * whatever the order of load_module.
  */
 
 static const struct {
     ngx_http_phases      phase;
     ngx_http_handler_pt  handler;
-    ngx_int_t            step;         /* -1: first of its phase, 1: last */
+    ngx_int_t            step;         /* -1: to the first place of its phase,
+                                          1: to the last */
 } ngx_http_pgw_phases[] = {
     { NGX_HTTP_POST_READ_PHASE, ngx_http_pgw_post_read_handler, -1 },
     { NGX_HTTP_REWRITE_PHASE, ngx_http_pgw_rewrite_handler, -1 },
@@ -386,8 +385,8 @@ ngx_http_pgw_access_init(ngx_conf_t *cf)
 }
 
 
-/* The handlers of a phase stand side by side and share checker and next, so it
-   is enough to swap the functions. */
+/* The handlers of a phase are neighbours with the same checker and next, so
+   only the functions are swapped. */
 
 ngx_int_t
 ngx_http_pgw_access_init_module(ngx_cycle_t *cycle)
@@ -411,7 +410,7 @@ ngx_http_pgw_access_init_module(ngx_cycle_t *cycle)
         handler = ngx_http_pgw_phases[i].handler;
         step = ngx_http_pgw_phases[i].step;
 
-        /* the last checker, NULL, has nothing behind it */
+        /* a checker of NULL ends the array */
 
         for (n = 0; ph[n].checker && ph[n].handler != handler; n++) {
             /* void */

@@ -1,11 +1,11 @@
 
 /*
- * CORS (the Fetch standard, "CORS protocol"): the answer to OPTIONS, the
+ * CORS (the Fetch standard, "CORS protocol"): the response to OPTIONS, the
  * headers of all other responses, and the directives.
  *
  * Browsers serialise origins in lower case and without the default port (RFC
- * 6454, section 6.2).  So the patterns are made like that when the
- * configuration is read, and an origin is compared with them as bytes.
+ * 6454, section 6.2).  The configuration's patterns are normalised in the same
+ * way, so that origins are compared byte by byte.
  */
 
 
@@ -13,11 +13,12 @@
 #include "base/base.h"
 
 
-/* The longest name of a client's that an answer repeats. */
+/* The longest method or header name that a detail repeats. */
 #define NGX_HTTP_PGW_CORS_NAME  64
 
 
-/* Whether all of them are; *name is the first that is not. */
+/* Returns whether all requested headers are allowed, else *name is the first
+   forbidden one. */
 
 static ngx_uint_t
 ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
@@ -46,8 +47,8 @@ ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* PREFLIGHT; OPTIONS: it is none; or why it is refused, and *detail for
-   request_refuse(). */
+/* Returns PREFLIGHT for an allowed preflight, OPTIONS for a request that is not
+   a preflight, else the reason to refuse; *detail is for request_refuse(). */
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
@@ -88,7 +89,7 @@ ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         }
     }
 
-    /* what a client sent is repeated if it is short and needs no escaping */
+    /* repeat a name that is short and needs no escaping */
 
     if (name.len > NGX_HTTP_PGW_CORS_NAME
         || !ngx_http_pgw_names_plain(&name, "-_"))
@@ -110,7 +111,7 @@ ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 
 
 ngx_http_pgw_reason_e
-ngx_http_pgw_cors_ask(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+ngx_http_pgw_cors_explain(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_question_t *question, const char **detail)
 {
 #define ngx_http_pgw_cors_line(name, text)                                    \
@@ -199,7 +200,7 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
 
-    /* a preflight that shadow mode lets pass is the upstream's to answer */
+    /* in shadow mode the upstream answers a preflight that we would refuse */
 
     refused = gr->reason == NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN
               || (gr->shadowed && preflight);
@@ -217,7 +218,7 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
                                        "Access-Control-Request-Headers")
             : ngx_http_pgw_header_text("Origin");
 
-    /* what an upstream allows is refused by taking it away */
+    /* remove the upstream's own CORS headers */
 
     while ((allowed || !conf->shadow)
            && (h = ngx_http_pgw_header_next(&walk)) != NULL)
@@ -238,8 +239,8 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 }
 
 
-/* The end of an origin whose host ends there; NULL: its port is none.  Browsers
-   leave the port out where it is the scheme's own. */
+/* Returns the end of the normalised origin, given the end of its host.  Returns
+   NULL if the port is invalid.  The scheme's default port is left out. */
 
 static char *
 ngx_http_pgw_cors_port(const char *origin, char *end)
@@ -260,7 +261,8 @@ ngx_http_pgw_cors_port(const char *origin, char *end)
 }
 
 
-/* scheme "://" [ "*." ] host [ ":" port ]; NULL, or what is wrong with it. */
+/* Parses scheme "://" [ "*." ] host [ ":" port ].  Returns NULL, or the
+   fault. */
 
 static const char *
 ngx_http_pgw_cors_parse(char *origin, ngx_http_pgw_origin_t *pattern)

@@ -1,8 +1,8 @@
 
 /*
- * The explanation of what the gateway would do with a request, in JSON.  Of the
- * token it tells what a check that failed has found, never the signature nor
- * who the token is for.
+ * Explanations: the decision on a described request, in JSON.  For a failed
+ * check it shows the member of the token that failed, never the signature or
+ * the subject.
  */
 
 
@@ -14,15 +14,15 @@
 #include "nginx/nginx.h"
 
 
-/* The checks, in the order in which the first that fails decides.  One of a
-   stage of verifying a token is about one error; with PJ_OK it is about all
-   errors of the stage that have no check of their own. */
+/* The checks in their order; the first failure decides.  A check of a stage of
+   verification covers one error, or with PJ_OK all errors of the stage that no
+   other check covers. */
 
 static const struct {
     const char  *name;
-    ngx_uint_t   stage;      /* NGX_HTTP_PGW_STAGES: of none */
+    ngx_uint_t   stage;      /* NGX_HTTP_PGW_STAGES outside verification */
     pj_err_t     err;
-    const char  *found;      /* the member that it is about, or NULL */
+    const char  *found;      /* name of the member to show, or NULL */
 } ngx_http_pgw_explain_checks[] = {
     { "path", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
     { "cors", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
@@ -57,29 +57,29 @@ static const struct {
 
 
 typedef struct {
-    ngx_http_request_t             *request;   /* that asks */
-    ngx_http_pgw_keys_t             by;        /* the token's issuer, if there
-                                                  is one */
+    ngx_http_request_t             *request;   /* for the explanation */
+    ngx_http_pgw_keys_t             by;        /* issuer of the token */
     const ngx_http_pgw_question_t  *asked;
 
-    ngx_http_core_loc_conf_t       *clcf;      /* that would serve it, or ... */
-    const ngx_http_pgw_loc_conf_t  *conf;      /* ... NULL: not known */
+    ngx_http_core_loc_conf_t       *clcf;      /* location, or NULL */
+    const ngx_http_pgw_loc_conf_t  *conf;      /* its settings, or NULL */
     ngx_uint_t                      redirect;  /* to the path and "/" */
-    const pj_json_t                *header;    /* as the token says, ... */
-    pj_claims_t                     claims;    /* ... true or not */
-    uint64_t                        missing;   /* rules that do not hold */
-    ngx_uint_t                      admits;    /* the reason if none fails */
-    ngx_uint_t                      refuses;   /* of the first that failed */
+    const pj_json_t                *header;    /* unverified */
+    pj_claims_t                     claims;    /* unverified */
+    uint64_t                        missing;   /* bits of failed rules */
+    ngx_uint_t                      admits;    /* reason if no check fails */
+    ngx_uint_t                      refuses;   /* reason of the first failure */
 
     struct {
-        ngx_uint_t                  made;      /* else one before says all */
-        ngx_uint_t                  reason;    /* 0: it passed */
+        ngx_uint_t                  made;      /* set if the check ran */
+        ngx_uint_t                  reason;    /* 0 if it passed */
         const char                 *detail;
     } check[NGX_HTTP_PGW_CHECKS];
 } ngx_http_pgw_explain_t;
 
 
-/* The checks come in their order; reason 0: it passed; detail NULL: of it. */
+/* Records a check; the calls come in order.  reason is 0 if it passed.  If
+   detail is NULL, the reason has it. */
 
 static void
 ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, const char *check,
@@ -155,8 +155,8 @@ ngx_http_pgw_explain_route_checks(ngx_http_pgw_explain_t *e)
     }
 
     if (e->asked->origin.data) {
-        reason = ngx_http_pgw_cors_ask(e->request->pool, e->conf, e->asked,
-                                       &detail);
+        reason = ngx_http_pgw_cors_explain(e->request->pool, e->conf, e->asked,
+                                           &detail);
         ngx_http_pgw_explain_note(e, "cors", reason, detail);
     }
 
@@ -171,7 +171,7 @@ ngx_http_pgw_explain_route_checks(ngx_http_pgw_explain_t *e)
 }
 
 
-/* What a request from outside would be led to, before any rewrite. */
+/* Finds the location that would serve the request, before any rewrite. */
 
 static ngx_int_t
 ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
@@ -208,9 +208,8 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 }
 
 
-/* The checks that a stage makes come one after the other, and one that failed
-   is its last.  Those of the policy all are made, unless no issuer has the name
-   in the token. */
+/* Records the checks of verification.  The first failure ends a stage, except
+   that all checks of the policy run if the token's issuer is known. */
 
 static void
 ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
@@ -269,7 +268,7 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
 }
 
 
-/* Whether a token with these claims is for the location. */
+/* Records whether these claims admit the request to the location. */
 
 static void
 ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
@@ -297,7 +296,8 @@ ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
 }
 
 
-/* The value of Authorization, or a token alone; then as the guard does. */
+/* Verifies the token as the guard would.  The question has the value of
+   Authorization, or the token alone. */
 
 static ngx_int_t
 ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
@@ -326,7 +326,7 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
         return NGX_OK;
     }
 
-    /* no fetch is asked for */
+    /* an explanation starts no fetch */
 
     err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, &e->by,
                                     &e->claims, &steps);
@@ -347,8 +347,8 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 }
 
 
-/* The decision, and what the client is answered: null where that is for an
-   upstream to say.  What nginx refuses itself stays refused in shadow mode. */
+/* Writes the decision and the response; status and code are null if an upstream
+   would answer.  Shadow mode does not admit requests that nginx refuses. */
 
 static void
 ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
@@ -378,7 +378,7 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
 }
 
 
-/* A list of what begins with a pj_str_t. */
+/* Writes a list whose elements begin with a pj_str_t. */
 
 static void
 ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *name,
@@ -466,7 +466,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
         reason = e->check[i].reason;
         found = reason ? ngx_http_pgw_explain_checks[i].found : NULL;
 
-        /* what the token says there, or which claim it is that fails */
+        /* the token's value, or the name of the failed claim */
 
         m = found == NULL ? NULL
             : pj_json_member(ngx_http_pgw_explain_checks[i].stage
@@ -509,7 +509,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
 }
 
 
-/* The names of the trusted headers that would go upstream. */
+/* Writes the names of the trusted headers for the upstream. */
 
 static void
 ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,

@@ -1,8 +1,8 @@
 
 /*
- * Forward-auth: another proxy asks whether a request of its client may pass,
- * which it describes in headers.  The guard decides, as it would if the request
- * had come here; the answer has the trusted headers, or is the refusal.
+ * Forward-auth: another proxy describes a request of its client in headers, and
+ * the guard decides on it as on a request of our own.  The response has the
+ * trusted headers, or is the refusal.
  */
 
 
@@ -16,8 +16,8 @@
 #define NGX_HTTP_PGW_FORWARD_UPPER  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-/* Method, URI and URL, of the last of which the path counts; by conf->forward,
-   from 1 on. */
+/* Names of the headers for the method, the URI and the URL, of which only the
+   path counts; indexed by conf->forward - 1. */
 
 static const char *const  ngx_http_pgw_forward_headers[][3] = {
     { "x-forwarded-method", "x-forwarded-uri", "" },
@@ -25,8 +25,8 @@ static const char *const  ngx_http_pgw_forward_headers[][3] = {
 };
 
 
-/* Leaves the path and the query of a URL.  A host that had a "/" or a "?" would
-   be taken for a part of them, or they for a part of it. */
+/* Leaves the path and the query of a URL.  Returns 0 if it has another scheme
+   than http or https.  The host ends at the first byte that no host has. */
 
 static ngx_uint_t
 ngx_http_pgw_forward_url(ngx_str_t *url)
@@ -52,8 +52,8 @@ ngx_http_pgw_forward_url(ngx_str_t *url)
 }
 
 
-/* Notes in r what it is about, for the log; NULL, or what is wrong with it.
-   What was sent twice may be the client's own. */
+/* Reads the described request into r, for the log.  Returns NULL, or the fault.
+   Refuses a header that is there twice, since the client may have sent one. */
 
 static const char *
 ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t forward)
@@ -69,7 +69,7 @@ ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t forward)
                    ngx_http_pgw_forward_headers[forward - 1][i], &value[i]);
     }
 
-    /* of a WebSocket's beginning, other proxies keep Upgrade back */
+    /* other proxies do not pass Upgrade of a WebSocket's handshake */
 
     if (ngx_http_pgw_names_find(sent, "sec-websocket-key", &key)) {
         r->headers_in.upgrade = &upgrade;
@@ -118,12 +118,11 @@ ngx_http_pgw_forward_method(const ngx_str_t *name)
 }
 
 
-/* As the phases before the location's own answer would, in their order.  The
-   gateway lets nobody send OPTIONS on, but the other proxy has to: a preflight
-   has no token. */
+/* Runs the checks of the phases in their order.  A preflight passes without a
+   token, because the other proxy has to answer it. */
 
 static ngx_int_t
-ngx_http_pgw_forward_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+ngx_http_pgw_forward_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_int_t  rc;
@@ -140,8 +139,9 @@ ngx_http_pgw_forward_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* 204, with the headers of grant (NULL: of nobody).  One that has no value is
-   there and empty: Caddy 2.6 makes up a value for one that is not. */
+/* Adds the headers of grant, or empty ones if it is NULL, and returns 204.  A
+   header without a value is sent empty, because Caddy 2.6 invents a value for a
+   missing one. */
 
 static ngx_int_t
 ngx_http_pgw_forward_pass(ngx_http_request_t *r,
@@ -170,9 +170,9 @@ ngx_http_pgw_forward_pass(ngx_http_request_t *r,
 }
 
 
-/* Finds the configuration that judges what r is about; else the status of the
-   refusal, as a redirect of nginx's own, a path without a location and a
-   location without us decide nothing. */
+/* Finds the configuration for the described request.  Returns the status of a
+   refusal if nginx would redirect the path, if no location serves it, or if the
+   gateway is off there. */
 
 static ngx_int_t
 ngx_http_pgw_forward_find(ngx_http_request_t *r,
@@ -210,10 +210,9 @@ ngx_http_pgw_forward_find(ngx_http_request_t *r,
 
 
 /*
- * Runs again after a wait for keys.  While the guard decides and the answer is
- * sent, r has our configuration of the location that it is about, and other
- * modules' of the location where it is: what they say there of errors, logs and
- * headers is not about this request.
+ * Runs again after a wait for keys.  While the guard decides, r has our
+ * settings of the described location.  It keeps the settings of other modules,
+ * whose error pages, logs and headers are not for this request.
  */
 
 static ngx_int_t
@@ -225,12 +224,12 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
     ngx_http_pgw_request_t   *gr = ngx_http_pgw_request_writable(r);
     ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
-    /* a page of error_page might have a status that lets the request pass */
+    /* the status of an error_page might admit the request */
 
     r->error_page = 1;
 
-    /* the headers of a subrequest are the client's own; so are those of a
-       request that X-Accel-Redirect sends to an internal location */
+    /* in a subrequest, and after X-Accel-Redirect to an internal location, the
+       headers come from the client */
 
     if (r != r->main) {
         return NGX_HTTP_FORBIDDEN;
@@ -255,12 +254,12 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
     ngx_memcpy(r->loc_conf, own, ngx_http_max_module * sizeof(void *));
     r->loc_conf[ngx_http_platform_gateway_module.ctx_index] = conf;
 
-    /* what the guard of this location has settled is not about that one */
+    /* the guard of this location has decided on another request */
 
     ngx_http_set_ctx(r, NULL, ngx_http_platform_gateway_module);
 
     r->method = ngx_http_pgw_forward_method(&r->method_name);
-    rc = ngx_http_pgw_forward_judge(r, gr, conf);
+    rc = ngx_http_pgw_forward_decide(r, gr, conf);
     r->method = method;
 
     if (rc == NGX_AGAIN) {

@@ -11,10 +11,10 @@
 #include "base/base.h"
 
 
-#define NGX_HTTP_PGW_GUARD_LOOK  250   /* ms */
+#define NGX_HTTP_PGW_GUARD_INTERVAL  250   /* ms */
 
 
-/* A token with which its response ends. */
+/* A token whose end also ends its response. */
 
 typedef struct {
     ngx_event_t                        timer;
@@ -61,7 +61,7 @@ ngx_http_pgw_guard_inject(ngx_http_request_t *r,
 {
     ngx_http_pgw_request_t  *gr;
 
-    /* a token that stands elsewhere is gone since REWRITE */
+    /* a token in a cookie or a subprotocol was removed in REWRITE */
 
     if (grant == NULL
         && (conf->forward_authorization
@@ -70,7 +70,7 @@ ngx_http_pgw_guard_inject(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    /* gr is the main request's; the list of headers made is that of r alone */
+    /* gr belongs to the main request; the new list of headers is for r alone */
 
     gr = ngx_http_pgw_request_get(r);
 
@@ -97,7 +97,7 @@ ngx_http_pgw_guard_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                    "http platform gateway: shadow %s",
                    ngx_http_pgw_reasons[reason].name);
 
-    /* keep the first refusal: the client got it, or would have got it */
+    /* the first refusal counts: it is the one for the client */
 
     if (!gr->shadowed && !ngx_http_pgw_request_refusal(gr)) {
         gr->shadowed = 1;
@@ -108,7 +108,8 @@ ngx_http_pgw_guard_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* Sets ctx->err; ctx->grant of a good token, ctx->iat of an unknown key's. */
+/* Sets ctx->err; also ctx->grant for a good token, and ctx->iat if the key is
+   unknown. */
 
 static void
 ngx_http_pgw_guard_verify(ngx_http_request_t *r,
@@ -155,15 +156,15 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
 
 
 /*
- * Looks once, and keeps what it found for this token, policy and key set.
+ * Verifies once, and keeps the result for this token, policy and key set.
  *
- * Once the guard has found the token good, r keeps that identity to its end: a
- * key that goes, a token that expires or is revoked meanwhile changes nothing.
- * (Nor does the location any more: whatever changes it clears the context.)
+ * Once the guard has admitted r, r keeps that identity to its end, even if the
+ * key is removed or the token expires or is revoked meanwhile.  A change of the
+ * location clears the context.
  */
 
 ngx_http_pgw_ctx_t *
-ngx_http_pgw_guard_look(ngx_http_request_t *r,
+ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
     pj_str_t                token;
@@ -214,7 +215,7 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
                        rc == NGX_DECLINED ? "" : ", cached");
     }
 
-    /* it is asked each time whether a good token is revoked */
+    /* revocation is checked on every call */
 
     ctx->reason = (ctx->err == PJ_OK && ctx->keys.issuer->revocations)
                   ? ngx_http_pgw_revocations_check(
@@ -225,10 +226,10 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
 }
 
 
-/* The token is good: whether it is for this location. */
+/* Returns whether a good token admits its request to this location. */
 
 static ngx_http_pgw_reason_e
-ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
+ngx_http_pgw_guard_authorize(ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
     const ngx_http_pgw_revocations_t  *rev = ctx->keys.issuer->revocations;
@@ -254,13 +255,14 @@ ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
 
 
 /*
- * Why r is let in or refused; REASON_NONE: it waits for keys.  The key of its
- * token may have been published after our last fetch, so r waits for a fetch
- * that begins after r came.  A key that this one does not bring does not exist.
+ * Returns why r is admitted or refused, or REASON_NONE if it waits for keys.
+ * The key of its token may have been published after the last fetch, so r waits
+ * for a fetch that begins after r arrived.  A key that is missing then does not
+ * exist.
  */
 
 static ngx_http_pgw_reason_e
-ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+ngx_http_pgw_guard_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_int_t              rc;
@@ -268,9 +270,9 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e  reason;
 
     do {
-        ctx = ngx_http_pgw_guard_look(r, conf);
+        ctx = ngx_http_pgw_guard_authenticate(r, conf);
 
-        /* nothing was verified */
+        /* there was nothing to verify */
 
         if (ctx == NULL
             || (ctx->err == PJ_ERR_TOKEN_SHAPE
@@ -289,7 +291,7 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
             return NGX_HTTP_PGW_REASON_NONE;
         }
 
-        /* a fetch of another worker may have ended since we looked */
+        /* another worker may have fetched meanwhile */
 
     } while (ctx->err == PJ_ERR_KID_UNKNOWN
              && ngx_http_pgw_keys_get(ctx->keys.issuer) != ctx->keys.set);
@@ -313,12 +315,12 @@ ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
              ? reason : ngx_http_pgw_reason_of_token(ctx->err)].verifications);
 
     return reason == NGX_HTTP_PGW_REASON_VERIFIED
-           ? ngx_http_pgw_guard_admit(gr, conf, ctx) : reason;
+           ? ngx_http_pgw_guard_authorize(gr, conf, ctx) : reason;
 }
 
 
-/* The scopes that a refusal asks for: all that the location requires, or those
-   that a good token lacks. */
+/* Sets the scopes of a challenge: all scopes that the location requires, or
+   those that a good token lacks. */
 
 static ngx_int_t
 ngx_http_pgw_guard_scope(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
@@ -353,7 +355,7 @@ ngx_http_pgw_guard_scope(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 
 static void
-ngx_http_pgw_guard_leave(void *data)
+ngx_http_pgw_guard_unwatch(void *data)
 {
     ngx_http_pgw_expiry_t  *expiry = data;
 
@@ -369,9 +371,9 @@ ngx_http_pgw_guard_leave(void *data)
 
 
 /*
- * Ends a response that has begun, so that its client does not take it for a
- * whole one.  nginx terminates r, with all its subrequests and upstreams, as it
- * does on "return 444".
+ * Ends a response that has begun, so that its client sees that the response is
+ * incomplete.  nginx terminates r, with all its subrequests and upstreams, as
+ * for "return 444".
  */
 
 static void
@@ -384,7 +386,8 @@ ngx_http_pgw_guard_end(ngx_http_request_t *r)
                                       : NULL;
 #endif
 
-    /* where the connection's end is that of the body, it has to be a reset */
+    /* if the end of the connection ends the body, only a reset shows that the
+       body is incomplete */
 
     if (r->http_version < NGX_HTTP_VERSION_20
         && r->headers_out.status != NGX_HTTP_SWITCHING_PROTOCOLS
@@ -396,8 +399,9 @@ ngx_http_pgw_guard_end(ngx_http_request_t *r)
     }
 
     /*
-     * Each upstream that nginx closes takes off one.  Without ours, r would be
-     * freed while nginx terminates it, or its connection would be kept alive.
+     * Each upstream that nginx closes decrements the count.  Without our
+     * increment r would be freed while nginx terminates it, or its connection
+     * would be kept alive.
      */
 
     r->main->count++;
@@ -407,7 +411,7 @@ ngx_http_pgw_guard_end(ngx_http_request_t *r)
 
 #if (NGX_HTTP_V2)
 
-    /* nginx has queued RST_STREAM, and sends it with the next frame */
+    /* nginx has queued RST_STREAM, but sends it with the next frame only */
 
     if (h2) {
         ngx_post_event(h2->write, &ngx_posted_events);
@@ -417,8 +421,8 @@ ngx_http_pgw_guard_end(ngx_http_request_t *r)
 }
 
 
-/* A response that has not begun is left alone: it may be a short one, and its
-   client was let in.  So is one that is done, while its connection lingers. */
+/* Leaves a response alone that has not begun, since the client was admitted and
+   the response may be short, and one that is complete. */
 
 static void
 ngx_http_pgw_guard_expire(ngx_event_t *ev)
@@ -441,7 +445,7 @@ ngx_http_pgw_guard_expire(ngx_event_t *ev)
              ? NGX_HTTP_PGW_REASON_CLOSED_EXPIRED : NGX_HTTP_PGW_REASON_NONE;
 
     if (!reason || !r->header_sent || r->done) {
-        ngx_add_timer(ev, NGX_HTTP_PGW_GUARD_LOOK);
+        ngx_add_timer(ev, NGX_HTTP_PGW_GUARD_INTERVAL);
         return;
     }
 
@@ -454,9 +458,9 @@ ngx_http_pgw_guard_expire(ngx_event_t *ev)
 
 
 /*
- * platform_gateway_close_at_expiry: a request that goes on for long, as that of
- * a WebSocket does, ends with its token.  The guard asks once; from then on a
- * timer does, that is the request's own and goes with its pool.
+ * platform_gateway_close_at_expiry: a long response, such as a WebSocket, ends
+ * with its token.  The guard checks the token once; afterwards a timer of the
+ * request does.
  */
 
 static ngx_int_t
@@ -470,10 +474,10 @@ ngx_http_pgw_guard_watch(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    /* an earlier location may have begun */
+    /* an earlier location may have started the timer */
 
     for (cln = r->pool->cleanup; cln; cln = cln->next) {
-        if (cln->handler == ngx_http_pgw_guard_leave) {
+        if (cln->handler == ngx_http_pgw_guard_unwatch) {
             break;
         }
     }
@@ -484,12 +488,12 @@ ngx_http_pgw_guard_watch(ngx_http_request_t *r,
             return NGX_ERROR;
         }
 
-        cln->handler = ngx_http_pgw_guard_leave;
+        cln->handler = ngx_http_pgw_guard_unwatch;
         ngx_memzero(cln->data, sizeof(ngx_http_pgw_expiry_t));
     }
 
     expiry = cln->data;
-    ngx_http_pgw_guard_leave(expiry);
+    ngx_http_pgw_guard_unwatch(expiry);
 
     expiry->request = r;
     expiry->rev = ctx->keys.issuer->revocations;
@@ -501,7 +505,7 @@ ngx_http_pgw_guard_watch(ngx_http_request_t *r,
     expiry->timer.data = expiry;
     expiry->timer.log = r->connection->log;
 
-    ngx_add_timer(&expiry->timer, NGX_HTTP_PGW_GUARD_LOOK);
+    ngx_add_timer(&expiry->timer, NGX_HTTP_PGW_GUARD_INTERVAL);
 
     if (expiry->rev) {
         ngx_http_pgw_poll_watch(expiry->rev, 1);
@@ -534,7 +538,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     }
 
     if (conf->access) {
-        reason = ngx_http_pgw_guard_judge(r, gr, conf);
+        reason = ngx_http_pgw_guard_decide(r, gr, conf);
 
     } else {
         ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,

@@ -4,9 +4,9 @@
  * application/problem+json where nginx would send one of its built-in pages.
  *
  * nginx's special response alone sets r->err_status, and sends text/html of a
- * known length without validators.  r->err_status stays set where error_page
- * has an operator's location answer.  So such a header is held back until the
- * first buffer of the body is seen: nginx's page, or what goes out untouched.
+ * known length without validators.  r->err_status stays set when an error_page
+ * leads to a location of the operator.  So the header is held back until the
+ * first buffer of the body shows whether it is nginx's page.
  */
 
 
@@ -26,7 +26,7 @@
 typedef struct {
     ngx_uint_t   status;
     const char  *title;
-    const char  *code;         /* NULL: that of nginx's reason for the status */
+    const char  *code;         /* NULL for the detail of the reason */
     const char  *detail;
 } ngx_http_pgw_problem_page_t;
 
@@ -80,7 +80,7 @@ ngx_http_pgw_problem_find(ngx_uint_t status)
 }
 
 
-/* Allow, where no platform_gateway_methods says it, too. */
+/* Returns Allow, also for a location without platform_gateway_methods. */
 
 static const ngx_str_t *
 ngx_http_pgw_problem_allow(ngx_http_request_t *r,
@@ -91,16 +91,16 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
     static const ngx_str_t  any =
         ngx_string("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
-    /* nginx refuses these before it looks for a location */
+    /* nginx refuses these before it finds a location */
 
     return r->method & (NGX_HTTP_TRACE|NGX_HTTP_CONNECT) ? &any
 
-           /* the location of an error_page is not the one that refused */
+           /* the location of an error_page has not refused the method */
 
            : conf->allow.len && !r->internal ? &conf->allow
 
-           /* what an upstream said is lost where its answer is replaced; of
-              nginx's own content handlers those of files refuse methods */
+           /* the upstream's Allow is lost with its response; of nginx's own
+              content handlers, those for files refuse methods */
 
            : r->err_status == NGX_HTTP_NOT_ALLOWED
            ? (r->upstream ? &none : &files)
@@ -109,8 +109,8 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
 }
 
 
-/* What goes with the status (RFC 9110 sections 10.2.1 and 10.2.3, RFC 6750
-   section 3): Allow, Retry-After, WWW-Authenticate. */
+/* Adds the headers of the status: Allow, Retry-After, WWW-Authenticate (RFC
+   9110, sections 10.2.1 and 10.2.3; RFC 6750, section 3). */
 
 static ngx_int_t
 ngx_http_pgw_problem_headers(ngx_http_request_t *r,
@@ -136,7 +136,7 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
         }
     }
 
-    /* limit_req and limit_conn do not tell; their unit is a second */
+    /* limit_req and limit_conn give no time; their unit is a second */
 
     retry_after = ours && gr->retry_after ? gr->retry_after
                   : r->err_status == NGX_HTTP_TOO_MANY_REQUESTS;
@@ -179,8 +179,8 @@ ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    /* HTTP/0.9 is refused, with a status line that says so; an upstream that
-       answers as HTTP/0.9 also lowers the version, to pass what it said */
+    /* the refusal of HTTP/0.9 needs a status line; if r->http_protocol is set,
+       an upstream that answers in HTTP/0.9 has lowered the version */
 
     if (r->http_version < NGX_HTTP_VERSION_10 && r->http_protocol.len == 0) {
         r->http_version = NGX_HTTP_VERSION_10;
@@ -190,7 +190,7 @@ ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
 }
 
 
-/* True for the header of a built-in page, and for few others. */
+/* Returns whether this may be the header of a built-in page. */
 
 static ngx_uint_t
 ngx_http_pgw_problem_possible(ngx_http_request_t *r)
@@ -235,8 +235,8 @@ ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 
     ctx->problem = NGX_HTTP_PGW_PROBLEM_PENDING;
 
-    /* an operator's page may follow, and the filters that would ask for these
-       have not seen the header yet */
+    /* if a page of the operator follows, filters that need these have not seen
+       the header yet */
 
     if (r->internal) {
         r->main_filter_need_in_memory = 1;
@@ -247,7 +247,7 @@ ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 }
 
 
-/* The table entry of the built-in page that b begins, or NULL. */
+/* Returns the entry of the built-in page that b begins, or NULL. */
 
 static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
@@ -260,8 +260,8 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
     static const u_char  title[] = "<title>";
     static const u_char  end[] = "</center>" CRLF;
 
-    /* nginx sends the closing tags in a second buffer: not even a copy of its
-       page made by an operator is mistaken for it */
+    /* nginx sends the closing tags in a second buffer, so a file with the same
+       text is not mistaken for its page */
 
     if (!ngx_buf_in_memory(b)
         || b->last - b->pos < (ssize_t) (sizeof(html) + sizeof(head)
@@ -292,7 +292,7 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 
     p += sizeof("000 ") - 1;
 
-    /* as many bytes of the title as are surely there */
+    /* compare only as many bytes as any title has */
 
     if (ngx_memcmp(p, "Request Hea", sizeof(end) - 1) == 0) {
         status = NGX_HTTP_REQUEST_HEADER_TOO_LARGE;
@@ -305,8 +305,8 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 }
 
 
-/* nginx looks at the size of a body before any handler runs, but of the two a
-   wrong method is the client's first mistake: then the page of that. */
+/* Returns the page of a wrong method instead of that of a large body, because
+   nginx checks the size of a body before any handler runs. */
 
 static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
@@ -333,7 +333,8 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
 }
 
 
-/* The response's body, with the headers for it; NULL: no memory. */
+/* Returns the body of the response, and sets its headers; NULL on an allocation
+   failure. */
 
 static ngx_buf_t *
 ngx_http_pgw_problem_body(ngx_http_request_t *r,
@@ -445,7 +446,7 @@ ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return rc;
     }
 
-    /* whoever sends the body could not know that this is HEAD */
+    /* the sender of the body could not see that this is HEAD */
 
     if (r->header_only) {
         ctx->problem = NGX_HTTP_PGW_PROBLEM_SENT;

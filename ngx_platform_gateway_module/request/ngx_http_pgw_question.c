@@ -13,7 +13,7 @@
 #define NGX_HTTP_PGW_QUESTION_MAX  (64 * 1024)
 
 
-/* Reads {"path", "method", ..., "at"}; NULL, or what is wrong with it. */
+/* Reads {"path", "method", ..., "at"}.  Returns NULL, or the fault. */
 
 static const char *
 ngx_http_pgw_question_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
@@ -119,9 +119,9 @@ ngx_http_pgw_question_body(ngx_http_request_t *r)
 }
 
 
-/* A token must not reach the disk, so a body that nginx would not hold in
-   memory is refused.  A page may have its browser ask, from inside what "allow"
-   lets in: all that a page can have sent by POST has one of two headers. */
+/* Refuses a body that does not fit into memory, since a token must not reach
+   the disk.  Refuses browsers, since a foreign page could make the operator's
+   browser send the request; each POST of a page has one of the two headers. */
 
 static ngx_int_t
 ngx_http_pgw_question_handler(ngx_http_request_t *r)

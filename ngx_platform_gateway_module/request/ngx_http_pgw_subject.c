@@ -84,7 +84,8 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
     conf = ngx_http_pgw_loc(r);
 
     if (conf->policy) {
-        ctx = ngx_http_pgw_guard_look(ngx_http_pgw_subject_admitted(r), conf);
+        ctx = ngx_http_pgw_guard_authenticate(ngx_http_pgw_subject_admitted(r),
+                                              conf);
         subject = (ctx && ctx->reason == NGX_HTTP_PGW_REASON_VERIFIED)
                   ? ctx->grant.subject : NULL;
     }

@@ -14,8 +14,9 @@
 
 /* ngx_http_pgw_access.c */
 
-/* Answers OPTIONS, and refuses a method that the location does not take; 0 is
-   one that none does.  NGX_DECLINED: r goes on. */
+/* Answers OPTIONS, and refuses an ambiguous path or a method that the location
+   does not accept.  No location accepts r->method 0.  Returns NGX_DECLINED if r
+   goes on. */
 ngx_int_t ngx_http_pgw_access_method(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
 
@@ -26,34 +27,36 @@ ngx_int_t ngx_http_pgw_access_init_module(ngx_cycle_t *cycle);
 /* ngx_http_pgw_guard.c */
 
 /*
- * NGX_OK: guarded and verified; NGX_DECLINED: nothing to say (public);
- * NGX_AGAIN: waits for keys, comes again; else the status of the refusal.
+ * Returns NGX_OK if the token admits r, NGX_DECLINED in a public location,
+ * NGX_AGAIN if r waits for keys and the phase runs again, else the status of
+ * the refusal.
  */
 ngx_int_t ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf);
 
 /*
- * What the token of r is, as the guard finds it, in the context's err, reason
- * and grant; NULL: conf asks for none, or memory is short.  Decides nothing,
- * waits for nothing.
+ * Verifies the token of r as the guard does, into err, reason and grant of the
+ * context, without a decision or a wait.  Returns NULL if conf requires no
+ * token, or on an allocation failure.
  */
-ngx_http_pgw_ctx_t *ngx_http_pgw_guard_look(ngx_http_request_t *r,
+ngx_http_pgw_ctx_t *ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf);
 
-/* Notes in gr that r goes on, and forgets a refusal of an earlier location. */
+/* Records in gr that r goes on, and clears a refusal of an earlier location. */
 void ngx_http_pgw_guard_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e reason);
 
 /*
- * Adds the trusted headers of grant (NULL: none, r stays anonymous) and removes
- * Authorization where conf says so.  NGX_DECLINED: done, the phase goes on.
+ * Adds the trusted headers of grant, unless it is NULL for an anonymous r, and
+ * removes Authorization if conf does not forward it.  Returns NGX_DECLINED on
+ * success.
  */
 ngx_int_t ngx_http_pgw_guard_inject(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant);
 
 /*
- * Refuses r as request_refuse() does, or notes in shadow mode that it would
- * have been: then NGX_DECLINED.
+ * Refuses r as request_refuse() does.  In shadow mode records the refusal and
+ * returns NGX_DECLINED.
  */
 ngx_int_t ngx_http_pgw_guard_refuse(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
@@ -92,23 +95,23 @@ ngx_int_t ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
 /* Directive: ORIGIN ... | off; may be given several times. */
 ngx_http_pgw_set_t  ngx_http_pgw_cors_origins;
 
-/* Directives: NAME ..., joined into the ngx_str_t at cmd->offset; "default"
-   among them stands for cmd->post, text that holds without the directive. */
+/* Directives: NAME ..., joined into the ngx_str_t at cmd->offset.  "default"
+   stands for cmd->post, the value without the directive. */
 ngx_http_pgw_set_t  ngx_http_pgw_cors_list;
 
-/* Why the preflight for such a request would be refused, or NONE; *detail as
-   request_refuse() takes it. */
-ngx_http_pgw_reason_e ngx_http_pgw_cors_ask(ngx_pool_t *pool,
+/* Returns the reason to refuse the preflight of the request in question, or
+   NONE; *detail is for request_refuse(). */
+ngx_http_pgw_reason_e ngx_http_pgw_cors_explain(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_question_t *question, const char **detail);
 
-/* Answers OPTIONS; NGX_DECLINED in shadow mode for a preflight that would be
-   refused. */
+/* Answers OPTIONS.  In shadow mode returns NGX_DECLINED for a forbidden
+   preflight. */
 ngx_int_t ngx_http_pgw_cors_options(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
 
-/* Called from the header filter: takes out an upstream's CORS headers and adds
-   ours, on any response. */
+/* Called from the header filter, for any response: replaces the upstream's CORS
+   headers by ours. */
 ngx_int_t ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
 

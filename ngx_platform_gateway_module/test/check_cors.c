@@ -181,7 +181,7 @@ static ngx_http_pgw_reason_e ask(const char *origin, const char *method,
     ngx_http_pgw_question_t q = {.origin = str(origin), .method = str(method),
                                  .headers = str(headers)};
 
-    return ngx_http_pgw_cors_ask(NULL, &conf, &q, &detail);
+    return ngx_http_pgw_cors_explain(NULL, &conf, &q, &detail);
 }
 
 START_TEST (test_origins_that_are_none) {
