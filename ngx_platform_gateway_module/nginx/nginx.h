@@ -13,7 +13,8 @@
 
 /* ngx_http_pgw_peek.c */
 
-/* What leads to a location: the location itself; in Angie there may be many. */
+/* An entry of the trees of locations: the location itself, or in Angie one of
+   its names. */
 
 #if (angie_version >= 1010000)
 #define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_t
@@ -26,43 +27,52 @@
 typedef NGX_HTTP_PGW_PEEK_LOC  ngx_http_pgw_peek_loc_t;
 
 
-/* The field that a directive of any module (or of that one) sets in the
-   location in ctx by that function (NULL: by any), or NULL. */
+/* The first directive of that name that is set in locations, and its module.
+   module and set narrow the search if they are not NULL.  Returns NULL if the
+   directive is not found. */
+ngx_command_t *ngx_http_pgw_peek_command(ngx_conf_t *cf, const char *module,
+    const char *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf),
+    ngx_module_t **found);
+
+/* The field that such a directive sets in the location in ctx, or NULL. */
 void *ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
     const char *module, const char *directive,
     char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf));
 
-/* The compiled code that the location or server in ctx has for the rewrite
-   phase, or NULL.  Words that are a function's address mark instructions. */
+/* The code of the location or server in ctx for the rewrite phase, or NULL.  An
+   instruction begins with the address of its function. */
 const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
-/* Whether it answers by itself in that phase: by "return", or by a "rewrite"
-   that redirects. */
+/* Whether this code has a "return", or a "rewrite" that redirects. */
 ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
-/* Whether its "allow" and "deny" end with "deny all", after no "allow all". */
+/* Whether the location in cf has "deny all" as its last rule, and no "allow
+   all". */
 ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
 
-/* Whether its "proxy_pass" leads to https, or to an address made of variables,
-   and nothing verifies whose certificate that server has. */
+/* Whether "proxy_pass" uses https, or an address made of variables, and the
+   certificate of the server is not verified. */
 ngx_uint_t ngx_http_pgw_peek_unverified(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
-/* A module that may pass requests, and with them the trusted headers, on. */
+/* A module that passes requests to upstreams. */
 
 typedef struct {
     ngx_str_t                    name;         /* "proxy" */
-    const char                  *directive;    /* finds its upstream_conf */
-    const char                  *param;        /* of its one record, or NULL */
+    const char                  *directive;    /* leads to upstream_conf */
+    const char                  *param;        /* its directive for parameters
+                                                  if they share one record with
+                                                  the headers, else NULL */
 } ngx_http_pgw_passer_t;
 
 /*
- * The next such module for the location in ctx (*passer NULL: the first) and
- * its merged configuration there; NULL: no other.  The one that serves the
- * location has a fixed upstream; where none has, the address is made of
- * variables, and any of them may serve it.
+ * Returns the upstream configuration of the next module that may serve the
+ * location in ctx, NULL after the last; *passer is NULL for the first call.
+ * A module that has a fixed upstream there serves it alone.  If none has, the
+ * address may be made of variables, and each of the modules is returned.
  */
 ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
@@ -84,17 +94,17 @@ ngx_int_t ngx_http_pgw_peek_uri(const ngx_http_request_t *r,
 
 /* ngx_http_pgw_abi.c */
 
-/* Refuses an nginx whose structures are laid out otherwise than those of the
-   headers that this was compiled with: NGX_ERROR, and a line says which.  For
-   preconfiguration, when nginx's own variables are there. */
+/* Compares structures with the headers that the module was compiled with.
+   Returns NGX_ERROR, and logs the first difference.  For preconfiguration, when
+   nginx's own variables are defined. */
 ngx_int_t ngx_http_pgw_abi_check(ngx_conf_t *cf);
 
-/* The same of what nginx makes of all locations, which are known by now: for
-   postconfiguration.  locations: ngx_http_core_loc_conf_t *. */
+/* Compares the trees of locations, in postconfiguration.  locations has an
+   ngx_http_core_loc_conf_t * for each location. */
 ngx_int_t ngx_http_pgw_abi_locations(ngx_conf_t *cf,
     const ngx_array_t *locations);
 
-/* The same of a zone, which nginx has just made: for its init. */
+/* Compares the header of a zone that nginx has just created. */
 ngx_int_t ngx_http_pgw_abi_zone(const ngx_shm_zone_t *shm_zone);
 
 

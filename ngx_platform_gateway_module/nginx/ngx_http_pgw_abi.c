@@ -1,10 +1,13 @@
 
 /*
- * Whether the nginx that loads this lays its structures out as it did when this
- * was compiled.  A patched one of the same version and signature may not: then
- * another header would be read as Authorization.  Its own tables tell where it
- * has a field; what is in none of them it is made to write, read or allocate.
- * What stands between two fields that agree agrees, too.
+ * Compares the structures of the running nginx with the headers that the module
+ * was compiled with.  A distribution may patch a structure and keep version and
+ * signature; the module would then read another header as Authorization.
+ *
+ * nginx's own tables (headers, directives, variables) have the offsets of most
+ * fields.  For structures that are in no table, nginx's functions are called,
+ * and write, read or allocate such a structure.  If two fields agree, the
+ * fields between them agree, too.
  */
 
 
@@ -12,7 +15,8 @@
 
 
 static ngx_uint_t
-ngx_http_pgw_abi_same(ngx_log_t *log, const char *what, size_t ours, size_t its)
+ngx_http_pgw_abi_equal(ngx_log_t *log, const char *what, size_t ours,
+    size_t its)
 {
     if (ours != its) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
@@ -25,22 +29,22 @@ ngx_http_pgw_abi_same(ngx_log_t *log, const char *what, size_t ours, size_t its)
 }
 
 #define pgw_value(what, ours, its)                                            \
-    ngx_http_pgw_abi_same(cf->log, what, (size_t) (ours), (size_t) (its))
+    ngx_http_pgw_abi_equal(cf->log, what, (size_t) (ours), (size_t) (its))
 
-/* A size is told by what is allocated next, which may be aligned to more than
-   sizes are: on arm64 to 16. */
-#define pgw_room(size)  ngx_align((size_t) (size), (size_t) NGX_ALIGNMENT)
+/* A size is the distance to the next allocation, so it may be rounded up: on
+   arm64 to 16. */
+#define pgw_aligned(size)  ngx_align((size_t) (size), (size_t) NGX_ALIGNMENT)
 #define pgw_size(type, its)                                                   \
-    pgw_value("size of " #type, pgw_room(sizeof(type)), pgw_room(its))
+    pgw_value("size of " #type, pgw_aligned(sizeof(type)), pgw_aligned(its))
 #define pgw_at(type, field, its)                                              \
     pgw_value("offset of " #type "." #field, offsetof(type, field), its)
 
 
-/* What a row of that name says.  Each begins with its name; the last has
-   none. */
+/* Returns the offset in the row of that name, 0 if there is none.  The member
+   at has the offset.  Rows begin with the name; the last name is empty. */
 
 static size_t
-ngx_http_pgw_abi_row(const void *table, size_t size, size_t at,
+ngx_http_pgw_abi_offset(const void *table, size_t size, size_t at,
     const char *name)
 {
     const u_char  *row = table;
@@ -78,10 +82,10 @@ ngx_http_pgw_abi_variable(ngx_conf_t *cf, const char *name)
 }
 
 
-/* The number that one says of r. */
+/* The value of a numeric variable of r, or NGX_ERROR. */
 
 static ngx_int_t
-ngx_http_pgw_abi_says(ngx_conf_t *cf, ngx_http_request_t *r, const char *name)
+ngx_http_pgw_abi_number(ngx_conf_t *cf, ngx_http_request_t *r, const char *name)
 {
     ngx_http_variable_t        *v = ngx_http_pgw_abi_variable(cf, name);
     ngx_http_variable_value_t   value;
@@ -93,7 +97,7 @@ ngx_http_pgw_abi_says(ngx_conf_t *cf, ngx_http_request_t *r, const char *name)
 }
 
 
-/* What nginx has allocated there, last. */
+/* The size of the last allocation in pool, which begins at begin. */
 
 static size_t
 ngx_http_pgw_abi_size(ngx_pool_t *pool, const void *begin)
@@ -105,8 +109,8 @@ ngx_http_pgw_abi_size(ngx_pool_t *pool, const void *begin)
 
 
 #define PGW_TABLE(type, field, table, row, name)                              \
-    pgw_at(type, field, ngx_http_pgw_abi_row(table, sizeof(row),              \
-                                             offsetof(row, offset), name))
+    pgw_at(type, field, ngx_http_pgw_abi_offset(table, sizeof(row),           \
+                                                offsetof(row, offset), name))
 #define PGW_IN(name, field)                                                   \
     PGW_TABLE(ngx_http_headers_in_t, field, ngx_http_headers_in,              \
               ngx_http_header_t, name)
@@ -187,7 +191,7 @@ ngx_http_pgw_abi_conf(ngx_conf_t *cf, ngx_pool_t *pool)
 }
 
 
-/* nginx makes an upstream of the name 7, which is taken off its list again. */
+/* nginx creates an upstream named "7"; its list is restored. */
 
 static ngx_uint_t
 ngx_http_pgw_abi_upstream(ngx_conf_t *cf, ngx_pool_t *pool)
@@ -215,7 +219,8 @@ ngx_http_pgw_abi_upstream(ngx_conf_t *cf, ngx_pool_t *pool)
 }
 
 
-/* nginx makes a request of r, whose fields it reads are known to agree. */
+/* nginx's functions read and write r; the fields that they read have been
+   compared before. */
 
 static ngx_uint_t
 ngx_http_pgw_abi_request(ngx_conf_t *cf, ngx_http_request_t *r)
@@ -231,13 +236,13 @@ ngx_http_pgw_abi_request(ngx_conf_t *cf, ngx_http_request_t *r)
     r->upstream_states = &states;
 
     same = pgw_value("ngx_connection_t.number", 7,
-                     ngx_http_pgw_abi_says(cf, r, "connection"))
+                     ngx_http_pgw_abi_number(cf, r, "connection"))
         && pgw_value("ngx_connection_t.requests", 7,
-                     ngx_http_pgw_abi_says(cf, r, "connection_requests"))
+                     ngx_http_pgw_abi_number(cf, r, "connection_requests"))
         && pgw_value("ngx_connection_t.tcp_nodelay", NGX_OK,
                      ngx_tcp_nodelay(r->connection))
         && pgw_value("ngx_http_upstream_state_t.peer", 7,
-                     ngx_http_pgw_abi_says(cf, r, "upstream_addr"))
+                     ngx_http_pgw_abi_number(cf, r, "upstream_addr"))
         && pgw_value("ngx_http_request_t.subrequests", NGX_OK,
                      ngx_http_subrequest(r, &seven, NULL, &sr, NULL,
                                          NGX_HTTP_SUBREQUEST_BACKGROUND))
@@ -246,7 +251,7 @@ ngx_http_pgw_abi_request(ngx_conf_t *cf, ngx_http_request_t *r)
         && pgw_value("ngx_http_request_t.count", 2, r->count)
         && pgw_value("ngx_http_request_t.internal", 1, sr->internal)
         && pgw_value("ngx_http_request_t.background", 1, sr->background)
-#if (NGX_HTTP_CACHE)                      /* which has an ngx_event_t in it */
+#if (NGX_HTTP_CACHE)                      /* it contains an ngx_event_t */
         && pgw_value("ngx_http_file_cache_new()", NGX_OK,
                      ngx_http_file_cache_new(r))
         && pgw_size(ngx_http_cache_t,
@@ -269,7 +274,7 @@ ngx_http_pgw_abi_check(ngx_conf_t *cf)
     ngx_uint_t   same;
     ngx_pool_t  *pool = ngx_create_pool(32768, cf->log);
 
-    /* twice the size: zeroes stand behind, should nginx have more of it */
+    /* two of each: zeroes follow if the structure is larger in nginx */
 
     ngx_log_t                 log[2];
     ngx_connection_t          c[2];
@@ -293,8 +298,8 @@ ngx_http_pgw_abi_check(ngx_conf_t *cf)
         c->log = log;
         c->number = 7;
         c->requests = 7;
-        c->tcp_nodelay = NGX_TCP_NODELAY_DISABLED;    /* else nginx fails: */
-        c->fd = (ngx_socket_t) -1;
+        c->tcp_nodelay = NGX_TCP_NODELAY_DISABLED;
+        c->fd = (ngx_socket_t) -1;   /* fails if tcp_nodelay is elsewhere */
 
         r->connection = c;
         r->pool = pool;
@@ -314,7 +319,7 @@ ngx_http_pgw_abi_check(ngx_conf_t *cf)
 
 #if (NGX_PCRE)
 
-/* A rewrite that nginx makes, in the http block, where none is ever run. */
+/* nginx compiles a "rewrite" in the http block, which is not run there. */
 
 static ngx_uint_t
 ngx_http_pgw_abi_codes(ngx_conf_t *cf)
@@ -322,7 +327,7 @@ ngx_http_pgw_abi_codes(ngx_conf_t *cf)
     size_t                          size;
     ngx_conf_t                      in = *cf;
     ngx_array_t                   **codes;
-    ngx_module_t                  **m;
+    ngx_module_t                   *m;
     ngx_command_t                  *cmd;
     ngx_http_script_regex_code_t   *code;
 
@@ -333,26 +338,16 @@ ngx_http_pgw_abi_codes(ngx_conf_t *cf)
 
     codes = ngx_http_pgw_peek_field(cf, cf->ctx, "ngx_http_rewrite_module",
                                     "return", NULL);
-    if (codes == NULL) {
+    cmd = ngx_http_pgw_peek_command(cf, "ngx_http_rewrite_module", "rewrite",
+                                    NULL, &m);
+    if (codes == NULL || cmd == NULL) {
         return 1;
-    }
-
-    for (m = cf->cycle->modules;
-         ngx_strcmp((*m)->name, "ngx_http_rewrite_module") != 0; m++)
-    {
-        /* void */
-    }
-
-    for (cmd = (*m)->commands; ngx_strcmp(cmd->name.data, "rewrite") != 0;
-         cmd++)
-    {
-        /* void */
     }
 
     in.args = &args;
 
     if (cmd->set(&in, cmd, ((ngx_http_conf_ctx_t *) cf->ctx)
-                           ->loc_conf[(*m)->ctx_index]) != NGX_CONF_OK)
+                           ->loc_conf[m->ctx_index]) != NGX_CONF_OK)
     {
         return 0;
     }
@@ -361,7 +356,7 @@ ngx_http_pgw_abi_codes(ngx_conf_t *cf)
     size = (*codes)->nelts;
     *codes = NULL;
 
-    /* a slash takes one word, and so does the end of all codes */
+    /* one word is the slash, and one ends the code */
 
     return pgw_value("size of ngx_http_script_*_code_t",
                      sizeof(ngx_http_script_regex_code_t)
@@ -378,10 +373,10 @@ ngx_http_pgw_abi_codes(ngx_conf_t *cf)
 #endif
 
 
-/* Whether that node has a name of that location. */
+/* Compares the name of the node with those of the location. */
 
 static ngx_uint_t
-ngx_http_pgw_abi_name(const ngx_http_core_loc_conf_t *clcf,
+ngx_http_pgw_abi_named(const ngx_http_core_loc_conf_t *clcf,
     const ngx_http_location_tree_node_t *node)
 {
     const ngx_str_t  *name = &clcf->name;
@@ -403,27 +398,22 @@ ngx_http_pgw_abi_name(const ngx_http_core_loc_conf_t *clcf,
 }
 
 
-/* The root of that tree: what is before a name that is known is a pointer. */
+/* Checks the root of a tree: it has the name of a location, and points to it.
+   The pointer is followed only if the name is known. */
 
 static ngx_uint_t
 ngx_http_pgw_abi_tree(ngx_conf_t *cf, const ngx_array_t *locations,
     const ngx_http_location_tree_node_t *node)
 {
-    ngx_uint_t                        i, named, found;
+    ngx_uint_t                        i, found = 0;
     ngx_http_core_loc_conf_t        **known = locations->elts;
     const ngx_http_pgw_peek_loc_t    *loc;
 
     loc = node->exact ? node->exact : node->inclusive;
-    named = 0;
-    found = 0;
 
     for (i = 0; i < locations->nelts; i++) {
-        named |= ngx_http_pgw_abi_name(known[i], node);
-    }
-
-    for (i = 0; named && i < locations->nelts; i++) {
-        found |= ngx_http_pgw_peek_conf(loc) == known[i]
-                 && ngx_http_pgw_abi_name(known[i], node);
+        found |= ngx_http_pgw_abi_named(known[i], node)
+                 && ngx_http_pgw_peek_conf(loc) == known[i];
     }
 
     return pgw_value("ngx_http_location_tree_node_t.len", 1, found);
@@ -477,9 +467,9 @@ ngx_http_pgw_abi_zone(const ngx_shm_zone_t *shm_zone)
 {
     const ngx_slab_pool_t  *shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
 
-    /* the last field; before it are all that are read */
+    /* addr is the last field; all fields that are read come before it */
 
-    return ngx_http_pgw_abi_same(shm_zone->shm.log, "ngx_slab_pool_t.addr",
+    return ngx_http_pgw_abi_equal(shm_zone->shm.log, "ngx_slab_pool_t.addr",
                                  (size_t) shpool, (size_t) shpool->addr)
            ? NGX_OK : NGX_ERROR;
 }

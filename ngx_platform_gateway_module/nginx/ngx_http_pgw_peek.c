@@ -1,12 +1,12 @@
 
 /*
- * What nginx and its modules keep to themselves: what other modules say in a
- * location, and which location serves a path.
+ * Settings of other modules in a location, and the search for the location of a
+ * path.
  *
- * A gateway that did not look would let "return" answer before the guard, a
- * cache hand one client's answer to another, and an explanation stand open to
- * anybody.  nginx's own search for a location answers on the way (redirects,
- * 404 for internal locations, bodies that are too large), so it is made again.
+ * nginx -t needs these settings to refuse a "return" that answers before the
+ * guard, a cache that clients share, and an explanation that is open to all.
+ * nginx's own search for a location cannot be called, because it also answers:
+ * with redirects, 404 for internal locations and 413 for large bodies.
  */
 
 
@@ -19,7 +19,7 @@ static const ngx_http_pgw_passer_t  ngx_http_pgw_passers[] = {
     { ngx_string("scgi"), "scgi_buffer_size", NULL },
     { ngx_string("uwsgi"), "uwsgi_buffer_size", "uwsgi_param" },
 
-    /* listed only to tell their locations from those of the others */
+    /* without a name: only found, so that no other module is taken instead */
     { ngx_null_string, "grpc_buffer_size", NULL },
     { ngx_null_string, "memcached_buffer_size", NULL }
 };
@@ -28,36 +28,50 @@ static const ngx_http_pgw_passer_t  ngx_http_pgw_passers[] = {
     (sizeof(ngx_http_pgw_passers) / sizeof(ngx_http_pgw_passers[0]))
 
 
-void *
-ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
-    const char *module, const char *directive,
-    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf))
+ngx_command_t *
+ngx_http_pgw_peek_command(ngx_conf_t *cf, const char *module,
+    const char *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf),
+    ngx_module_t **found)
 {
-    ngx_module_t   *m, **modules;
-    ngx_command_t  *cmd;
+    ngx_module_t   **m;
+    ngx_command_t   *cmd;
 
-    for (modules = cf->cycle->modules; *modules; modules++) {
+    for (m = cf->cycle->modules; *m; m++) {
 
-        m = *modules;
-
-        if (m->type != NGX_HTTP_MODULE
-            || (module && ngx_strcmp(m->name, module) != 0))
+        if ((*m)->type != NGX_HTTP_MODULE
+            || (module && ngx_strcmp((*m)->name, module) != 0))
         {
             continue;
         }
 
-        for (cmd = m->commands; cmd && cmd->name.len; cmd++) {
+        for (cmd = (*m)->commands; cmd && cmd->name.len; cmd++) {
 
             if (ngx_strcmp(cmd->name.data, directive) == 0
                 && (set == NULL || cmd->set == set)
                 && cmd->conf == NGX_HTTP_LOC_CONF_OFFSET)
             {
-                return (char *) ctx->loc_conf[m->ctx_index] + cmd->offset;
+                *found = *m;
+                return cmd;
             }
         }
     }
 
     return NULL;
+}
+
+
+void *
+ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
+    const char *module, const char *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf))
+{
+    ngx_module_t   *m;
+    ngx_command_t  *cmd;
+
+    cmd = ngx_http_pgw_peek_command(cf, module, directive, set, &m);
+
+    return cmd ? (char *) ctx->loc_conf[m->ctx_index] + cmd->offset : NULL;
 }
 
 
@@ -109,9 +123,8 @@ ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
 }
 
 
-/* The structure of the access module is an array of rules for each family, the
-   sizes of which are checked.  A rule is an address, a mask, and what it
-   says. */
+/* The access module has an array of rules for each address family.  A rule is
+   an address, a mask and "deny"; its size is checked. */
 
 ngx_uint_t
 ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
@@ -165,8 +178,8 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 }
 
 
-/* The proxy module keeps whether its address is https right before the field
-   of "proxy_ssl_protocols".  It is a number, which is compared and no more. */
+/* The field before that of "proxy_ssl_protocols" is 1 for https.  It is only
+   compared, so another layout is harmless. */
 
 ngx_uint_t
 ngx_http_pgw_peek_unverified(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
@@ -186,10 +199,11 @@ ngx_http_pgw_peek_unverified(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
 
 
 /*
- * Each of the modules holds nginx's public ngx_http_upstream_conf_t; the field
- * that its directive sets tells where.  So no layout is guessed at.  An "if" or
- * "limit_except" that passes elsewhere has the upstream of its location all the
- * same, and another one that may be made of variables.
+ * The configuration of each of these modules contains an
+ * ngx_http_upstream_conf_t.  The directive gives the address of its field
+ * buffer_size, and from there the address of the structure follows.  An "if" or "limit_except"
+ * with a handler of its own inherits the upstream of its location, and may have
+ * another one, of variables.
  */
 
 ngx_http_upstream_conf_t *
@@ -229,8 +243,8 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
 }
 
 
-/* NGX_OK: an exact match; NGX_DONE: all but the final slash; NGX_AGAIN: the
-   longest prefix; NGX_DECLINED: none of them. */
+/* Returns NGX_OK for an exact match, NGX_DONE if only the final slash is
+   missing, NGX_AGAIN for the longest prefix, or NGX_DECLINED. */
 
 static ngx_int_t
 ngx_http_pgw_peek_static(const ngx_str_t *uri,
@@ -282,7 +296,7 @@ ngx_http_pgw_peek_static(const ngx_str_t *uri,
 }
 
 
-/* NGX_DECLINED: by a prefix or not at all, so that a regex may know better. */
+/* Returns NGX_DECLINED also for a prefix, because a regex may still match. */
 
 static ngx_int_t
 ngx_http_pgw_peek_in(ngx_str_t *uri, void ***loc_conf)
@@ -307,7 +321,7 @@ ngx_http_pgw_peek_in(ngx_str_t *uri, void ***loc_conf)
     if (rc == NGX_AGAIN) {
         prefix = loc;
 
-        /* nested locations may know more */
+        /* nested locations may match better */
 
         rc = ngx_http_pgw_peek_in(uri, loc_conf);
     }
@@ -361,7 +375,7 @@ ngx_http_pgw_peek_uri(const ngx_http_request_t *asks,
         return NGX_ERROR;
     }
 
-    /* nginx's own functions read from a request and write into it */
+    /* nginx's parsers read from a request and write into it */
 
     ngx_memzero(&r, sizeof(ngx_http_request_t));
 
