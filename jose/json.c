@@ -113,19 +113,29 @@ static size_t scratch_bytes(size_t len)
            names_max(len) * sizeof(pj_json_t *);
 }
 
-size_t pj_json_arena_bytes(size_t len, size_t docs)
+static size_t arena_bytes_max(size_t len, size_t docs, size_t max_values)
 {
-    size_t values, max = docs * PJ_JSON_MAX_VALUES;
+    size_t values;
 
     if (len > SIZE_MAX / 16)
         return SIZE_MAX;
     /* A value takes at least two bytes, or one if it is a container that is
      * never closed.  A node may need padding. */
     values = len / 2 + docs * (PJ_JSON_MAX_DEPTH + 1);
-    if (values > max)
-        values = max;
+    if (values > max_values)
+        values = max_values;
     return values * (sizeof(pj_json_t) + ALIGN) + len + scratch_bytes(len) +
            2 * ALIGN;
+}
+
+size_t pj_json_arena_bytes(size_t len, size_t docs)
+{
+    return arena_bytes_max(len, docs, docs * PJ_JSON_MAX_VALUES);
+}
+
+size_t pj_json_large_arena_bytes(size_t len, size_t max_values)
+{
+    return arena_bytes_max(len, 1, max_values);
 }
 
 size_t pj_token_arena_bytes(size_t token_bytes)
@@ -154,6 +164,7 @@ typedef struct {
     pj_str_t text;
     pj_err_t err;
     size_t values;
+    size_t max_values;
     size_t depth;
     frame_t frames[PJ_JSON_MAX_DEPTH];
     pj_json_t *pending; /* a member that has no value yet */
@@ -192,12 +203,11 @@ static pj_json_t *node_new(parser_t *p)
 {
     pj_json_t *node = NULL;
 
-    if (++p->values <= PJ_JSON_MAX_VALUES)
+    if (++p->values <= p->max_values)
         node = pj_arena_alloc(p->arena, sizeof(*node));
     if (node != NULL)
         return memset(node, 0, sizeof(*node));
-    stop(p,
-         p->values > PJ_JSON_MAX_VALUES ? PJ_ERR_JSON_LIMIT : PJ_ERR_NO_SPACE);
+    stop(p, p->values > p->max_values ? PJ_ERR_JSON_LIMIT : PJ_ERR_NO_SPACE);
     return NULL;
 }
 
@@ -370,7 +380,13 @@ static pj_err_t yajl_run(parser_t *p, scratch_t *scratch)
 
 pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text, const pj_json_t **root)
 {
-    parser_t p = {.arena = arena, .text = text};
+    return pj_json_parse_large(arena, text, PJ_JSON_MAX_VALUES, root);
+}
+
+pj_err_t pj_json_parse_large(pj_arena_t *arena, pj_str_t text,
+                             size_t max_values, const pj_json_t **root)
+{
+    parser_t p = {.arena = arena, .text = text, .max_values = max_values};
     scratch_t scratch;
     size_t need;
     pj_err_t err;

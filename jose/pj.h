@@ -192,6 +192,13 @@ struct pj_json_s {
 PJ_MUST_CHECK pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text,
                                      const pj_json_t **root);
 
+/* The same with a limit of the caller's instead of PJ_JSON_MAX_VALUES, and the
+ * arena size that always suffices for a text of len bytes. */
+PJ_MUST_CHECK pj_err_t pj_json_parse_large(pj_arena_t *arena, pj_str_t text,
+                                           size_t max_values,
+                                           const pj_json_t **root);
+size_t pj_json_large_arena_bytes(size_t len, size_t max_values);
+
 /* Returns the member called name, or NULL. obj may be NULL or any type. */
 const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name);
 

@@ -310,6 +310,25 @@ START_TEST (test_value_limit) {
 }
 END_TEST
 
+START_TEST (test_larger_value_limit) {
+    char *text = repeat("[0", ",0", 29998, "]"); /* 30,000 values */
+    size_t size = pj_json_large_arena_bytes(strlen(text), 30000);
+    const pj_json_t *root;
+    pj_arena_t arena;
+    void *mem = malloc(size);
+
+    ck_assert_ptr_nonnull(mem);
+    pj_arena_init(&arena, mem, size);
+    assert_ok(pj_json_parse_large(&arena, str(text), 30000, &root));
+    ck_assert_uint_eq(root->count, 29999);
+    pj_arena_init(&arena, mem, size);
+    assert_err(pj_json_parse_large(&arena, str(text), 29999, &root),
+               PJ_ERR_JSON_LIMIT);
+    free(mem);
+    free(text);
+}
+END_TEST
+
 static void seconds_are(const char *text, int64_t down, int64_t up)
 {
     int64_t got = 77;
@@ -530,6 +549,7 @@ int main(void)
     tests[n++] = test_depth_limit_and_7680_deep_nesting;
     tests[n++] = test_member_limit;
     tests[n++] = test_value_limit;
+    tests[n++] = test_larger_value_limit;
     tests[n++] = test_whole_seconds;
     tests[n++] = test_fractions_of_a_second;
     tests[n++] = test_exponents_of_any_size;

@@ -103,17 +103,30 @@ ngx_http_pgw_feed_fault(ngx_http_pgw_page_t *page, const char *err)
 }
 
 
+/* Returns the page as a tree in page->mem, or NULL. */
+
 static const pj_json_t *
-ngx_http_pgw_feed_parse(ngx_http_pgw_page_t *page, pj_arena_t *arena,
-    pj_str_t text)
+ngx_http_pgw_feed_parse(ngx_http_pgw_page_t *page, const ngx_str_t *document)
 {
+    pj_err_t          rc;
+    pj_arena_t        arena;
     const pj_json_t  *root;
 
-    if (text.len > NGX_HTTP_PGW_FEED_TEXT
-        || pj_json_parse(arena, text, &root) != PJ_OK)
-    {
+    if (document->len > NGX_HTTP_PGW_FEED_MAX_BYTES) {
         ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
         return NULL;
+    }
+
+    pj_arena_init(&arena, page->mem, ngx_http_pgw_feed_mem());
+
+    rc = pj_json_parse_large(&arena,
+                             (pj_str_t) { document->data, document->len },
+                             NGX_HTTP_PGW_FEED_MAX_VALUES, &root);
+
+    if (rc != PJ_OK) {
+        ngx_http_pgw_feed_fault(page, rc == PJ_ERR_JSON_LIMIT
+                                      ? "it has too many JSON values"
+                                      : "it is not a page in JSON");
     }
 
     return root;
@@ -121,7 +134,7 @@ ngx_http_pgw_feed_parse(ngx_http_pgw_page_t *page, pj_arena_t *arena,
 
 
 static void
-ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *root,
+ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *entry,
     u_char kind, const pj_json_t *id, int64_t before)
 {
     int64_t                   dies, *revoked;
@@ -129,7 +142,7 @@ ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *root,
     ngx_uint_t                i, added;
     ngx_http_pgw_table_key_t  key;
 
-    if (ngx_http_pgw_feed_time(pj_json_member(root, "dies_at"), PJ_ROUND_UP,
+    if (ngx_http_pgw_feed_time(pj_json_member(entry, "dies_at"), PJ_ROUND_UP,
                                &dies)
         != NGX_OK)
     {
@@ -165,7 +178,7 @@ ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *root,
     revoked = &page->revoked[page->fresh];
 
     if (added && page->follows
-        && ngx_http_pgw_feed_time(pj_json_member(root, "revoked_at"),
+        && ngx_http_pgw_feed_time(pj_json_member(entry, "revoked_at"),
                                   PJ_ROUND_UP, revoked)
            == NGX_OK)
     {
@@ -175,146 +188,28 @@ ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *root,
 
 
 static void
-ngx_http_pgw_feed_entry(ngx_http_pgw_page_t *page, pj_str_t text)
+ngx_http_pgw_feed_entry(ngx_http_pgw_page_t *page, const pj_json_t *entry)
 {
     int64_t           before;
-    pj_arena_t        arena = page->arena;
-    const pj_json_t  *root, *subject;
+    const pj_json_t  *id, *subject;
 
-    root = ngx_http_pgw_feed_parse(page, &arena, text);
-    if (root == NULL) {
-        return;
-    }
+    id = pj_json_member(entry, "id");
+    subject = pj_json_member(entry, "subject");
 
-    subject = pj_json_member(root, "subject");
-
-    if (subject && pj_json_member(root, "id")) {
+    if (id && subject) {
         ngx_http_pgw_feed_fault(page, "an entry has both an id and a subject");
 
     } else if (subject == NULL) {
-        ngx_http_pgw_feed_put(page, root, 'i', pj_json_member(root, "id"),
-                              INT64_MAX);
+        ngx_http_pgw_feed_put(page, entry, 'i', id, INT64_MAX);
 
-    } else if (ngx_http_pgw_feed_time(pj_json_member(root, "issued_before"),
+    } else if (ngx_http_pgw_feed_time(pj_json_member(entry, "issued_before"),
                                       PJ_ROUND_UP, &before)
                == NGX_OK)
     {
-        ngx_http_pgw_feed_put(page, root, 's', subject, before);
+        ngx_http_pgw_feed_put(page, entry, 's', subject, before);
 
     } else {
         ngx_http_pgw_feed_fault(page, "an entry is not complete");
-    }
-}
-
-
-/* Whether a member "revocations" has its value here: the backslash is that of a
-   longer name, which has such an end. */
-
-static ngx_uint_t
-ngx_http_pgw_feed_list(const ngx_http_pgw_page_t *page)
-{
-    static const u_char  name[] = "\"revocations\":";
-
-    const u_char  *p = page->text + page->len - (sizeof(name) - 1);
-
-    return page->len >= sizeof(name) && p[-1] != '\\'
-           && ngx_memcmp(p, name, sizeof(name) - 1) == 0;
-}
-
-
-static void
-ngx_http_pgw_feed_cut(ngx_http_pgw_page_t *page, const u_char *p,
-    const u_char *end)
-{
-    u_char  *text = page->text + page->len;
-
-    if (page->entries < NGX_HTTP_PGW_FEED_MAX_ENTRIES) {
-        page->entry[page->entries] = (pj_str_t) { p, (size_t) (end - p) };
-    }
-
-    page->entries++;
-
-    if (page->len > 2 && ngx_memcmp(text - 3, "{},", 3) == 0) {
-        page->len--;
-        return;
-    }
-
-    text[0] = '{';
-    text[1] = '}';
-    page->len += 2;
-}
-
-
-/* One that could end a word is kept, or two words would be one. */
-
-static ngx_uint_t
-ngx_http_pgw_feed_space(const ngx_http_pgw_page_t *page, u_char ch)
-{
-    return ch && ngx_strchr(" \t\r\n", ch)
-           && (page->len == 0
-               || ngx_strchr("{}[]:,\" \t\r\n", page->text[page->len - 1]));
-}
-
-
-/*
- * Cuts it into the entries and, without white space, the rest, where entries
- * that commas part are one {}.  That each of these is JSON, their parser says.
- */
-
-static void
-ngx_http_pgw_feed_split(ngx_http_pgw_page_t *page, const u_char *p,
-    const u_char *last)
-{
-    ngx_uint_t     depth = 0, quoted = 0, escaped = 0, listed = 0;
-    const u_char  *entry = NULL;
-
-    for ( /* void */ ; p < last; p++) {
-
-        /* what is kept, and what stands for an entry, which may be two */
-
-        if (page->len >= NGX_HTTP_PGW_FEED_TEXT) {
-            ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
-            return;
-        }
-
-        if (quoted) {
-            quoted = escaped || *p != '"';
-            escaped = !escaped && *p == '\\';
-
-        } else if (*p == '"') {
-            quoted = 1;
-
-        } else if (*p == '{' || *p == '[') {
-
-            if (listed && depth == 2) {
-                entry = p;
-
-            } else if (*p == '[' && depth == 1) {
-                listed = ngx_http_pgw_feed_list(page);
-            }
-
-            depth++;
-
-        } else if ((*p == '}' || *p == ']') && depth) {
-            depth--;
-
-            if (entry && depth == 2) {
-                ngx_http_pgw_feed_cut(page, entry, p + 1);
-                entry = NULL;
-                continue;
-            }
-
-            listed = listed && depth > 1;
-
-        } else if (ngx_http_pgw_feed_space(page, *p)) {
-            continue;
-        }
-
-        if (entry) {
-            continue;
-        }
-
-        page->text[page->len++] = *p;
     }
 }
 
@@ -369,32 +264,18 @@ ngx_http_pgw_feed_cursor(const pj_json_t *m)
 }
 
 
-/* What a page says besides its entries. */
+/* Reads the members of the page other than its entries. */
 
 static void
-ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page)
+ngx_http_pgw_feed_members(ngx_http_pgw_page_t *page, const pj_json_t *root)
 {
-    const pj_json_t  *root, *m;
-
-    root = ngx_http_pgw_feed_parse(page, &page->arena,
-                                   (pj_str_t) { page->text, page->len });
-    if (root == NULL) {
-        return;
-    }
+    const pj_json_t  *m;
 
     if (ngx_http_pgw_feed_time(pj_json_member(root, "now"), PJ_ROUND_UP,
                                &page->now)
         != NGX_OK)
     {
         page->now = 0;
-    }
-
-    m = pj_json_member(root, "revocations");
-
-    if (m == NULL || m->type != PJ_JSON_ARRAY
-        || m->count != (page->entries != 0))
-    {
-        ngx_http_pgw_feed_fault(page, "it has no list of revocations");
     }
 
     ngx_http_pgw_feed_owner(page, pj_json_member(root, "issuer"));
@@ -426,24 +307,31 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page)
 void
 ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, const ngx_str_t *document)
 {
-    ngx_uint_t  i;
+    const pj_json_t  *root, *list, *entry;
 
-    pj_arena_init(&page->arena, page->mem, ngx_http_pgw_feed_mem());
+    root = ngx_http_pgw_feed_parse(page, document);
+    if (root == NULL) {
+        return;
+    }
 
-    ngx_http_pgw_feed_split(page, document->data,
-                            document->data + document->len);
+    list = pj_json_member(root, "revocations");
+
+    if (list == NULL || list->type != PJ_JSON_ARRAY) {
+        ngx_http_pgw_feed_fault(page, "it has no list of revocations");
+        return;
+    }
+
+    page->entries = list->count;
 
     if (page->entries > NGX_HTTP_PGW_FEED_MAX_ENTRIES) {
         ngx_http_pgw_feed_fault(page, "it has too many entries");
     }
 
-    if (page->err == NULL) {
-        ngx_http_pgw_feed_rest(page);
-    }
+    ngx_http_pgw_feed_members(page, root);
 
     if (page->err == NULL) {
-        for (i = 0; i < page->entries; i++) {
-            ngx_http_pgw_feed_entry(page, page->entry[i]);
+        for (entry = list->child; entry; entry = entry->next) {
+            ngx_http_pgw_feed_entry(page, entry);
         }
     }
 }

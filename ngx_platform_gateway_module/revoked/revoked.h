@@ -62,11 +62,14 @@ void ngx_http_pgw_table_sweep(ngx_http_pgw_table_t *table, int64_t now,
 
 #define NGX_HTTP_PGW_FEED_MAX_BYTES    (256 * 1024)  /* of a page */
 #define NGX_HTTP_PGW_FEED_MAX_ENTRIES  2000
+#define NGX_HTTP_PGW_FEED_MAX_VALUES   32768         /* JSON values of a page */
 #define NGX_HTTP_PGW_CURSOR_MAX        512
 #define NGX_HTTP_PGW_ID_MAX            128
 
-/* Most bytes of an entry, and of a page without its entries. */
-#define NGX_HTTP_PGW_FEED_TEXT         4096
+/* The memory that parses any page within these limits. */
+#define ngx_http_pgw_feed_mem()                                               \
+    pj_json_large_arena_bytes(NGX_HTTP_PGW_FEED_MAX_BYTES,                    \
+                              NGX_HTTP_PGW_FEED_MAX_VALUES)
 
 
 /* How far the feed has been read. */
@@ -135,16 +138,8 @@ typedef struct {
     ngx_uint_t               fresh;     /* those with a time, and ... */
     int64_t                  revoked[NGX_HTTP_PGW_FEED_MAX_ENTRIES];
                                         /* ... when each was revoked */
-    pj_str_t                 entry[NGX_HTTP_PGW_FEED_MAX_ENTRIES];
-    size_t                   len;       /* of what is no entry */
-    u_char                   text[NGX_HTTP_PGW_FEED_TEXT + sizeof("{}") - 1];
-    pj_arena_t               arena;     /* to parse a text */
-    u_char                   mem[];
+    u_char                   mem[];     /* ngx_http_pgw_feed_mem() bytes */
 } ngx_http_pgw_page_t;
-
-/* How much mem a page needs: for what is no entry, and for an entry. */
-#define ngx_http_pgw_feed_mem()                                               \
-    (2 * pj_keyset_arena_bytes(NGX_HTTP_PGW_FEED_TEXT))
 
 
 /* A time (NULL: none) in milliseconds, a fraction of one rounded. */

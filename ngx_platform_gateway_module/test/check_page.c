@@ -9,8 +9,8 @@
 
 #undef ngx_crc32_short
 
-#include "../revoked/ngx_http_pgw_feed.c"
 #include "../base/ngx_http_pgw_names.c"
+#include "../revoked/ngx_http_pgw_feed.c"
 #include "../revoked/ngx_http_pgw_table.c"
 
 static ngx_time_t clock_now = {.sec = 1000000};
@@ -111,7 +111,7 @@ static const struct {
     {"two commas", OF(ENTRY ",," ENTRY), "JSON", 0},
     {"a comma behind the last", OF(ENTRY ","), "JSON", 0},
     {"a comma before the first", OF("," ENTRY), "JSON", 0},
-    {"a value that is no entry", OF(ENTRY ",0"), "no list", 0},
+    {"a value that is not an entry", OF(ENTRY ",0"), "not complete", 1},
     {"a space inside of a word", WITH("\"c\"", "fal se"), "JSON", 0},
     {"no end", OPEN ENTRY, "JSON", 0},
     {"an open string", "{\"cursor\":\"", "JSON", 0},
@@ -136,15 +136,16 @@ static const struct {
     {"no list", "{\"cursor\":\"c\",\"more\":false,\"revocations\":{}}",
      "no list", 0},
     {"two lists", "{\"revocations\":[]," WITH("\"c\"", "false") + 1, "JSON", 0},
-    {"a list in other words",
+    {"a list whose name has an escape",
      "{\"cursor\":\"c\",\"more\":false,\"revocation\\u0073\":[" ENTRY "]}",
-     "no list", 0},
-    {"a number in the list", OF("1"), "no list", 0},
+     NULL, 1},
+    {"a number in the list", OF("1"), "not complete", 0},
     {"an id and a subject",
      OF("{\"id\":\"a\",\"subject\":\"s\",\"issued_before\":5," DIES "}"),
      "both", 0},
     {"a list in the list", OF("[]"), "not complete", 0},
     {"an entry of nothing", OF("{}"), "not complete", 0},
+    {"an entry that is not JSON", OF(ENTRY ",{\"id\"}"), "JSON", 0},
     {"an entry with two ids", OF("{\"id\":\"x\",\"id\":\"a\"," DIES "}"),
      "JSON", 0},
     {"no time of death", OF("{\"id\":\"a\"}"), "not complete", 0},
@@ -205,8 +206,9 @@ START_TEST (test_what_is_revoked) {
 }
 END_TEST
 
-/* Pages of n entries, and of n bytes more in one place. */
-static size_t page_of(unsigned n, size_t in_entry, size_t beside)
+/* A page of n entries: each has a string of in_entry bytes and, in an array, so
+ * many values more; so has the page a string of beside bytes. */
+static size_t page_of(unsigned n, size_t in_entry, size_t values, size_t beside)
 {
     FILE *to = fmemopen(text, sizeof(text), "w");
     long len;
@@ -215,9 +217,13 @@ static size_t page_of(unsigned n, size_t in_entry, size_t beside)
     fprintf(to, "{\"x\":\"%*s\",\"cursor\":\"c\",\"more\":false,", (int) beside,
             "");
     fprintf(to, "\"revocations\":[");
-    for (unsigned i = 0; i < n; i++)
-        fprintf(to, "%s{\"id\":\"%u\",\"x\":\"%*s\"," DIES "}", i ? "," : "", i,
+    for (unsigned i = 0; i < n; i++) {
+        fprintf(to, "%s{\"id\":\"%u\",\"x\":\"%*s\",\"y\":[", i ? "," : "", i,
                 (int) in_entry, "");
+        for (size_t v = 0; v < values; v++)
+            fprintf(to, v ? ",0" : "0");
+        fprintf(to, "]," DIES "}");
+    }
     fprintf(to, "]}");
     len = ftell(to);
     ck_assert_int_eq(fclose(to), 0);
@@ -225,20 +231,29 @@ static size_t page_of(unsigned n, size_t in_entry, size_t beside)
 }
 
 START_TEST (test_limits) {
-    static const struct {
+    /* the page's own values, and one entry's without those of its array */
+    const size_t least = 5 + 5, all = NGX_HTTP_PGW_FEED_MAX_VALUES - least;
+    const struct {
         unsigned n;
-        size_t in_entry, beside;
+        size_t in_entry, values, beside;
         const char *err;
         ngx_uint_t live;
     } limits[] = {
-        {2000, 0, 0, NULL, 2000},  {2001, 0, 0, "too many entries", 0},
-        {1, 4000, 0, NULL, 1},     {1, 4096, 0, "JSON", 0},
-        {1, 0, 4000, NULL, 1},     {1, 0, 4096, "JSON", 0},
-        {0, 0, 900000, "JSON", 0},
+        {2000, 0, 0, 0, NULL, 2000},
+        {2000, 0, 10, 0, NULL, 2000},
+        {2001, 0, 0, 0, "too many entries", 0},
+        {1, 250000, 0, 0, NULL, 1},
+        {1, 0, 0, 250000, NULL, 1},
+        {1, 0, all, 0, NULL, 1},
+        {1, 0, all + 1, 0, "too many JSON values", 0},
+        {1, 262144, 0, 0, "JSON", 0},
+        {1, 0, 0, 262144, "JSON", 0},
+        {0, 0, 0, 900000, "JSON", 0},
     };
 
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        size_t len = page_of(limits[i].n, limits[i].in_entry, limits[i].beside);
+        size_t len = page_of(limits[i].n, limits[i].in_entry, limits[i].values,
+                             limits[i].beside);
         const char *err = page_read(text, len);
 
         ck_assert_msg(limits[i].err ? err && strstr(err, limits[i].err) : !err,
@@ -253,12 +268,12 @@ START_TEST (test_limits) {
 
         ck_assert_int_eq(page_read(text, (size_t) len) == NULL, !over);
     }
-    /* Entries that no comma parts: what stands for them has a bound, too. */
+    /* nothing but empty entries, to the last byte */
     memcpy(text, OPEN, sizeof(OPEN) - 1);
-    for (size_t n = sizeof(OPEN) - 1; n < NGX_HTTP_PGW_FEED_MAX_BYTES; n += 2)
-        memcpy(&text[n], "{}", 2);
+    for (size_t n = sizeof(OPEN) - 1; n < NGX_HTTP_PGW_FEED_MAX_BYTES; n += 3)
+        memcpy(&text[n], "{},", 3);
     ck_assert_ptr_nonnull(page_read(text, NGX_HTTP_PGW_FEED_MAX_BYTES));
-    ck_assert_uint_le(page->len, sizeof(page->text));
+    ck_assert_uint_eq(zone.table.live, 0);
 }
 END_TEST
 

@@ -67,7 +67,7 @@ u_char *ngx_sprintf(u_char *buf, const char *fmt, ...)
 /* There is one page at a time. */
 void *ngx_alloc(size_t size, ngx_log_t *log)
 {
-    static _Alignas(16) char mem[4 * 1024 * 1024];
+    static _Alignas(16) char mem[8 * 1024 * 1024];
 
     ck_assert_uint_le(size, sizeof(mem));
     return mem;
