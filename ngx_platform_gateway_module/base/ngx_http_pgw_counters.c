@@ -1,22 +1,22 @@
 
 /*
- * Counters in shared memory: where they are, and adding to them.
+ * Counters in shared memory.
  */
 
 
 #include "base/base.h"
 
 
-/* The bounds of a histogram, and how they are written. */
+/* The upper bounds of a histogram's buckets, ms. */
 
 static const ngx_msec_t  ngx_http_pgw_bounds[NGX_HTTP_PGW_DURATIONS] = {
     5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, (ngx_msec_t) -1
 };
 
 
-static ngx_http_pgw_shared_t  ngx_http_pgw_unseen;
+static ngx_http_pgw_shared_t  ngx_http_pgw_private_counters;
 
-ngx_http_pgw_shared_t  *ngx_http_pgw_counters = &ngx_http_pgw_unseen;
+ngx_http_pgw_shared_t  *ngx_http_pgw_counters = &ngx_http_pgw_private_counters;
 
 
 ngx_http_pgw_route_t *
@@ -67,9 +67,9 @@ ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms)
 void
 ngx_http_pgw_counters_init_process(ngx_http_pgw_shared_t *shared)
 {
-    ngx_http_pgw_counters = shared ? shared : &ngx_http_pgw_unseen;
+    ngx_http_pgw_counters = shared ? shared : &ngx_http_pgw_private_counters;
 
-    /* a worker that was killed has left its number in this slot */
+    /* a killed worker may have left its number in this slot */
 
     ngx_http_pgw_counters_cached(0);
 }

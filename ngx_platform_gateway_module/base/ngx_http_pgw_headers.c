@@ -1,12 +1,12 @@
 
 /*
- * The headers of a request: which of the client's are removed (headers_sift),
- * and which are added and taken back.  Its two ids are chosen here.
+ * The headers and ids of a request: the client's headers are filtered, and the
+ * gateway's headers are added and removed.
  *
- * Elements of a header list never move, since headers_in.* and (from nginx
- * 1.23) ->next point at them, and parts may be shared with subrequests.  So a
- * list is never edited: new parts are laid over the runs of elements to keep,
- * and what is added has a part of its own.
+ * Elements of a header list must not move, because headers_in.* and (from nginx
+ * 1.23) ->next point at them, and subrequests may share its parts.  So the list
+ * is not edited: new parts refer to the runs of elements to keep, and added
+ * headers have a part to themselves.
  */
 
 
@@ -33,16 +33,16 @@ static const ngx_http_pgw_claim_header_t  ngx_http_pgw_headers_traceparent = {
 
 typedef struct {
     ngx_list_t                      kept;
-    const ngx_http_pgw_srv_conf_t  *conf;    /* says what to strip */
-    const ngx_table_elt_t          *hide;    /* removed too; or NULL */
-    const ngx_http_pgw_loc_conf_t  *from;    /* says where else is a token that
-                                                is removed; or NULL */
+    const ngx_http_pgw_srv_conf_t  *conf;    /* names to strip */
+    const ngx_table_elt_t          *hide;    /* Authorization, removed if not
+                                                NULL */
+    const ngx_http_pgw_loc_conf_t  *from;    /* other places of tokens to
+                                                remove, or NULL */
 
-    ngx_uint_t                      untraced;  /* no traceparent stays */
+    ngx_uint_t                      untraced;  /* remove trace headers */
 
-    /* what was seen of the ids */
-    ngx_str_t                      *id[NGX_HTTP_PGW_IDS];
-    ngx_uint_t                      ids[NGX_HTTP_PGW_IDS];
+    ngx_str_t                      *id[NGX_HTTP_PGW_IDS];   /* ids found */
+    ngx_uint_t                      ids[NGX_HTTP_PGW_IDS];  /* their number */
 } ngx_http_pgw_pass_t;
 
 
@@ -60,8 +60,9 @@ ngx_http_pgw_headers_value(ngx_http_variable_value_t *v, u_char *data,
 }
 
 
-/* Which of the names to strip, the ids first, key is or looks like, since many
-   an upstream cannot tell X_Request_Id apart; their number: none of them. */
+/* Returns the index of a name to strip (the ids first) that key is equal or
+   similar to, because many upstreams treat X_Request_Id like X-Request-Id.
+   Returns strip->nelts if none is. */
 
 static ngx_inline ngx_uint_t
 ngx_http_pgw_headers_strip(const ngx_http_pgw_srv_conf_t *conf,
@@ -71,7 +72,7 @@ ngx_http_pgw_headers_strip(const ngx_http_pgw_srv_conf_t *conf,
     ngx_uint_t                          i;
     const ngx_http_pgw_claim_header_t  *name = conf->strip->elts;
 
-    /* the length alone rules most names out */
+    /* most names differ in length */
 
     if (key->len >= 64 || !(conf->strip_lengths >> key->len & 1)) {
         return conf->strip->nelts;
@@ -115,7 +116,7 @@ ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
 
         i = ngx_http_pgw_headers_strip(conf, name);
 
-        /* an id is kept, unlike what looks like it */
+        /* an id is kept, a similar name is stripped */
 
         if (i < conf->strip->nelts
             && (i >= NGX_HTTP_PGW_IDS
@@ -129,7 +130,7 @@ ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
 }
 
 
-/* Whether h is to be removed; notes the ids. */
+/* Returns 1 if h has to be removed, and records the ids. */
 
 static ngx_uint_t
 ngx_http_pgw_headers_matches(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
@@ -139,7 +140,7 @@ ngx_http_pgw_headers_matches(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 
     i = ngx_http_pgw_headers_strip(pass->conf, &h->key);
 
-    /* a look-alike is removed, and not used as an id */
+    /* a header with a similar name is not used as an id */
 
     if (i < NGX_HTTP_PGW_IDS
         && ngx_memcmp(h->lowcase_key, name[i].lowcase.data, h->key.len) == 0)
@@ -155,10 +156,12 @@ ngx_http_pgw_headers_matches(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 }
 
 
-/* Appends n elements as one part; never an empty one, which nginx overruns. */
+/* Appends n elements as a part, but never an empty part, which nginx overruns.
+   */
 
 static ngx_int_t
-ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
+ngx_http_pgw_headers_append(ngx_list_t *list, ngx_table_elt_t *elts,
+    ngx_uint_t n)
 {
     ngx_list_part_t  *part;
 
@@ -190,25 +193,26 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 }
 
 
-/* Whether h is kept: NGX_DECLINED; or not, but for what is left in *rest. */
+/* Returns NGX_DECLINED if h is kept, or NGX_OK if it is removed or replaced by
+   *rest. */
 
 static ngx_int_t
 ngx_http_pgw_headers_decide(ngx_pool_t *pool, ngx_http_pgw_pass_t *pass,
-    ngx_uint_t look, ngx_table_elt_t *h, ngx_table_elt_t **rest)
+    ngx_uint_t strip, ngx_table_elt_t *h, ngx_table_elt_t **rest)
 {
-    return h == pass->hide || (look && ngx_http_pgw_headers_matches(pass, h))
+    return h == pass->hide || (strip && ngx_http_pgw_headers_matches(pass, h))
            ? NGX_OK
            : pass->from ? ngx_http_pgw_source_hide(pool, pass->from, h, rest)
            : NGX_DECLINED;
 }
 
 
-/* Makes pass->kept of those headers of r that stay, without copying them.  An
-   earlier pass has sifted what stands before the part that it added; another
-   module has added since what comes after it. */
+/* Collects the headers to keep in pass->kept, without copying them.  Headers
+   before the part that an earlier pass has added are stripped already; headers
+   after it were added by other modules since. */
 
 static ngx_int_t
-ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
+ngx_http_pgw_headers_filter(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 {
     ngx_int_t                           rc;
     ngx_uint_t                          i, start;
@@ -216,7 +220,7 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
     const ngx_list_part_t              *part, *added;
     const ngx_http_pgw_claim_header_t  *name = pass->conf->strip->elts;
 
-    /* it begins with an id whose name has our own bytes, as no client's has */
+    /* that part begins with an id whose name has the address of our string */
 
     for (added = &r->headers_in.headers.part; added; added = added->next) {
         h = added->elts;
@@ -229,7 +233,7 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
     pass->kept.size = sizeof(ngx_table_elt_t);
     pass->kept.pool = r->pool;
 
-    /* a request line that did not parse leaves the list all zeroes */
+    /* the list is zeroed if the request line did not parse */
 
     for (part = &r->headers_in.headers.part; part; part = part->next) {
 
@@ -254,9 +258,10 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
             }
 
             if (rc == NGX_ERROR
-                || ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
+                || ngx_http_pgw_headers_append(&pass->kept, &h[start],
+                                               i - start)
                    != NGX_OK
-                || ngx_http_pgw_headers_run(&pass->kept, rest, rest != NULL)
+                || ngx_http_pgw_headers_append(&pass->kept, rest, rest != NULL)
                    != NGX_OK)
             {
                 return NGX_ERROR;
@@ -271,7 +276,7 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 static ngx_int_t
 ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
 {
-    /* each worker has its own: the master has used none when it forks */
+    /* the master process uses no bytes, so that workers do not share them */
 
     static u_char   random[NGX_HTTP_PGW_ID_BYTES * 64];
     static size_t   left;
@@ -300,8 +305,8 @@ ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
 }
 
 
-/* Keeps what was sent.  A trace that cannot be told is not passed on, nor is
-   what hangs on it; one that begins here has ids as those of requests are. */
+/* Records the client's headers, and reads or begins the trace.  A malformed or
+   repeated traceparent is removed with its tracestate. */
 
 static ngx_int_t
 ngx_http_pgw_headers_trace(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
@@ -350,8 +355,8 @@ ngx_http_pgw_headers_trace(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* Chooses the ids: the client's, if it sent just one and that is well formed,
-   or new ones. */
+/* Chooses the ids: the client's if they are well-formed and not repeated, or
+   new ids. */
 
 static ngx_int_t
 ngx_http_pgw_headers_ids(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
@@ -380,8 +385,8 @@ ngx_http_pgw_headers_ids(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* Fills h, which is zeroed (from 1.23 it has a ->next); hash and lowcase_key
-   are what proxy and fastcgi look names up by. */
+/* Fills h, which is zeroed, because nginx 1.23 has added ->next.  Proxy and
+   fastcgi find headers by hash and lowcase_key. */
 
 static void
 ngx_http_pgw_headers_set(ngx_table_elt_t *h,
@@ -394,11 +399,11 @@ ngx_http_pgw_headers_set(ngx_table_elt_t *h,
 }
 
 
-/* Gives r the headers kept, the ids, Authorization, a trace that was begun, and
-   those of grant. */
+/* Replaces the headers of r by pass->kept, the ids, Authorization, traceparent,
+   and the headers of grant. */
 
 static ngx_int_t
-ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
+ngx_http_pgw_headers_replace(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_grant_t *grant, ngx_http_pgw_pass_t *pass)
 {
@@ -446,7 +451,7 @@ ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
         }
     }
 
-    if (ngx_http_pgw_headers_run(&pass->kept, add, n) != NGX_OK) {
+    if (ngx_http_pgw_headers_append(&pass->kept, add, n) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -470,8 +475,7 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     pass.conf = ngx_http_pgw_srv(r);
 
-    /* on the first pass Authorization stays in its place in the list, and the
-       location is not known */
+    /* on the first pass the location is not known, and Authorization stays */
 
     first = gr->request_id.data == NULL;
 
@@ -482,7 +486,7 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     }
 
     if ((first && ngx_http_pgw_headers_trace(r, gr, &pass) != NGX_OK)
-        || ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
+        || ngx_http_pgw_headers_filter(r, &pass) != NGX_OK
         || (first && ngx_http_pgw_headers_ids(r, gr, &pass) != NGX_OK))
     {
         return NGX_ERROR;
@@ -490,11 +494,11 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 #if (nginx_version >= 1023000)
 
-    /* nginx has headers of one name linked: not to one that is gone */
+    /* nginx must link equal names again, without the removed headers */
 
     r->headers_in.multi_linked = 0;
 #endif
 
     return pass.conf->any_enabled
-           ? ngx_http_pgw_headers_adopt(r, gr, conf, grant, &pass) : NGX_OK;
+           ? ngx_http_pgw_headers_replace(r, gr, conf, grant, &pass) : NGX_OK;
 }

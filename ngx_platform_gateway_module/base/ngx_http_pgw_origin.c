@@ -1,6 +1,6 @@
 
 /*
- * The origin of the page that has sent a request (RFC 6454): whether it may.
+ * The origin of the page that has sent a request (RFC 6454).
  */
 
 
@@ -45,7 +45,7 @@ ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
             continue;
         }
 
-        /* what the prefix and the suffix leave */
+        /* the part between prefix and suffix */
 
         first = origin->data + pattern->prefix;
         last = origin->data + origin->len - pattern->suffix.len;

@@ -1,13 +1,14 @@
 
 /*
- * Paths that every server reads in the same way.
+ * Paths that all servers interpret in the same way.
  */
 
 
 #include "base/base.h"
 
 
-/* Whether what follows a "/" is "/", "." or "..": others leave it out. */
+/* Returns 1 if the segment at p is empty, "." or "..", which some servers
+   remove. */
 
 static ngx_uint_t
 ngx_http_pgw_path_segment(const u_char *p, const u_char *last)

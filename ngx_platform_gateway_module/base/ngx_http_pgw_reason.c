@@ -1,6 +1,6 @@
 
 /*
- * What reasons mean, and refusing for one of them.
+ * The table of reasons.
  */
 
 
@@ -19,7 +19,7 @@
     PGW_TOKEN(ngx_http_pgw_name_##error, ngx_http_pgw_detail_##error,         \
               PJ_FAULT(PJ_ERR_##error))
 
-/* What pj calls its errors, and says of them. */
+/* The names and texts of pj's errors. */
 
 #define PGW_TEXTS(error, name, detail)                                        \
     __attribute__ ((unused)) static const char                                \
@@ -47,7 +47,7 @@ ngx_http_pgw_reason_of_token(pj_err_t err)
         }
     }
 
-    return NGX_HTTP_PGW_REASON_TOKEN_INVALID;    /* a failure of ours */
+    return NGX_HTTP_PGW_REASON_TOKEN_INVALID;    /* an internal error */
 }
 
 

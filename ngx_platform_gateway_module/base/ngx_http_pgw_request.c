@@ -1,8 +1,7 @@
 
 /*
- * What is known of a request as a whole: its state, made once and freed with
- * it; how it was decided, and refusing it.  Both of its ids go into the
- * response; the first is also nginx's $request_id.
+ * The state of a request: its decision, its refusal, and its ids, which are
+ * sent in the response.  The first id is also nginx's $request_id.
  */
 
 
@@ -16,7 +15,7 @@ const ngx_str_t  ngx_http_pgw_request_decisions[NGX_HTTP_PGW_DECISIONS] = {
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
-/* the index of nginx's $request_id among a request's cached variables */
+/* the index of nginx's $request_id in r->variables */
 static ngx_int_t  ngx_http_pgw_request_index;
 
 
@@ -31,7 +30,7 @@ ngx_http_variable_t  ngx_http_pgw_request_variables[] = {
 };
 
 
-/* cleans nothing up: its address is what the state is found by */
+/* does nothing: the state is found by the address of this function */
 
 static void
 ngx_http_pgw_request_cleanup(void *data)
@@ -54,7 +53,8 @@ ngx_http_pgw_request_get(const ngx_http_request_t *r)
 }
 
 
-/* not inlined, so that the calls that find the state save no registers */
+/* Not inlined, because request_begin() would then save registers on each
+   call. */
 
 static __attribute__((noinline)) ngx_http_pgw_request_t *
 ngx_http_pgw_request_make(ngx_http_request_t *r)
@@ -185,8 +185,8 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http platform gateway: deny %s: %s", reason->name, detail);
 
-    /* WWW-Authenticate (RFC 6750, section 3; RFC 9728, section 5.1): of 401 the
-       scope that is required, of 403 the scope that is missing */
+    /* WWW-Authenticate (RFC 6750, section 3; RFC 9728, section 5.1) has the
+       required scope with 401, and the missing scope with 403 */
 
     ngx_str_null(&gr->challenge);
 
@@ -228,8 +228,8 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* Sets the two ids, once each.  A filter after this one may start another
-   response (416 of the range filter), so ids that we set are replaced too. */
+/* Adds both ids, and removes others.  They may be there already, because a
+   later filter may start a new response (the range filter's 416). */
 
 static ngx_int_t
 ngx_http_pgw_request_header_filter(ngx_http_request_t *r)
@@ -266,9 +266,8 @@ ngx_http_pgw_request_header_filter(ngx_http_request_t *r)
 }
 
 
-/* "ngx_module_order" in the file config puts the module before nginx's headers
-   filter, so this filter runs after it and replaces what add_header has
-   added. */
+/* This filter runs after nginx's headers filter, and replaces ids of
+   add_header, because of "ngx_module_order" in the file config. */
 
 ngx_int_t
 ngx_http_pgw_request_init(ngx_conf_t *cf)
@@ -284,8 +283,8 @@ ngx_http_pgw_request_init(ngx_conf_t *cf)
 }
 
 
-/* A client has all addresses of its /64 in IPv6, so a limit counts the network.
-   A mapped IPv4 address counts as IPv4. */
+/* $platform_client_network: the IPv4 address, also if it is mapped, or the /64
+   of an IPv6 address, because a client can use all addresses of its /64. */
 
 static ngx_int_t
 ngx_http_pgw_request_network(ngx_http_request_t *r,

@@ -1,8 +1,8 @@
 
 /*
- * Where else than in Authorization a token may be: a cookie, or a subprotocol
- * of a WebSocket.  There it is a piece of a list, known by how it begins, and
- * is taken out of that before the upstream gets the rest.
+ * Tokens in other headers than Authorization: a cookie, or a subprotocol of a
+ * WebSocket.  There the token is an item of a list, found by its prefix, and is
+ * removed before the header is forwarded.
  */
 
 
@@ -13,7 +13,7 @@
     (NGX_HTTP_GET|NGX_HTTP_HEAD|NGX_HTTP_OPTIONS)
 
 static const struct {
-    ngx_str_t    word;                 /* of the directive */
+    ngx_str_t    word;                 /* parameter of the directive */
     ngx_str_t    name;                 /* of the header */
     const char  *separator;
 } ngx_http_pgw_sources[NGX_HTTP_PGW_SOURCES] = {
@@ -25,10 +25,10 @@ static const struct {
 };
 
 
-/* Which source the header is; their number: none that conf has. */
+/* Returns the source that conf uses and h is, or NGX_HTTP_PGW_SOURCES. */
 
 static ngx_uint_t
-ngx_http_pgw_source_of(const ngx_http_pgw_loc_conf_t *conf,
+ngx_http_pgw_source_find_header(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_table_elt_t *h)
 {
     ngx_uint_t  i;
@@ -48,27 +48,27 @@ ngx_http_pgw_source_of(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* Whether the piece begins with the mark, which is then taken off. */
+/* Returns 1 if the item begins with the prefix, which is then removed. */
 
 static ngx_uint_t
-ngx_http_pgw_source_carries(const ngx_str_t *mark, ngx_str_t *piece)
+ngx_http_pgw_source_match(const ngx_str_t *prefix, ngx_str_t *item)
 {
-    if (piece->len < mark->len
-        || ngx_memcmp(piece->data, mark->data, mark->len) != 0)
+    if (item->len < prefix->len
+        || ngx_memcmp(item->data, prefix->data, prefix->len) != 0)
     {
         return 0;
     }
 
-    piece->data += mark->len;
-    piece->len -= mark->len;
+    item->data += prefix->len;
+    item->len -= prefix->len;
 
     /* a cookie's value may be quoted (RFC 6265, section 4.1.1) */
 
-    if (piece->len >= 2
-        && piece->data[0] == '"' && piece->data[piece->len - 1] == '"')
+    if (item->len >= 2
+        && item->data[0] == '"' && item->data[item->len - 1] == '"')
     {
-        piece->data++;
-        piece->len -= 2;
+        item->data++;
+        item->len -= 2;
     }
 
     return 1;
@@ -76,13 +76,13 @@ ngx_http_pgw_source_carries(const ngx_str_t *mark, ngx_str_t *piece)
 
 
 /*
- * Browsers add a cookie to what any page has them send.  So where only a cookie
- * has the token, the page must be one that may act for its user, or the request
- * one that changes nothing and leaves no connection open.
+ * Browsers send a cookie with the requests of all pages.  So a token that is
+ * only in a cookie is accepted in two cases: the request changes nothing and
+ * keeps no connection open, or the origin of the page is allowed.
  */
 
 static ngx_uint_t
-ngx_http_pgw_source_meant(const ngx_http_request_t *r,
+ngx_http_pgw_source_cookie_allowed(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_str_t  value;
@@ -105,45 +105,45 @@ ngx_http_pgw_source_find(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_reason_e reason, pj_str_t *token)
 {
-    ngx_str_t             rest, piece;
+    ngx_str_t             rest, item;
     ngx_uint_t            source, shown;
     ngx_table_elt_t      *h;
     ngx_http_pgw_walk_t   walk = { &gr->sent, 0 };
 
-    /* by a page's script or a program, not by a browser of its own accord */
+    /* set by a script or a program, since a browser adds only the cookie */
 
     shown = (reason == NGX_HTTP_PGW_REASON_NONE);
 
     while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
 
-        source = ngx_http_pgw_source_of(conf, h);
+        source = ngx_http_pgw_source_find_header(conf, h);
         rest = h->value;
 
         while (source < NGX_HTTP_PGW_SOURCES
                && ngx_http_pgw_names_split(&rest,
                            (u_char) *ngx_http_pgw_sources[source].separator,
-                           &piece))
+                           &item))
         {
-            if (!ngx_http_pgw_source_carries(&conf->from->mark[source], &piece)
-                || piece.len == 0)
+            if (!ngx_http_pgw_source_match(&conf->from->mark[source], &item)
+                || item.len == 0)
             {
                 continue;
             }
 
             if (reason == NGX_HTTP_PGW_REASON_NONE
-                && (piece.len != token->len
-                    || ngx_memcmp(piece.data, token->data, piece.len) != 0))
+                && (item.len != token->len
+                    || ngx_memcmp(item.data, token->data, item.len) != 0))
             {
                 return NGX_HTTP_PGW_REASON_TOKEN_CONFLICT;
             }
 
-            *token = (pj_str_t) { piece.data, piece.len };
+            *token = (pj_str_t) { item.data, item.len };
             reason = NGX_HTTP_PGW_REASON_NONE;
             shown |= (source == NGX_HTTP_PGW_SOURCE_PROTOCOL);
         }
     }
 
-    return reason || shown || ngx_http_pgw_source_meant(r, gr, conf)
+    return reason || shown || ngx_http_pgw_source_cookie_allowed(r, gr, conf)
            ? reason : NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN;
 }
 
@@ -153,11 +153,11 @@ ngx_http_pgw_source_hide(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_table_elt_t *h, ngx_table_elt_t **rest)
 {
     u_char      *p, *start;
-    ngx_str_t    left = h->value, piece, whole;
+    ngx_str_t    left = h->value, item, whole;
     ngx_uint_t   source, found;
     const char  *separator;
 
-    source = ngx_http_pgw_source_of(conf, h);
+    source = ngx_http_pgw_source_find_header(conf, h);
 
     if (source == NGX_HTTP_PGW_SOURCES
         || (source == NGX_HTTP_PGW_SOURCE_COOKIE
@@ -166,7 +166,7 @@ ngx_http_pgw_source_hide(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         return NGX_DECLINED;
     }
 
-    /* each piece may get a space that it had not */
+    /* a space may be added before each item */
 
     separator = ngx_http_pgw_sources[source].separator;
     start = ngx_pnalloc(pool, 2 * left.len + 1);
@@ -177,11 +177,11 @@ ngx_http_pgw_source_hide(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     p = start;
     found = 0;
 
-    while (ngx_http_pgw_names_split(&left, (u_char) *separator, &piece)) {
+    while (ngx_http_pgw_names_split(&left, (u_char) *separator, &item)) {
 
-        whole = piece;
+        whole = item;
 
-        if (ngx_http_pgw_source_carries(&conf->from->mark[source], &piece)) {
+        if (ngx_http_pgw_source_match(&conf->from->mark[source], &item)) {
             found = 1;
 
         } else {
@@ -235,14 +235,15 @@ ngx_http_pgw_source_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             mark = &(*from)->mark[source];
 
             if (mark->len == 0
-                && ngx_http_pgw_source_carries(
+                && ngx_http_pgw_source_match(
                               &ngx_http_pgw_sources[source].word, &value[i]))
             {
                 break;
             }
         }
 
-        /* what names a cookie (RFC 6265), or a subprotocol (RFC 6455) */
+        /* the characters of a cookie's name (RFC 6265) or a subprotocol
+           (RFC 6455) */
 
         if (source == NGX_HTTP_PGW_SOURCES
             || !ngx_http_pgw_names_plain(&value[i], "!#$%&'*+-.^_`|~"))
@@ -255,7 +256,7 @@ ngx_http_pgw_source_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         if (source == NGX_HTTP_PGW_SOURCE_COOKIE) {
 
-            /* "NAME=", for which "cookie=NAME" has room */
+            /* "NAME=", moved to the left within "cookie=NAME" */
 
             *ngx_movemem(mark->data - 1, mark->data, mark->len) = '=';
             mark->data--;

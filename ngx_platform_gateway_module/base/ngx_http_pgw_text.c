@@ -1,6 +1,6 @@
 
 /*
- * A writer of text, piece by piece: of responses and of the access log.
+ * A buffer to write responses and lines of the access log.
  */
 
 

@@ -15,7 +15,7 @@ ngx_conf_enum_t  ngx_http_pgw_trace_modes[] = {
 };
 
 
-/* nginx ends the value of a header by a zero byte. */
+/* strspn() is safe, because nginx ends values of headers by a zero byte. */
 
 ngx_uint_t
 ngx_http_pgw_trace_valid(const ngx_str_t *value)
@@ -24,7 +24,7 @@ ngx_http_pgw_trace_valid(const ngx_str_t *value)
 
     static const char  hex[] = "0123456789abcdef";
 
-    /* version-trace-parent-flags, and later more; no id is all zeroes */
+    /* "version-trace-parent-flags"; later versions may add fields */
 
     return value->len >= NGX_HTTP_PGW_TRACE_LEN
            && p[2] == '-' && p[35] == '-' && p[52] == '-'
