@@ -45,16 +45,16 @@ void *ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
 const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
-/* Whether this code has a "return", or a "rewrite" that redirects. */
+/* Returns 1 if this code has a "return", or a "rewrite" that redirects. */
 ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
-/* Whether the location in cf has "deny all" as its last rule, and no "allow
-   all". */
+/* Returns 1 if the last access rule of the location in cf is "deny all", and no
+   rule is "allow all". */
 ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
 
-/* Whether "proxy_pass" uses https, or an address made of variables, and the
-   certificate of the server is not verified. */
+/* Returns 1 if "proxy_pass" uses https, or an address made of variables, without
+   verification of the server's certificate. */
 ngx_uint_t ngx_http_pgw_peek_unverified(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
@@ -78,15 +78,16 @@ ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
 
 /*
- * Sets *loc_conf, where the search begins (that of a server), to what serves
- * uri, as nginx finds it.  NGX_OK; NGX_DONE: nginx redirects to the path and
- * "/", which *loc_conf serves; NGX_DECLINED: no location matches, *loc_conf is
- * what it was; NGX_ERROR.
+ * Replaces *loc_conf, the configuration of a server, by that of the location
+ * which serves uri.  Returns NGX_OK; NGX_DONE if nginx would redirect to the
+ * path with a final "/", and *loc_conf is the location of that path;
+ * NGX_DECLINED if no location matches, and *loc_conf stays; or NGX_ERROR.
  */
 ngx_int_t ngx_http_pgw_peek_find(ngx_str_t *uri, void ***loc_conf);
 
-/* Reads a path as nginx reads that of a request line to server, into memory of
-   r: decoded, without arguments.  NGX_DECLINED: it is not accepted. */
+/* Parses a path as nginx would parse it in a request line to server.  *uri gets
+   the decoded path without arguments, in the pool of r.  Returns NGX_DECLINED
+   if nginx would refuse the path. */
 ngx_int_t ngx_http_pgw_peek_uri(const ngx_http_request_t *r,
     const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
     ngx_str_t *uri);

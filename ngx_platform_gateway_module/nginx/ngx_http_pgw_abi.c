@@ -373,7 +373,7 @@ ngx_http_pgw_abi_codes(ngx_conf_t *cf)
 #endif
 
 
-/* Compares the name of the node with those of the location. */
+/* Returns 1 if the node has a name of the location. */
 
 static ngx_uint_t
 ngx_http_pgw_abi_named(const ngx_http_core_loc_conf_t *clcf,

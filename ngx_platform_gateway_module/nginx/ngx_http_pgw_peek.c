@@ -199,11 +199,10 @@ ngx_http_pgw_peek_unverified(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
 
 
 /*
- * The configuration of each of these modules contains an
- * ngx_http_upstream_conf_t.  The directive gives the address of its field
- * buffer_size, and from there the address of the structure follows.  An "if" or "limit_except"
- * with a handler of its own inherits the upstream of its location, and may have
- * another one, of variables.
+ * The configuration of each module above contains an ngx_http_upstream_conf_t.
+ * The directive gives the address of its field buffer_size, and so that of the
+ * structure.  An "if" or "limit_except" with a handler of its own inherits the
+ * upstream of its location, and may have another one, of variables.
  */
 
 ngx_http_upstream_conf_t *
