@@ -164,8 +164,10 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_pgw_loc_conf_t  *conf = child;
     ngx_http_pgw_srv_conf_t  *sscf;
 
-    const char                *stated = ngx_http_pgw_check_stated(conf);
+    const char                *restriction;
     ngx_http_core_loc_conf_t  **clcf;
+
+    restriction = ngx_http_pgw_check_restriction(conf);
 
     clcf = ngx_array_push(&ngx_http_pgw_conf_main(cf)->locations);
     if (clcf == NULL) {
@@ -202,7 +204,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_pgw_fetch_conf_claim(cf);
 
     if (!conf->enable) {
-        return ngx_http_pgw_check_off(cf, stated);
+        return ngx_http_pgw_check_off(cf, restriction);
     }
 
     sscf->any_enabled = 1;
@@ -287,7 +289,7 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 
 /* a line of the issuer without a block */
 #define PGW_OWN(args)                                                         \
-    PGW_MAIN(args, ngx_http_pgw_trust_own, issuers, NULL)
+    PGW_MAIN(args, ngx_http_pgw_trust_first, issuers, NULL)
 
 #define PGW_CONTENT(args, content)                                            \
     PGW_LOC(args, ngx_http_pgw_content_directive, handler,                    \
@@ -324,7 +326,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       PGW_MAIN(TAKE1, ngx_http_pgw_issuer_conf_zone, zone_name, NULL) },
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_trust_own, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_trust_first, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
     { ngx_string("platform_gateway_key_file"), PGW_OWN(TAKE1) },
     { ngx_string("platform_gateway_key_cache_file"), PGW_OWN(TAKE1) },
     { ngx_string("platform_gateway_key_soft_age"), PGW_OWN(TAKE1) },

@@ -1,6 +1,6 @@
 
 /*
- * Directives, and the configurations that nginx -t refuses.
+ * Directives, and the checks of nginx -t.
  */
 
 
@@ -16,7 +16,7 @@
 /* Methods by name, in the order in which Allow lists them. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
 
-/* Access levels by name; one has two. */
+/* Access levels by name; "branch" is also called "platform". */
 extern ngx_conf_bitmask_t  ngx_http_pgw_levels[];
 
 ngx_http_pgw_set_t  ngx_http_pgw_conf_strings;  /* an array of pj_str_t */
@@ -24,80 +24,76 @@ ngx_http_pgw_set_t  ngx_http_pgw_conf_route;
 ngx_http_pgw_set_t  ngx_http_pgw_conf_claim;
 ngx_http_pgw_set_t  ngx_http_pgw_conf_strip;
 
-/* Refuses the name of a claim that is a path. */
+/* Refuses a claim name that looks like a path into an object. */
 char *ngx_http_pgw_conf_path(ngx_conf_t *cf, const ngx_str_t *claim);
 
-/* NAME:SIZE, of at least min bytes. */
+/* Parses NAME:SIZE.  min is the least size in bytes. */
 char *ngx_http_pgw_conf_zone(ngx_conf_t *cf, const ngx_str_t *value,
     const char *example, ssize_t min, ngx_str_t *name, size_t *zone_size);
 
 char *ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data);
 char *ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data);
 
-/* The srv_conf_t, with the names that every server strips. */
+/* Creates a srv_conf_t, with the header names that every server strips. */
 void *ngx_http_pgw_conf_create_srv(ngx_conf_t *cf);
 char *ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child);
 
-/* Completes conf->methods; writes conf->levels, conf->scopes, conf->allow. */
+/* Completes conf->methods, and writes conf->levels, conf->scopes and
+   conf->allow. */
 char *ngx_http_pgw_conf_names(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
 
-/* Merges the claim maps; the header names in conf's map are stripped too. */
+/* Merges the claim maps.  The server strips the header names of the map. */
 char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_srv_conf_t *sscf);
 
-/* Notes where cf is. */
+/* Stores the file and line that nginx is reading. */
 void ngx_http_pgw_conf_place(ngx_conf_t *cf, ngx_http_pgw_place_t *place);
 
-/* Logs "... in FILE:LINE", for checks at which nginx is past that line (at the
-   end of http{}).  place NULL: that of the location in cf, whose name then
-   begins the text.  Returns NGX_CONF_ERROR. */
+/* Logs "... in FILE:LINE" for a check that runs at the end of http{}.  If place
+   is NULL, the text begins with the location in cf and has its place.  Returns
+   NGX_CONF_ERROR. */
 char *ngx_http_pgw_conf_fail(ngx_conf_t *cf,
     const ngx_http_pgw_place_t *place, const char *format, ...);
 
 
 /* ngx_http_pgw_check.c */
 
-/* What a location, before it is merged, states of its own that keeps somebody
-   out: a directive's name.  NULL if it states nothing, or switches the gateway
-   on or off itself. */
-const char *ngx_http_pgw_check_stated(const ngx_http_pgw_loc_conf_t *conf);
+/* The name of a directive of the location itself that restricts access.
+   Returns NULL if it has none, or a "platform_gateway" of its own.  Called
+   before the location is merged. */
+const char *ngx_http_pgw_check_restriction(const ngx_http_pgw_loc_conf_t *conf);
 
-/* Checks a merged location where the gateway is off, of which check_stated()
-   returned that. */
-char *ngx_http_pgw_check_off(ngx_conf_t *cf, const char *stated);
+/* Checks a merged location where the gateway is off.  restriction is the result
+   of ngx_http_pgw_check_restriction(). */
+char *ngx_http_pgw_check_off(ngx_conf_t *cf, const char *restriction);
 
-/* Checks a merged location where the gateway is on; notes in the main conf that
-   keys are needed, and sets conf->one_record. */
+/* Checks a merged location where the gateway is on.  Sets conf->one_record, and
+   in the main conf the first guarded location. */
 char *ngx_http_pgw_check_location(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
 
 
-/*
- * platform_gateway_trust NAME { ... }: an issuer of its own.
- */
-
+/* ngx_http_pgw_trust.c */
 
 /* Reads a block, and adds its issuer to the end of mcf->issuers. */
 ngx_http_pgw_set_t  ngx_http_pgw_trust_block;
 
-/* A line of it, "platform_gateway_" before its name: of the issuer without a
-   block. */
-ngx_http_pgw_set_t  ngx_http_pgw_trust_own;
+/* Reads a directive of a block outside of blocks, where its name begins with
+   "platform_gateway_": for the first issuer. */
+ngx_http_pgw_set_t  ngx_http_pgw_trust_first;
 
 /* platform_gateway_trusted NAME ...; */
 ngx_http_pgw_set_t  ngx_http_pgw_trust_names;
 
-/*
- * Completes conf->trusted, the names that platform_gateway_trusted lists, by
- * their issuers; called when the location is merged, which is after all blocks.
- */
+/* Finds the issuers for the names in conf->trusted.  Called when the location
+   is merged; all blocks have been read by then. */
 char *ngx_http_pgw_trust_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
 
 
 /* ngx_http_pgw_issuer_conf.c */
 
-/* One with nothing set; NULL: out of memory. */
+/* Creates an issuer without values, or returns NULL. */
 ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_conf_new(ngx_conf_t *cf);
 
 ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_zone;
@@ -109,10 +105,8 @@ ngx_http_pgw_set_t  ngx_http_pgw_issuer_conf_location;
 char *ngx_http_pgw_issuer_conf_cache_file(ngx_conf_t *cf, void *post,
     void *data);
 
-/*
- * Called at postconfiguration, when every location is merged: defaults of what
- * is unset, zones, and the checks.
- */
+/* Sets defaults, creates zones and checks the issuers.  Called at
+   postconfiguration, when every location is merged. */
 char *ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
 
@@ -124,29 +118,30 @@ ngx_http_pgw_set_t  ngx_http_pgw_feed_conf_revocations;
 
 ngx_http_pgw_set_t  ngx_http_pgw_feed_conf_stale;
 
-/* Called when the names of the issuer are known: defaults, the zone, and the
-   checks. */
+/* Sets defaults, creates the zone and checks the feed.  Called after
+   ngx_http_pgw_issuer_names(). */
 char *ngx_http_pgw_feed_conf_init(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf, ngx_http_pgw_issuer_t *issuer);
 
 
 /* ngx_http_pgw_fetch_conf.c */
 
-/* Takes the location of cf, if it is internal, for that of the sources that
-   name it and have none yet.  fetch_conf_check then searches as nginx does. */
+/* Makes the location of cf, if it is internal, the location of the sources that
+   name it and have none yet. */
 void ngx_http_pgw_fetch_conf_claim(ngx_conf_t *cf);
 
-/* Makes from one like as, with data for its handler and the place of cf, and
-   adds it to the sources. */
+/* Copies model to from, and adds from to the sources.  data is for its
+   handler. */
 void ngx_http_pgw_fetch_conf_add(ngx_conf_t *cf, ngx_http_pgw_source_t *from,
-    const ngx_http_pgw_source_t *as, void *data);
+    const ngx_http_pgw_source_t *model, void *data);
 
 /* Sets from->log. */
 void ngx_http_pgw_fetch_conf_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from);
 
 /*
- * Checks the location of the server in from->ctx (NULL: the first that has an
- * internal one of that URI), and adds it to from->source, with where it leads.
+ * Finds the location of the source as nginx will, in the server of from->ctx or
+ * else in the first server that has an internal location for the URI, and
+ * checks it.  Adds the location and its upstream to the digest from->source.
  */
 char *ngx_http_pgw_fetch_conf_check(ngx_conf_t *cf,
     ngx_http_pgw_source_t *from);
@@ -154,29 +149,30 @@ char *ngx_http_pgw_fetch_conf_check(ngx_conf_t *cf,
 
 /* ngx_http_pgw_counters_conf.c */
 
-/* Adds the zone of the counters, with the name and the size of the zone of
-   keys.  Called at postconfiguration. */
+/* Adds the zone of the counters.  Name and size follow the zone of keys.
+   Called at postconfiguration. */
 char *ngx_http_pgw_counters_conf_init(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
 
 
 /* ngx_http_pgw_content.c */
 
-/* Directives: set the content handler that cmd->post points to. */
+/* Sets the content handler that cmd->post points to. */
 ngx_http_pgw_set_t  ngx_http_pgw_content_directive;
 
-/* Completes conf.  Refuses a location that explains unless it is closed to
-   clients, and its server is exactly one. */
+/* Sets the members of conf that a content handler needs.  Refuses a location of
+   "platform_gateway_explain" that is open to clients, or whose server name is
+   not the name of exactly one server. */
 char *ngx_http_pgw_content_merge(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
 
 
 /* ngx_http_pgw_resource.c */
 
-/* Refuses what is no URL of a resource's metadata. */
+/* Refuses a value that is not a URL, http:// or https://. */
 char *ngx_http_pgw_resource_url(ngx_conf_t *cf, void *post, void *data);
 
-/* platform_gateway_protected_resource URL [SCOPE ...]; its content handler. */
+/* platform_gateway_protected_resource URL [SCOPE ...]; */
 ngx_http_pgw_set_t  ngx_http_pgw_resource_directive;
 
 /* Writes conf->document.  Refuses a document that would list no issuer. */

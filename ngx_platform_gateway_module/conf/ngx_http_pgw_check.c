@@ -1,7 +1,6 @@
 
 /*
- * What nginx -t refuses: locations that would let in whom they should not, or
- * nobody at all.
+ * Checks of nginx -t: locations that would admit too many requests, or none.
  */
 
 
@@ -10,13 +9,13 @@
 #include "nginx/nginx.h"
 
 
-/* What a client may send where its headers go on in one record of 64 KiB: the
-   rest is for parameters and trusted headers. */
+/* The most bytes of client headers for an upstream that takes all headers in
+   one record of 64 KiB.  The rest is for parameters and trusted headers. */
 #define NGX_HTTP_PGW_RECORD_HEAD  (56 * 1024)
 
 
 const char *
-ngx_http_pgw_check_stated(const ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_check_restriction(const ngx_http_pgw_loc_conf_t *conf)
 {
     return conf->enable != NGX_CONF_UNSET ? NULL
            : conf->access ? "access"
@@ -27,19 +26,19 @@ ngx_http_pgw_check_stated(const ngx_http_pgw_loc_conf_t *conf)
 
 
 char *
-ngx_http_pgw_check_off(ngx_conf_t *cf, const char *stated)
+ngx_http_pgw_check_off(ngx_conf_t *cf, const char *restriction)
 {
-    return stated == NULL ? NGX_CONF_OK
+    return restriction == NULL ? NGX_CONF_OK
            : ngx_http_pgw_conf_fail(cf, NULL,
                  "has \"platform_gateway_%s\", but the gateway is not on "
                  "there: everybody gets in, with any header: say "
                  "\"platform_gateway on\", or \"platform_gateway off\" if "
                  "that is intended,",
-                 stated);
+                 restriction);
 }
 
 
-/* Whether the location, and its guard, can mean what is said of them. */
+/* Checks the access level together with the other directives of a location. */
 
 static char *
 ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
@@ -71,7 +70,8 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
             ? "is guarded and has no issuer whose tokens open it: add "
               "\"platform_gateway_issuer\", the \"iss\" of its tokens"
 
-            /* a "return" of server{}, which has no name, leaves nothing */
+            /* no check in server{}, which has no name: with a "return" there
+               no location is reached */
 
             : clcf->name.len && !conf->allow_return
               && ngx_http_pgw_peek_rewrite_answers(cf, cf->ctx)
@@ -79,7 +79,7 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
               "answers before the guard: move it to a public location, or say "
               "\"platform_gateway_allow_return on\""
 
-            /* nginx takes a header line into one buffer, or refuses it */
+            /* nginx refuses a header line that does not fit into a buffer */
 
             : size < need + sizeof("Authorization: Bearer " CRLF) - 1
             ? "accepts tokens of %uz bytes (\"platform_gateway_token_max_"
@@ -93,8 +93,8 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
 }
 
 
-/* Whether what a guarded location gets or sends stays one client's, and fits
-   into a record. */
+/* Checks the upstream of a location: trusted headers are sent, responses are
+   not shared, and the headers fit into one record. */
 
 static char *
 ngx_http_pgw_check_upstream(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
@@ -102,18 +102,18 @@ ngx_http_pgw_check_upstream(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
     ngx_uint_t guarded)
 {
     size_t                      head;
-    ngx_uint_t                  keeps = u->store > 0, record;
+    ngx_uint_t                  shared = u->store > 0, record;
     const char                 *fault;
     ngx_array_t               **params;
     ngx_http_core_srv_conf_t   *cscf = ngx_http_pgw_conf_server(cf);
 
 #if (NGX_HTTP_CACHE)
-    keeps |= u->cache > 0;
+    shared |= u->cache > 0;
 #endif
 
-    /* in an "if", too, where the handler is that of the location around; an
-       address made of variables is taken for such a protocol's where there are
-       parameters for it */
+    /* an address made of variables has no upstream: the protocol is used if
+       the location has parameters for it; an "if" has the handler of its
+       location */
 
     record = passer->param && u->upstream;
     params = passer->param == NULL || record ? NULL
@@ -130,7 +130,7 @@ ngx_http_pgw_check_upstream(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
     fault = guarded && u->pass_request_headers == 0
             ? "is guarded, but \"%V_pass_request_headers off\" keeps the "
               "trusted headers from its upstream: take it out of this location"
-            : guarded && keeps && !conf->allow_cache
+            : guarded && shared && !conf->allow_cache
             ? "is guarded, but \"%V_cache\" or \"%V_store\" keeps what one "
               "client was sent for the next: switch it off there, or, where "
               "its key tells clients apart or all may see the same, say "
@@ -166,7 +166,7 @@ ngx_http_pgw_check_location(ngx_conf_t *cf,
         mcf->guarded = conf;
     }
 
-    /* no token is checked in a location that is fetched */
+    /* tokens are not checked in the location of a fetch */
 
     guarded = guarded && clcf->handler
               && !ngx_http_pgw_lease_fetches(mcf, clcf);

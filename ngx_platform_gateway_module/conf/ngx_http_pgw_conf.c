@@ -1,7 +1,7 @@
 
 /*
- * Values of directives that nginx's own slots do not read; the claim map, and
- * the names that no client may send.
+ * Values of directives that nginx's own slots cannot read; the claim map, and
+ * the header names that are stripped from requests.
  */
 
 
@@ -44,10 +44,10 @@ ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
 };
 
 
-/* Names that no client may send: the ids, and the default claim map, which a
-   service may trust whatever map is in use. */
+/* Header names that clients must not send: the ids, and the default claim map,
+   because a service may trust it whatever map is in use. */
 
-static ngx_str_t  ngx_http_pgw_conf_own[][2] = {
+static ngx_str_t  ngx_http_pgw_conf_reserved[][2] = {
     { ngx_null_string, ngx_string("X-Request-Id") },
     { ngx_null_string, ngx_string("X-Correlation-Id") },
     { ngx_string("account_id"), ngx_string("X-Account-Id") },
@@ -106,7 +106,8 @@ ngx_http_pgw_conf_fail(ngx_conf_t *cf, const ngx_http_pgw_place_t *place,
 }
 
 
-/* The names of what mask has, each before a separator; false: no memory. */
+/* Joins the names of the bits in mask, a separator after each.  Returns 0 if
+   there is not enough memory. */
 
 static ngx_uint_t
 ngx_http_pgw_conf_join(ngx_conf_t *cf, const ngx_conf_bitmask_t *name,
@@ -119,7 +120,7 @@ ngx_http_pgw_conf_join(ngx_conf_t *cf, const ngx_conf_bitmask_t *name,
     for ( /* void */ ; p && name->name.len; name++) {
         if (mask & name->mask) {
             p = ngx_sprintf(p, "%V%s", &name->name, separator);
-            mask &= ~name->mask;      /* one level has two names */
+            mask &= ~name->mask;      /* a level may have two names */
         }
     }
 
@@ -192,7 +193,7 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "has an empty id";
     }
 
-    /* in the metrics it is escaped as in JSON, which has escapes of its own */
+    /* the metrics escape it as in JSON, where control characters differ */
 
     for (p = value[1].data; p < value[1].data + value[1].len; p++) {
         if (*p < 0x20 || *p == 0x7f) {
@@ -210,7 +211,7 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* like ngx_conf_set_str_array_slot(), in pj's strings */
+/* Like ngx_conf_set_str_array_slot(), with elements of type pj_str_t. */
 
 char *
 ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
@@ -283,7 +284,7 @@ ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data)
 }
 
 
-/* the realm stands in a quoted string of WWW-Authenticate */
+/* The realm becomes a quoted string in WWW-Authenticate. */
 
 char *
 ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data)
@@ -306,8 +307,9 @@ ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data)
 }
 
 
-/* Whether a name may be stripped and injected.  nginx acts on those that it
-   reads before the gateway sees them, and keeps pointers to their lines. */
+/* Checks a header name that is to be stripped and set.  A header that nginx
+   itself reads is refused: nginx acts on it before the gateway runs, and keeps
+   a pointer to it. */
 
 static ngx_int_t
 ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
@@ -328,7 +330,7 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
     }
 
     for (i = 0; err == NULL && i < NGX_HTTP_PGW_IDS; i++) {
-        if (ngx_http_pgw_names_same(&ngx_http_pgw_conf_own[i][1], name)) {
+        if (ngx_http_pgw_names_same(&ngx_http_pgw_conf_reserved[i][1], name)) {
             err = "header \"%V\" is the gateway's own";
         }
     }
@@ -341,12 +343,12 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
 }
 
 
-/* Adds a claim (len 0: none) and its header to *map, which is made if it is not
-   set.  NGX_DECLINED: it has that header. */
+/* Adds a header and its claim, if claim is not empty, to *map, which is created
+   if it is not set.  Returns NGX_DECLINED if the map has the header already. */
 
 static ngx_int_t
 ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
-    const ngx_str_t *claim, const ngx_str_t *name, ngx_uint_t own)
+    const ngx_str_t *claim, const ngx_str_t *name, ngx_uint_t builtin)
 {
     ngx_uint_t                    i;
     ngx_http_pgw_claim_header_t  *ch;
@@ -372,7 +374,7 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
         return NGX_ERROR;
     }
 
-    ch->builtin = own;
+    ch->builtin = builtin;
     ch->name = *name;
 
     ch->lowcase.len = name->len;
@@ -389,7 +391,7 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
 }
 
 
-/* Adds a name to those that conf strips, once. */
+/* Adds a header name to the names that conf strips. */
 
 static ngx_int_t
 ngx_http_pgw_conf_strip_name(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
@@ -421,21 +423,21 @@ ngx_http_pgw_conf_strip_map(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 }
 
 
-/* Adds those of the names that no client may send, from the n-th on. */
+/* Adds the reserved names from the n-th on. */
 
 static ngx_int_t
 ngx_http_pgw_conf_defaults(ngx_conf_t *cf, ngx_array_t **map, ngx_uint_t n)
 {
-    ngx_str_t  (*own)[2] = &ngx_http_pgw_conf_own[n];
+    ngx_str_t  (*row)[2] = &ngx_http_pgw_conf_reserved[n];
 
-    while ((*own)[1].len
-           && ngx_http_pgw_conf_map(cf, map, &(*own)[0], &(*own)[1], 1)
+    while ((*row)[1].len
+           && ngx_http_pgw_conf_map(cf, map, &(*row)[0], &(*row)[1], 1)
               == NGX_OK)
     {
-        own++;
+        row++;
     }
 
-    return (*own)[1].len ? NGX_ERROR : NGX_OK;
+    return (*row)[1].len ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -487,7 +489,7 @@ ngx_http_pgw_conf_strip(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* Members are found by their whole name; a URI has dots of its own. */
+/* Claims are found by their whole name.  A URI may have dots. */
 
 char *
 ngx_http_pgw_conf_path(ngx_conf_t *cf, const ngx_str_t *claim)
@@ -530,7 +532,7 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* The default map is made once for all that inherit it. */
+/* The default map is created once, in the outermost level that lacks one. */
 
 char *
 ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *prev,

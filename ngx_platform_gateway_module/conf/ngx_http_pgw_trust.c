@@ -243,7 +243,7 @@ ngx_http_pgw_trust_line(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
 
 
 char *
-ngx_http_pgw_trust_own(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_pgw_trust_first(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     cmd = ngx_http_pgw_trust_command(cmd->name.data
                                      + sizeof("platform_gateway_") - 1);

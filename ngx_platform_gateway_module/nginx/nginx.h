@@ -53,8 +53,8 @@ ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
    rule is "allow all". */
 ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
 
-/* Returns 1 if "proxy_pass" uses https, or an address made of variables, without
-   verification of the server's certificate. */
+/* Returns 1 if "proxy_pass" uses https, or an address made of variables, and
+   does not verify the server's certificate. */
 ngx_uint_t ngx_http_pgw_peek_unverified(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
