@@ -1,6 +1,6 @@
 
 /*
- * What the gateway answers and reports itself: health, metrics, the access log.
+ * Answers and reports of the gateway itself: health, metrics, the access log.
  */
 
 
@@ -18,7 +18,8 @@ extern ngx_http_pgw_content_t  ngx_http_pgw_local_ready;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found;
 extern ngx_http_pgw_content_t  ngx_http_pgw_metrics_content;
 
-/* Refuses from a content handler; code NULL: that of the reason. */
+/* Refuses from a content handler.  If code is NULL, the reason's code is
+   used. */
 ngx_int_t ngx_http_pgw_local_refuse(ngx_http_request_t *r,
     ngx_http_pgw_reason_e reason, const char *code, const char *detail,
     time_t retry_after);
@@ -28,7 +29,7 @@ ngx_int_t ngx_http_pgw_local_refuse(ngx_http_request_t *r,
 
 extern ngx_http_variable_t  ngx_http_pgw_log_variables[];
 
-/* Counts r. */
+/* Counts r: a handler of the LOG phase. */
 ngx_int_t ngx_http_pgw_log_handler(ngx_http_request_t *r);
 
 

@@ -48,36 +48,39 @@ ngx_http_pgw_local_health_handler(ngx_http_request_t *r)
 }
 
 
-/* Ready: what the issuer without a block has is there, and so are the keys of
-   at least one.  Its feed is not stale if that refuses requests.  An issuer
-   with a block, down alone, makes nobody unready. */
+/*
+ * Ready if the first issuer, whose directives are outside of blocks, has keys.
+ * Unless it has a source of keys, the keys of any other issuer are enough.  The
+ * feed of the first issuer must have been read to its end once, and must not be
+ * stale under "refuse".
+ */
 
 static ngx_int_t
 ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
 {
-    ngx_uint_t                  own;
+    ngx_uint_t                  first_only;
     ngx_http_pgw_issuer_t      *first = ngx_http_pgw_main(r)->issuers;
-    ngx_http_pgw_issuer_t      *issuer, *lacks = NULL;
+    ngx_http_pgw_issuer_t      *issuer, *missing = NULL;
     ngx_http_pgw_revocations_t  *rev = first->revocations;
 
-    own = ngx_http_pgw_issuer_usable(first);
+    first_only = ngx_http_pgw_issuer_usable(first);
 
-    for (issuer = first; issuer; issuer = own ? NULL : issuer->next) {
+    for (issuer = first; issuer; issuer = first_only ? NULL : issuer->next) {
 
         if (ngx_http_pgw_issuer_usable(issuer)) {
-            lacks = ngx_http_pgw_keys_get(issuer) ? NULL : issuer;
+            missing = ngx_http_pgw_keys_get(issuer) ? NULL : issuer;
 
-            if (lacks == NULL) {
+            if (missing == NULL) {
                 break;
             }
         }
     }
 
-    if (lacks) {
+    if (missing) {
         return ngx_http_pgw_local_refuse(r,
                    NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE, NULL,
                    "no key set has been loaded yet",
-                   ngx_http_pgw_keys_retry_after(lacks));
+                   ngx_http_pgw_keys_retry_after(missing));
     }
 
     if (rev && (rev->refuse ? ngx_http_pgw_revocations_stale(rev)

@@ -1,8 +1,8 @@
 
 /*
- * The access log: $platform_access_json, one JSON object on one line whatever
- * bytes the client sent, and some of its members as variables of their own;
- * and what is counted of a request.
+ * The access log: $platform_access_json, a JSON object on one line, whatever
+ * bytes the client sent, and variables for some of its members.  Requests are
+ * counted here, too.
  */
 
 
@@ -10,11 +10,11 @@
 #include "base/base.h"
 
 
-/* More than most lines of the log take. */
+/* Most lines of the log are shorter. */
 #define NGX_HTTP_PGW_LOG_LINE    2048
 
 
-/* What the gateway says of a request; an empty text is null. */
+/* The gateway's own members of the log; an empty string becomes null. */
 
 typedef struct {
     ngx_str_t                request_id;
@@ -49,7 +49,7 @@ ngx_http_pgw_log_upstream(const ngx_http_request_t *r)
     const ngx_array_t                *states = r->upstream_states;
     const ngx_http_upstream_state_t  *state;
 
-    /* an entry without a peer separates the attempts of two locations */
+    /* an entry without a peer ends the attempts of a location */
 
     for (n = states ? states->nelts : 0; n > 0; n--) {
         state = (ngx_http_upstream_state_t *) states->elts + n - 1;
@@ -99,7 +99,7 @@ ngx_http_pgw_log_handler(ngx_http_request_t *r)
     i = upstream ? upstream->status / 100 : 0;
 
     if (i >= NGX_HTTP_PGW_CLASSES) {
-        i = 0;      /* not a class of HTTP's */
+        i = 0;      /* not a status of HTTP */
     }
 
     (void) ngx_atomic_fetch_add(&counters->upstream[i], 1);
@@ -142,7 +142,7 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
         log->subject = *subject;
     }
 
-    /* the levels of the location that decided */
+    /* prefer the levels of the location whose guard decided */
 
     log->access = gr->required ? *gr->required : conf->levels;
 
@@ -176,7 +176,7 @@ ngx_http_pgw_log_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 }
 
 
-/* The moment of writing, like nginx's own $time_iso8601, but in UTC. */
+/* The current time, as in $time_iso8601, but in UTC and with milliseconds. */
 
 static u_char *
 ngx_http_pgw_log_time(u_char *p)
@@ -213,8 +213,8 @@ ngx_http_pgw_log_nginx(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
     u_char     *query;
     ngx_str_t   path;
 
-    /* method and path are null for a request line that did not parse; a query
-       string may hold what no log should */
+    /* method and path are null for a request line that did not parse; the
+       query string may contain secrets, so it is not logged */
 
     path = r->unparsed_uri;
     query = path.len ? memchr(path.data, '?', path.len) : NULL;
@@ -227,7 +227,7 @@ ngx_http_pgw_log_nginx(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
     ngx_http_pgw_text_json(line, ",\"method\":", &r->method_name);
     ngx_http_pgw_text_json(line, ",\"path\":", &path);
 
-    /* as $status and $bytes_sent */
+    /* the same values as $status and $bytes_sent */
 
     ngx_http_pgw_text_number(line, ",\"status\":",
                              r->err_status ? r->err_status
@@ -246,7 +246,7 @@ ngx_http_pgw_log_end(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
 
     if (upstream) {
 
-        /* status and time are null until it has answered */
+        /* status and time are null until the upstream has answered */
 
         ngx_http_pgw_text_json(line, ",\"upstreamAddr\":", upstream->peer);
         ngx_http_pgw_text_number(line, ",\"upstreamStatus\":",
@@ -303,7 +303,7 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     ngx_http_pgw_log_end(&line, r);
 
-    /* the pool gets what is needed, as the log module takes a copy of it */
+    /* room is on the stack: the value is copied to the pool */
 
     len = (size_t) (line.last - line.start) + 1;
     p = ngx_http_pgw_text_reserve(&line, 1) ? ngx_pnalloc(r->pool, len) : NULL;
@@ -319,7 +319,7 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 }
 
 
-/* A decision changes while the request goes on. */
+/* Not cached, because a decision changes during the request. */
 
 #define ngx_http_pgw_log_entry(member)                                        \
     { ngx_string("platform_" #member), NULL, ngx_http_pgw_log_variable,       \

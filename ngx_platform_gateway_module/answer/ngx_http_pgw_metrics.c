@@ -1,8 +1,8 @@
 
 /*
- * The content handler of platform_gateway_metrics, which writes all counters in
- * Prometheus text format 0.0.4.  Labels are names of the configuration, whose
- * escapes are those of JSON, and closed sets of names.
+ * The content handler of platform_gateway_metrics writes all counters in
+ * Prometheus text format 0.0.4.  Values of labels are fixed names, and names
+ * from the configuration, which are escaped as in JSON.
  */
 
 
@@ -14,33 +14,35 @@
 #include <pj_version.h>
 
 
-/* What a family is about: all, or each of a kind. */
+/* The objects for which a family of metrics has samples. */
 
 typedef enum {
-    NGX_HTTP_PGW_METRICS_ALL = 0,
-    NGX_HTTP_PGW_METRICS_FEEDS,          /* all, if there is a feed */
+    NGX_HTTP_PGW_METRICS_GATEWAY = 0,    /* the gateway as a whole */
+    NGX_HTTP_PGW_METRICS_FEEDS,          /* the gateway, if it has a feed */
     NGX_HTTP_PGW_METRICS_ROUTE,
-    NGX_HTTP_PGW_METRICS_REASON,         /* to refuse */
-    NGX_HTTP_PGW_METRICS_RESULT,         /* of a token's checks */
+    NGX_HTTP_PGW_METRICS_REASON,         /* of a refusal */
+    NGX_HTTP_PGW_METRICS_RESULT,         /* of a token's verification */
     NGX_HTTP_PGW_METRICS_ISSUER,
     NGX_HTTP_PGW_METRICS_ZONE
-} ngx_http_pgw_metrics_of_e;
+} ngx_http_pgw_metrics_scope_e;
 
 
 typedef struct {
-    const char                 *name;
-    const char                 *type;
-    const char                 *help;
-    ngx_http_pgw_metrics_of_e   of;
-    const char                 *which;   /* label: of those; or NULL */
-    size_t                      first;   /* where its words begin, in bytes */
-    const char                 *word;    /* label: of its words, and ... */
-    ngx_str_t                   names;   /* ... what they are called; or else */
-    ngx_uint_t                  n;       /* how many it is the sum of */
+    const char                    *name;
+    const char                    *type;
+    const char                    *help;
+    ngx_http_pgw_metrics_scope_e   scope;
+    const char                    *label;    /* of the object, or NULL */
+    size_t                         offset;   /* of the first counter in the
+                                                object's structure */
+    const char                    *counter_label;
+    ngx_str_t                      counter_names;
+    ngx_uint_t                     sum;      /* number of counters to add up;
+                                                0 if they have names */
 } ngx_http_pgw_metrics_family_t;
 
 
-/* The words of an issuer and of a zone, as they are at the moment. */
+/* The present values of an issuer and of a zone. */
 
 #define NGX_HTTP_PGW_METRICS_NONE  ((ngx_atomic_t) -1)
 
@@ -62,13 +64,13 @@ typedef struct {
 } ngx_http_pgw_metrics_zone_t;
 
 
-/* A kind and the struct whose member has the words; their names, or number. */
+/* The place of the counters, and their names or their number. */
 
-#define PGW_OF(kind, which, type, member)                                     \
-    NGX_HTTP_PGW_METRICS_##kind, which, offsetof(ngx_http_pgw_##type, member)
+#define PGW_OF(scope, label, type, member)                                    \
+    NGX_HTTP_PGW_METRICS_##scope, label, offsetof(ngx_http_pgw_##type, member)
 
-#define PGW_EACH(word, names)  word, ngx_string(names), 0
-#define PGW_SUM(n)             NULL, ngx_null_string, n
+#define PGW_EACH(label, names)  label, ngx_string(names), 0
+#define PGW_SUM(n)              NULL, ngx_null_string, n
 
 #define PGW_TIMES                                                             \
     PGW_EACH("le", "0.005,0.01,0.025,0.05,0.1,0.25,0.5,1,2.5,5,10,+Inf")
@@ -92,10 +94,10 @@ static const ngx_http_pgw_metrics_family_t  ngx_http_pgw_metrics_families[] = {
       PGW_OF(RESULT, "result", reasons_t, verifications), PGW_SUM(1) },
     { "token_cache_total", "counter",
       "Lookups in the verified-token cache by outcome, and evictions from it.",
-      PGW_OF(ALL, NULL, shared_t, cache),
+      PGW_OF(GATEWAY, NULL, shared_t, cache),
       PGW_EACH("event", "hit,miss,eviction") },
     { "token_cache_entries", "gauge", "Tokens in the caches of all workers.",
-      PGW_OF(ALL, NULL, shared_t, cached), PGW_SUM(NGX_MAX_PROCESSES) },
+      PGW_OF(GATEWAY, NULL, shared_t, cached), PGW_SUM(NGX_MAX_PROCESSES) },
     { "key_fetches_total", "counter", "Fetches of the key set, by outcome.",
       PGW_OF(ISSUER, "issuer", metrics_issuer_t, fetches),
       PGW_EACH("outcome", "new,unchanged,failed,superseded") },
@@ -134,15 +136,16 @@ static const ngx_http_pgw_metrics_family_t  ngx_http_pgw_metrics_families[] = {
 typedef struct {
     ngx_http_pgw_text_t                   text;
     const ngx_http_pgw_metrics_family_t  *family;
-    ngx_uint_t                            lines;   /* of it, so far */
+    ngx_uint_t                            lines;   /* of the family so far */
 } ngx_http_pgw_metrics_t;
 
 
-/* One line: of which, and of the word that has a name; n may be in ms. */
+/* Writes a sample.  object and name are values of labels; an empty object or a
+   NULL name is left out.  n is divided by 1000 if ms is 1. */
 
 static void
 ngx_http_pgw_metrics_line(ngx_http_pgw_metrics_t *m, const char *suffix,
-    const ngx_str_t *which, const ngx_str_t *name, uint64_t n, ngx_uint_t ms)
+    const ngx_str_t *object, const ngx_str_t *name, uint64_t n, ngx_uint_t ms)
 {
     const char                           *before = "{";
     ngx_http_pgw_text_t                  *text = &m->text;
@@ -156,14 +159,15 @@ ngx_http_pgw_metrics_line(ngx_http_pgw_metrics_t *m, const char *suffix,
 
     ngx_http_pgw_text_format(text, "platform_gateway_%s%s", f->name, suffix);
 
-    if (which->data) {
-        ngx_http_pgw_text_format(text, "{%s=", f->which);
-        ngx_http_pgw_text_json(text, "", which);
+    if (object->data) {
+        ngx_http_pgw_text_format(text, "{%s=", f->label);
+        ngx_http_pgw_text_json(text, "", object);
         before = ",";
     }
 
     if (name) {
-        ngx_http_pgw_text_format(text, "%s%s=\"%V\"", before, f->word, name);
+        ngx_http_pgw_text_format(text, "%s%s=\"%V\"", before, f->counter_label,
+                                 name);
         before = ",";
     }
 
@@ -174,49 +178,49 @@ ngx_http_pgw_metrics_line(ngx_http_pgw_metrics_t *m, const char *suffix,
 }
 
 
-/* The lines of the family for one of what it is about, at words. */
+/* Writes the samples of the family for an object. */
 
 static void
-ngx_http_pgw_metrics_put(ngx_http_pgw_metrics_t *m, ngx_str_t which,
-    const void *words)
+ngx_http_pgw_metrics_object(ngx_http_pgw_metrics_t *m, ngx_str_t object,
+    const void *counters)
 {
     uint64_t                              n = 0;
     ngx_str_t                             name, rest;
     ngx_uint_t                            i, histogram;
-    const ngx_atomic_t                   *word;
+    const ngx_atomic_t                   *counter;
     const ngx_http_pgw_metrics_family_t  *f = m->family;
 
-    word = (const void *) ((const u_char *) words + f->first);
+    counter = (const void *) ((const u_char *) counters + f->offset);
     histogram = (*f->type == 'h');
-    rest = f->names;
+    rest = f->counter_names;
 
-    if (*word == NGX_HTTP_PGW_METRICS_NONE) {
+    if (*counter == NGX_HTTP_PGW_METRICS_NONE) {
         return;
     }
 
     while (ngx_http_pgw_names_next(&rest, &name)) {
-        n = *word++ + (histogram ? n : 0);
-        ngx_http_pgw_metrics_line(m, histogram ? "_bucket" : "", &which, &name,
+        n = *counter++ + (histogram ? n : 0);
+        ngx_http_pgw_metrics_line(m, histogram ? "_bucket" : "", &object, &name,
                                   n, 0);
     }
 
     if (histogram) {
-        ngx_http_pgw_metrics_line(m, "_count", &which, NULL, n, 0);
-        ngx_http_pgw_metrics_line(m, "_sum", &which, NULL, *word, 1);
+        ngx_http_pgw_metrics_line(m, "_count", &object, NULL, n, 0);
+        ngx_http_pgw_metrics_line(m, "_sum", &object, NULL, *counter, 1);
     }
 
-    for (i = 0; i < f->n; i++) {
-        n += word[i];
+    for (i = 0; i < f->sum; i++) {
+        n += counter[i];
     }
 
-    if (f->n) {
-        ngx_http_pgw_metrics_line(m, "", &which, NULL, n,
+    if (f->sum) {
+        ngx_http_pgw_metrics_line(m, "", &object, NULL, n,
                                   ngx_strstr(f->name, "seconds") != NULL);
     }
 }
 
 
-/* Another worker's clock may be a moment ahead. */
+/* At least 0, because another worker's clock may be ahead. */
 
 static ngx_atomic_uint_t
 ngx_http_pgw_metrics_age(ngx_msec_t since)
@@ -232,41 +236,41 @@ ngx_http_pgw_metrics_issuer(ngx_http_pgw_metrics_t *m,
 {
     const pj_keyset_t                 *set;
     const ngx_http_pgw_revoked_t      *zone;
-    ngx_http_pgw_metrics_issuer_t      words;
+    ngx_http_pgw_metrics_issuer_t      values;
     const ngx_http_pgw_revocations_t  *feed = issuer->revocations;
 
-    /* NONE, but for what follows */
+    /* all values are NONE unless they are set below */
 
-    ngx_memset(&words, 0xff, sizeof(words));
+    ngx_memset(&values, 0xff, sizeof(values));
 
     if (ngx_http_pgw_issuer_usable(issuer)) {
         set = ngx_http_pgw_keys_get(issuer);
-        words.keys = set ? set->count : 0;
-        words.version = issuer->zone->version;
+        values.keys = set ? set->count : 0;
+        values.version = issuer->zone->version;
 
         if (issuer->zone->fetched_at) {
-            words.fetched = ngx_http_pgw_metrics_age(issuer->zone->fetched);
+            values.fetched = ngx_http_pgw_metrics_age(issuer->zone->fetched);
         }
     }
 
-    ngx_memcpy((void *) words.fetches, (void *) issuer->from.counted,
-               sizeof(words.fetches));
+    ngx_memcpy((void *) values.fetches, (void *) issuer->from.counted,
+               sizeof(values.fetches));
 
     if (feed) {
         zone = feed->zone;
-        words.entries = zone->table.live;
-        words.max = zone->table.max;
-        words.full = zone->full;
+        values.entries = zone->table.live;
+        values.max = zone->table.max;
+        values.full = zone->full;
 
         if (zone->complete) {
-            words.asked = ngx_http_pgw_metrics_age(zone->asked);
+            values.asked = ngx_http_pgw_metrics_age(zone->asked);
         }
 
-        ngx_memcpy((void *) words.pages, (void *) feed->from.counted,
-                   sizeof(words.pages));
+        ngx_memcpy((void *) values.pages, (void *) feed->from.counted,
+                   sizeof(values.pages));
     }
 
-    ngx_http_pgw_metrics_put(m, issuer->name, &words);
+    ngx_http_pgw_metrics_object(m, issuer->name, &values);
 }
 
 
@@ -275,13 +279,14 @@ ngx_http_pgw_metrics_family(ngx_http_pgw_metrics_t *m,
     const ngx_http_pgw_main_conf_t *mcf)
 {
     ngx_str_t                     name;
-    ngx_uint_t                    i, flag, of = m->family->of, feed = 0;
+    ngx_uint_t                    i, flag, feed = 0;
     ngx_slab_pool_t              *shpool;
     ngx_http_pgw_issuer_t        *issuer;
     const ngx_http_pgw_route_t   *route;
-    ngx_http_pgw_metrics_zone_t   words;
+    ngx_http_pgw_metrics_zone_t   values;
+    ngx_http_pgw_metrics_scope_e  scope = m->family->scope;
 
-    static const ngx_str_t        all = ngx_null_string;
+    static const ngx_str_t        unnamed = ngx_null_string;
     const ngx_shm_zone_t *const   zones[] = {
         mcf->counters_zone, mcf->keys_zone
     };
@@ -289,42 +294,42 @@ ngx_http_pgw_metrics_family(ngx_http_pgw_metrics_t *m,
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
         feed |= (issuer->revocations != NULL);
 
-        if (of == NGX_HTTP_PGW_METRICS_ISSUER) {
+        if (scope == NGX_HTTP_PGW_METRICS_ISSUER) {
             ngx_http_pgw_metrics_issuer(m, issuer);
         }
     }
 
-    for (i = 0; of == NGX_HTTP_PGW_METRICS_ZONE && i < 2; i++) {
+    for (i = 0; scope == NGX_HTTP_PGW_METRICS_ZONE && i < 2; i++) {
         if (zones[i]) {
             shpool = (ngx_slab_pool_t *) zones[i]->shm.addr;
-            words.size = zones[i]->shm.size;
-            words.free = shpool->pfree * ngx_pagesize;
-            ngx_http_pgw_metrics_put(m, zones[i]->shm.name, &words);
+            values.size = zones[i]->shm.size;
+            values.free = shpool->pfree * ngx_pagesize;
+            ngx_http_pgw_metrics_object(m, zones[i]->shm.name, &values);
         }
     }
 
     for (route = mcf->routes; route; route = route->next) {
-        if (of == NGX_HTTP_PGW_METRICS_ROUTE) {
-            ngx_http_pgw_metrics_put(m, route->id, route->counters);
+        if (scope == NGX_HTTP_PGW_METRICS_ROUTE) {
+            ngx_http_pgw_metrics_object(m, route->id, route->counters);
         }
     }
 
-    flag = of == NGX_HTTP_PGW_METRICS_REASON ? NGX_HTTP_PGW_REASON_REFUSES
-           : of == NGX_HTTP_PGW_METRICS_RESULT ? NGX_HTTP_PGW_REASON_VERIFIES
+    flag = scope == NGX_HTTP_PGW_METRICS_REASON ? NGX_HTTP_PGW_REASON_REFUSES
+           : scope == NGX_HTTP_PGW_METRICS_RESULT ? NGX_HTTP_PGW_REASON_VERIFIES
            : 0;
 
     for (i = 0; i < NGX_HTTP_PGW_REASONS; i++) {
         if (ngx_http_pgw_reasons[i].flags & flag) {
             name.data = (u_char *) ngx_http_pgw_reasons[i].name;
             name.len = ngx_strlen(name.data);
-            ngx_http_pgw_metrics_put(m, name, &mcf->counters->reasons[i]);
+            ngx_http_pgw_metrics_object(m, name, &mcf->counters->reasons[i]);
         }
     }
 
-    if (of == NGX_HTTP_PGW_METRICS_ALL
-        || (of == NGX_HTTP_PGW_METRICS_FEEDS && feed))
+    if (scope == NGX_HTTP_PGW_METRICS_GATEWAY
+        || (scope == NGX_HTTP_PGW_METRICS_FEEDS && feed))
     {
-        ngx_http_pgw_metrics_put(m, all, mcf->counters);
+        ngx_http_pgw_metrics_object(m, unnamed, mcf->counters);
     }
 }
 

@@ -70,8 +70,7 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
             ? "is guarded and has no issuer whose tokens open it: add "
               "\"platform_gateway_issuer\", the \"iss\" of its tokens"
 
-            /* no check in server{}, which has no name: with a "return" there
-               no location is reached */
+            /* a "return" of server{}, whose name is empty, answers all */
 
             : clcf->name.len && !conf->allow_return
               && ngx_http_pgw_peek_rewrite_answers(cf, cf->ctx)
@@ -111,9 +110,9 @@ ngx_http_pgw_check_upstream(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
     shared |= u->cache > 0;
 #endif
 
-    /* an address made of variables has no upstream: the protocol is used if
-       the location has parameters for it; an "if" has the handler of its
-       location */
+    /* u->upstream is NULL if the address is made of variables: the protocol
+       is then assumed if the location has parameters for it; an "if" has the
+       handler of its location */
 
     record = passer->param && u->upstream;
     params = passer->param == NULL || record ? NULL

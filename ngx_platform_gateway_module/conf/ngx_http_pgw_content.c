@@ -1,7 +1,7 @@
 
 /*
- * Locations that the gateway itself answers: their directives, and which of
- * them nginx -t refuses.
+ * Directives of locations that the gateway itself answers, and their checks by
+ * nginx -t.
  */
 
 
@@ -10,12 +10,12 @@
 #include "nginx/nginx.h"
 
 
-/* NULL unless exactly one server has the name. */
+/* Returns the server of that name, or NULL unless exactly one server has it. */
 
 static ngx_http_core_srv_conf_t *
 ngx_http_pgw_content_server(ngx_conf_t *cf, const ngx_str_t *name)
 {
-    ngx_uint_t                  i, n, all = 0;
+    ngx_uint_t                  i, n, count = 0;
     ngx_http_server_name_t     *sn;
     ngx_http_core_srv_conf_t  **cscfp, *found = NULL;
     ngx_http_core_main_conf_t  *cmcf = ngx_http_pgw_conf_nginx(cf);
@@ -32,11 +32,11 @@ ngx_http_pgw_content_server(ngx_conf_t *cf, const ngx_str_t *name)
 
         if (n) {
             found = cscfp[i];
-            all++;
+            count++;
         }
     }
 
-    return all == 1 ? found : NULL;
+    return count == 1 ? found : NULL;
 }
 
 
@@ -48,7 +48,7 @@ ngx_http_pgw_content_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
     const char                *fault;
     ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
 
-    /* the handler of a location runs in its "if" and "limit_except" as well */
+    /* the handler of a location also runs in its "if" and "limit_except" */
 
     conf->handler = clcf->handler;
 

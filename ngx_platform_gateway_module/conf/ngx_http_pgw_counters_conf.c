@@ -1,6 +1,6 @@
 
 /*
- * The zone of the counters: each route, issuer and feed has its counters there.
+ * The zone of the counters of each route, issuer and feed.
  */
 
 
@@ -10,10 +10,11 @@
 #include "base/base.h"
 
 
-/* Fetches from there are counted by outcome; false: the zone is too small. */
+/* Sets the counters of a source, one for each outcome of a fetch.  Returns 0 if
+   the zone is too small. */
 
 static ngx_uint_t
-ngx_http_pgw_counters_conf_ends(ngx_shm_zone_t *shm_zone, ngx_uint_t kind,
+ngx_http_pgw_counters_conf_outcomes(ngx_shm_zone_t *shm_zone, ngx_uint_t kind,
     const ngx_http_pgw_issuer_t *issuer, ngx_http_pgw_source_t *from)
 {
     ngx_http_pgw_zone_part_t  *part;
@@ -36,23 +37,22 @@ ngx_http_pgw_counters_conf_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     ngx_http_pgw_issuer_t     *issuer;
     ngx_http_pgw_main_conf_t  *mcf = shm_zone->data;
 
-    static const ngx_str_t  all = ngx_null_string;
+    static const ngx_str_t  unnamed = ngx_null_string;
 
     mcf->counters = ngx_http_pgw_zone_part(shm_zone, NGX_HTTP_PGW_ZONE_COUNTERS,
-                                           sizeof(ngx_http_pgw_shared_t), &all);
+                                           sizeof(ngx_http_pgw_shared_t),
+                                           &unnamed);
     fits = (mcf->counters != NULL);
 
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
 
-        fits &= ngx_http_pgw_counters_conf_ends(shm_zone,
-                                                NGX_HTTP_PGW_ZONE_FETCHES,
-                                                issuer, &issuer->from);
+        fits &= ngx_http_pgw_counters_conf_outcomes(shm_zone,
+                    NGX_HTTP_PGW_ZONE_FETCHES, issuer, &issuer->from);
 
         if (issuer->revocations) {
-            fits &= ngx_http_pgw_counters_conf_ends(shm_zone,
-                                                    NGX_HTTP_PGW_ZONE_PAGES,
-                                                    issuer,
-                                                    &issuer->revocations->from);
+            fits &= ngx_http_pgw_counters_conf_outcomes(shm_zone,
+                        NGX_HTTP_PGW_ZONE_PAGES, issuer,
+                        &issuer->revocations->from);
         }
     }
 

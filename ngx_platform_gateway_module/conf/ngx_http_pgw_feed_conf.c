@@ -1,7 +1,6 @@
 
 /*
- * The directives of feeds of revocations, their zones, and the checks of
- * nginx -t.
+ * Directives and zones of revocation feeds, and their checks by nginx -t.
  */
 
 
@@ -148,8 +147,8 @@ ngx_http_pgw_feed_conf_stale(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* The zone of a feed, which is of no other, and what names its source: with
-   another name to accept, all of the feed is wanted again. */
+/* Creates the zone of a feed, and computes the digest of its source.  The names
+   of the issuer are part of it: if they change, the feed is read anew. */
 
 static char *
 ngx_http_pgw_feed_conf_zone(ngx_conf_t *cf,

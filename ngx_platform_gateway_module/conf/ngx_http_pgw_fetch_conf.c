@@ -1,6 +1,6 @@
 
 /*
- * The location of a fetch: which one it is, and what nginx -t refuses of it.
+ * Finds the location of a fetch, and checks it for nginx -t.
  */
 
 
@@ -33,11 +33,11 @@ ngx_http_pgw_fetch_conf_claim(ngx_conf_t *cf)
 
 void
 ngx_http_pgw_fetch_conf_add(ngx_conf_t *cf, ngx_http_pgw_source_t *from,
-    const ngx_http_pgw_source_t *as, void *data)
+    const ngx_http_pgw_source_t *model, void *data)
 {
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
-    *from = *as;
+    *from = *model;
     from->data = data;
     from->next = mcf->sources;
     mcf->sources = from;
@@ -58,7 +58,7 @@ ngx_http_pgw_fetch_conf_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 }
 
 
-/* The configuration of a source's location; NULL: no server has it. */
+/* Returns the configuration of a source's location, or NULL. */
 
 static void **
 ngx_http_pgw_fetch_conf_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
@@ -110,11 +110,8 @@ ngx_http_pgw_fetch_conf_warn(ngx_conf_t *cf, const ngx_http_pgw_source_t *from,
 
 
 /*
- * What would otherwise only show when the first fetch fails, or never.
- *
- * A source is what the caller put into the digest before, and the location and
- * the upstream, as the configuration spells them.  If one of them is another,
- * what was fetched before is not ours.
+ * These faults would otherwise show when the first fetch fails, or never.  The
+ * caller has already added its part to the digest from->source.
  */
 
 char *

@@ -1,6 +1,6 @@
 
 /*
- * The directives of issuers, their zones, and the checks of nginx -t.
+ * The directives of issuers, their zones, and their checks by nginx -t.
  */
 
 
@@ -10,11 +10,11 @@
 
 
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE     (256 * 1024)
-/* for 64 issuers: a zone whose size changes is lost at a reload */
+/* fits 64 issuers, because a zone whose size changes is lost at a reload */
 #define NGX_HTTP_PGW_KEYS_ZONE         (10 * 1024 * 1024)
 
 
-/* What is fetched from the location, as far as it is said by now. */
+/* The source of keys of an issuer, before its directives are read. */
 
 static const ngx_http_pgw_source_t  ngx_http_pgw_issuer_conf_keys = {
     .name = "keys",
@@ -63,7 +63,7 @@ ngx_http_pgw_issuer_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* An issuer has one set of keys, and one place that it comes from. */
+/* Refuses a second source of keys. */
 
 static char *
 ngx_http_pgw_issuer_conf_source(ngx_conf_t *cf,
@@ -155,7 +155,7 @@ ngx_http_pgw_issuer_conf_location(ngx_conf_t *cf, ngx_command_t *cmd,
                                 &ngx_http_pgw_issuer_conf_keys, issuer);
     issuer->from.location = value[1];
 
-    /* outside of a block it is that of the server where the directive stands */
+    /* outside of a block, the location is in the server of the directive */
 
     issuer->from.ctx = issuer->name.len ? NULL : cf->ctx;
 
@@ -179,7 +179,7 @@ ngx_http_pgw_issuer_conf_cache_file(ngx_conf_t *cf, void *post,
 }
 
 
-/* None of the ages may be below the one before it. */
+/* Sets default ages.  Each age must not be below the age before. */
 
 static char *
 ngx_http_pgw_issuer_conf_ages(ngx_conf_t *cf,
@@ -219,9 +219,10 @@ ngx_http_pgw_issuer_conf_ages(ngx_conf_t *cf,
 
 
 /*
- * Where the keys come from.  Their source is named, in shared memory and in a
- * cache file, by the issuer's names, the location and the upstream, as the
- * configuration spells them.  If one of them is another, the keys are not ours.
+ * Checks the source of keys, and computes its digest from the issuer's names,
+ * the location and the upstream as they stand in the configuration.  Shared
+ * memory and the cache file have the digest: if it differs, their keys are
+ * discarded.
  */
 
 static char *
@@ -272,7 +273,8 @@ ngx_http_pgw_issuer_conf_name(ngx_http_pgw_issuer_t *issuer)
 }
 
 
-/* No name and no cache file is that of two; and who has names needs keys. */
+/* Refuses a name or a cache file that two issuers have, and an issuer with
+   names but without keys. */
 
 static char *
 ngx_http_pgw_issuer_conf_check(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,

@@ -10,7 +10,7 @@
 #include "base/base.h"
 
 
-/* Whether s is a URL that needs no escaping in a quoted string. */
+/* Returns 1 for a URL that can stand in a quoted string as it is. */
 
 static ngx_uint_t
 ngx_http_pgw_resource_is_url(const pj_str_t *s)
@@ -73,8 +73,8 @@ ngx_http_pgw_resource_servers(ngx_http_pgw_text_t *text,
 }
 
 
-/* Lists the scopes of the directive, or else those that the location
-   requires. */
+/* Lists the scopes of the directive.  Without any, the scopes that the location
+   requires are listed. */
 
 static void
 ngx_http_pgw_resource_scopes(ngx_http_pgw_text_t *text,

@@ -1,6 +1,6 @@
 
 /*
- * platform_gateway_trust NAME { ... }: an issuer of its own.
+ * platform_gateway_trust NAME { ... }: the configuration of an issuer.
  */
 
 
@@ -19,14 +19,14 @@ static ngx_conf_post_t  ngx_http_pgw_trust_leeway_post =
 static ngx_conf_post_t  ngx_http_pgw_trust_cache_file_post =
     { ngx_http_pgw_issuer_conf_cache_file };
 
-/* Without "typ", it may be JWT or be left out, too. */
+/* Without the directive "typ", a token's typ may also be JWT or absent. */
 static ngx_conf_bitmask_t  ngx_http_pgw_trust_typ[] = {
     { ngx_string("at+jwt"), 1 },
     { ngx_null_string, 0 }
 };
 
 
-/* audience string ...|off;  NULL: any will do, which the block states. */
+/* audience string ...|off;  With "off", issuer->audiences is NULL. */
 
 static char *
 ngx_http_pgw_trust_audience(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
@@ -155,7 +155,7 @@ ngx_http_pgw_trust_access(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 #define PGW_TRUST(type, set, field)                                           \
     type, set, 0, offsetof(ngx_http_pgw_issuer_t, field)
 
-/* What a block may hold; the types say how many values there are. */
+/* Directives of a block.  The type has the number of values. */
 
 static ngx_command_t  ngx_http_pgw_trust_commands[] = {
 
@@ -216,7 +216,7 @@ ngx_http_pgw_trust_command(const u_char *name)
 }
 
 
-/* One line of a block; errors are said as nginx says its own. */
+/* Reads a directive of a block.  Errors have the form of nginx's own. */
 
 static char *
 ngx_http_pgw_trust_line(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
@@ -226,7 +226,7 @@ ngx_http_pgw_trust_line(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
     ngx_uint_t      n = cf->args->nelts - 1;
     ngx_command_t  *cmd = ngx_http_pgw_trust_command(value->data);
 
-    /* NGX_CONF_TAKE1 and so on are bits of the number of values */
+    /* NGX_CONF_TAKE1, 2, ... have the bit of that number of values */
 
     rv = cmd->name.len == 0
          ? "is no directive of \"platform_gateway_trust\""
@@ -269,7 +269,7 @@ ngx_http_pgw_trust_find(ngx_http_pgw_main_conf_t *mcf, const ngx_str_t *name)
 }
 
 
-/* Adds an issuer of that name, with nothing set; NULL: it cannot be. */
+/* Adds an issuer of that name, or logs an error and returns NULL. */
 
 static ngx_http_pgw_issuer_t *
 ngx_http_pgw_trust_add(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
@@ -368,7 +368,7 @@ ngx_http_pgw_trust_names(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t                *value = cf->args->elts;
     ngx_uint_t                i;
     ngx_http_pgw_loc_conf_t  *lcf = conf;
-    ngx_http_pgw_trusted_t   *one;
+    ngx_http_pgw_trusted_t   *trusted;
 
     if (lcf->trusted != NGX_CONF_UNSET_PTR) {
         return "is duplicate";
@@ -379,12 +379,12 @@ ngx_http_pgw_trust_names(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     for (i = 1; lcf->trusted && i < cf->args->nelts; i++) {
 
-        one = ngx_array_push(lcf->trusted);
-        if (one == NULL) {
+        trusted = ngx_array_push(lcf->trusted);
+        if (trusted == NULL) {
             return NGX_CONF_ERROR;
         }
 
-        one->name = (pj_str_t) { value[i].data, value[i].len };
+        trusted->name = (pj_str_t) { value[i].data, value[i].len };
     }
 
     return lcf->trusted ? NGX_CONF_OK : NGX_CONF_ERROR;
@@ -396,21 +396,21 @@ ngx_http_pgw_trust_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_str_t                name;
     ngx_uint_t               i;
-    ngx_http_pgw_trusted_t  *one;
+    ngx_http_pgw_trusted_t  *trusted;
 
     if (conf->trusted == NULL) {
         return NGX_CONF_OK;
     }
 
-    one = conf->trusted->elts;
+    trusted = conf->trusted->elts;
 
     for (i = 0; i < conf->trusted->nelts; i++) {
-        name.len = one[i].name.len;
-        name.data = (u_char *) one[i].name.data;
+        name.len = trusted[i].name.len;
+        name.data = (u_char *) trusted[i].name.data;
 
-        one[i].issuer = ngx_http_pgw_trust_find(ngx_http_pgw_conf_main(cf),
+        trusted[i].issuer = ngx_http_pgw_trust_find(ngx_http_pgw_conf_main(cf),
                                                 &name);
-        if (one[i].issuer == NULL) {
+        if (trusted[i].issuer == NULL) {
             return ngx_http_pgw_conf_fail(cf, NULL,
                        "names \"%V\" in \"platform_gateway_trusted\": there "
                        "is no \"platform_gateway_trust %V { ... }\"",
