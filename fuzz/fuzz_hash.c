@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (password_parse(text, &s) == NULL) {
         FUZZ_ASSERT(strlen(text) < PASSWORD_STORED_MAX);
         FUZZ_ASSERT(s.text == text && s.rounds > 0 && s.rounds <= 2000000 &&
-                    s.memory_kib <= PASSWORD_MOST_MEMORY_KIB);
+                    s.memory_kib <= PASSWORD_MAX_MEMORY_KIB);
         if (s.form != STORED_CRYPT)
             write_again(&s, text);
         if (s.rounds * (s.memory_kib + 1) <= CHEAP)

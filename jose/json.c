@@ -75,9 +75,9 @@ static void *scratch_realloc(void *ctx, void *ptr, size_t size)
         s->arena.pos = old;
     fresh = scratch_alloc(s, size);
     if (fresh != NULL && old != NULL && old != fresh) {
-        size_t most = (size_t) (fresh - old);
+        size_t max = (size_t) (fresh - old);
 
-        memcpy(fresh, old, most < size ? most : size);
+        memcpy(fresh, old, max < size ? max : size);
     }
     return fresh;
 }

@@ -179,8 +179,8 @@ size_t pj_steers(const unsigned char *p, const unsigned char *end)
 
 /* Writes the escape of the character at p, which is not plain, to dst.  Sets *n
  * to the length of that character. */
-static size_t escape_one(char *dst, const unsigned char *p,
-                         const unsigned char *end, size_t *n)
+static size_t escape_char(char *dst, const unsigned char *p,
+                          const unsigned char *end, size_t *n)
 {
     static const char hex[] = "0123456789abcdef";
     static const char from[] = "\"\\\n\r\t", to[] = "\"\\nrt";
@@ -221,15 +221,15 @@ size_t pj_json_escape(char *dst, pj_str_t s)
 {
     const unsigned char *p = s.data, *end = s.len == 0 ? p : p + s.len;
     size_t len = 0, n, size;
-    char one[6];
+    char escaped[6];
 
     for (; p < end; p += n, len += size) {
         const void *from = p;
 
         n = size = plain_run(p, end);
         if (n == 0) {
-            from = one;
-            size = escape_one(one, p, end, &n);
+            from = escaped;
+            size = escape_char(escaped, p, end, &n);
         }
         if (dst != NULL)
             memcpy(dst + len, from, size);

@@ -138,7 +138,7 @@ void auth_leave(struct worker *w)
     w->account[0] = '\0';
 }
 
-bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims)
+bool auth_caller(struct worker *w, enum auth_caller kind, pj_claims_t *claims)
 {
     pj_str_t token = http_bearer(w->req->authorization);
 
@@ -146,10 +146,10 @@ bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims)
         token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
                      TOKEN_CHECK_ALL, claims) == PJ_OK &&
         (claims->kind == PJ_TOKEN_ACCOUNT ||
-         (who == AUTH_CALLER_ANY && claims->kind == PJ_TOKEN_BRANCH))) {
+         (kind == AUTH_CALLER_ANY && claims->kind == PJ_TOKEN_BRANCH))) {
         return auth_enter(w, claims->account_id);
     }
-    return who == AUTH_CALLER_ANY
+    return kind == AUTH_CALLER_ANY
                ? refuse_token(w, "AUTH_ACCESS_TOKEN_REQUIRED",
                               "A valid access token is required.")
                : refuse_token(w, "AUTH_ACCOUNT_TOKEN_REQUIRED",
@@ -273,7 +273,8 @@ bool auth_attempt_identify(const struct keys *keys, pj_str_t account,
 bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
                         const char *limited_event, struct auth_attempt *a)
 {
-    const char *of = w->res->account_id, *by = w->res->session_id;
+    const char *account_id = w->res->account_id,
+               *session_id = w->res->session_id;
     int64_t retry_after_s = 1;
     char seconds[24];
 
@@ -294,8 +295,8 @@ bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
         (void) auth_refuse(w, 429, "AUTH_TOO_MANY_ATTEMPTS",
                            "Too many failed logins; try again later.");
         http_header(w->res, "Retry-After", seconds);
-        auth_audit(w, limited_event, *of != '\0' ? of : NULL,
-                   *by != '\0' ? by : NULL);
+        auth_audit(w, limited_event, *account_id != '\0' ? account_id : NULL,
+                   *session_id != '\0' ? session_id : NULL);
         return false;
     default:
         return auth_database_unavailable(w);
@@ -493,11 +494,11 @@ void auth_record_revoked(struct worker *w, const struct session_refs *done,
 }
 
 void auth_audit_sessions(struct worker *w, const char *event,
-                         const struct session *own, int64_t ended)
+                         const struct session *caller, int64_t ended)
 {
     log_event(LOG_AUDIT_, event, NULL,
               LOG_FIELDS(LOG_NUMBER("revokedSessions", ended),
                          log_text("clientIp", w->req->remote_addr.data),
-                         log_text("accountId", own->account_id),
-                         log_text("sessionId", own->session_id)));
+                         log_text("accountId", caller->account_id),
+                         log_text("sessionId", caller->session_id)));
 }

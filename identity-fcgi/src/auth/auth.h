@@ -46,7 +46,7 @@ void auth_leave(struct worker *w);
 
 /* Verifies the access token in Authorization.  AUTH_CALLER_ANY also accepts
  * branch tokens. */
-bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims);
+bool auth_caller(struct worker *w, enum auth_caller kind, pj_claims_t *claims);
 
 /* Reads the caller's session and refuses it unless it is alive.  branch_id
  * (NULL for the active branch) is the branch of view->selectable. */
@@ -176,4 +176,4 @@ void auth_record_revoked(struct worker *w, const struct session_refs *done,
 
 /* Writes an audit line: caller ended this number of the account's sessions. */
 void auth_audit_sessions(struct worker *w, const char *event,
-                         const struct session *own, int64_t ended);
+                         const struct session *caller, int64_t ended);

@@ -367,11 +367,11 @@ static enum store_result rotate_or_read(struct refresh *r, bool first)
 
 static enum session_verdict decide(const struct refresh *r)
 {
-    const char *own = r->view.session.jti;
+    const char *current_jti = r->view.session.jti;
     pj_str_t jti = r->claims.jti;
 
     if (r->result != READ) {
-        jti = pj_str(own);
+        jti = pj_str(current_jti);
     }
     return session_decide(&r->view, r->claims.account_id, &jti, r->w->now_s,
                           r->w->cfg->session_max_lifetime_s);

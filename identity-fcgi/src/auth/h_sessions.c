@@ -23,7 +23,7 @@ void h_sessions(struct worker *w)
 {
     int64_t lifetime_s = w->cfg->session_max_lifetime_s;
     struct session_view view;
-    const struct session *own = &view.session;
+    const struct session *caller = &view.session;
     struct store_list list;
     pj_claims_t claims;
     struct jsonw json;
@@ -31,10 +31,10 @@ void h_sessions(struct worker *w)
     if (!find_caller(w, &claims, &view)) {
         return;
     }
-    if (store_sessions_list(&w->store, &w->arena, own, w->now_s,
+    if (store_sessions_list(&w->store, &w->arena, caller, w->now_s,
                             lifetime_s > 0 ? w->now_s - lifetime_s : 0,
                             session_expiry(claims.iat, w->cfg->refresh_ttl_s,
-                                           own->created_at_s, lifetime_s),
+                                           caller->created_at_s, lifetime_s),
                             &list) != STORE_OK) {
         (void) auth_database_unavailable(w);
         return;
@@ -50,10 +50,10 @@ void h_sessions(struct worker *w)
 
 /* Reads the session id, which must be alive and of the caller's account.  Other
  * sessions are reported as not found. */
-static bool find_own(struct worker *w, const struct session *own, pj_str_t id,
-                     struct session_view *view)
+static bool find_own(struct worker *w, const struct session *caller,
+                     pj_str_t id, struct session_view *view)
 {
-    pj_str_t account_id = pj_str(own->account_id);
+    pj_str_t account_id = pj_str(caller->account_id);
     enum store_result result =
         store_session_read(&w->store, &w->arena, id, NULL, false, NULL, view);
 
@@ -71,13 +71,13 @@ static bool find_own(struct worker *w, const struct session *own, pj_str_t id,
 void h_sessions_end(struct worker *w)
 {
     struct session_view view, ended;
-    const struct session *own = &view.session;
+    const struct session *caller = &view.session;
     struct session_refs done;
     pj_claims_t claims;
     struct jsonw json;
 
     if (!find_caller(w, &claims, &view) ||
-        !find_own(w, own, w->path_id, &ended) ||
+        !find_own(w, caller, w->path_id, &ended) ||
         !auth_answered(
             w, store_session_revoke(&w->store, &w->path_id, 1, &done))) {
         return;
@@ -87,7 +87,7 @@ void h_sessions_end(struct worker *w)
     auth_success(w, &json, "AUTH_END_SESSION_SUCCESS",
                  "The session was ended.");
     jsonw_object_end(&json);
-    if (strcmp(ended.session.session_id, own->session_id) == 0) {
+    if (strcmp(ended.session.session_id, caller->session_id) == 0) {
         http_cookie_clear(w->res, w->cfg);
     }
 }
@@ -97,7 +97,7 @@ void h_sessions_end(struct worker *w)
 static void end(struct worker *w, bool all, const char *code)
 {
     struct session_view view;
-    const struct session *own = &view.session;
+    const struct session *caller = &view.session;
     enum store_result result;
     int64_t ended = 0;
     pj_claims_t claims;
@@ -106,15 +106,16 @@ static void end(struct worker *w, bool all, const char *code)
     if (!find_caller(w, &claims, &view)) {
         return;
     }
-    result =
-        store_sessions_end(&w->store, own->account_id, own->session_id, &ended);
+    result = store_sessions_end(&w->store, caller->account_id,
+                                caller->session_id, &ended);
     if (result == STORE_OK && all) {
-        result = store_sessions_end(&w->store, own->account_id, NULL, &ended);
+        result =
+            store_sessions_end(&w->store, caller->account_id, NULL, &ended);
     }
     metrics_add(METRICS_SESSIONS_REVOKED_OWNER, (uint64_t) ended);
     if (result == STORE_OK || ended > 0) {
         auth_audit_sessions(w, all ? "auth.logout.all" : "auth.logout.others",
-                            own, ended);
+                            caller, ended);
     }
     if (result == STORE_NONE && !auth_caller_session(w, &claims, NULL, &view)) {
         return; /* ended concurrently by the same call in another session */
@@ -148,7 +149,7 @@ struct named {
     pj_str_t ids[STORE_MAX_REVOKE];
     size_t count;
     pj_str_t account_id; /* of the last session */
-    bool asked;          /* the request has a token, valid or not */
+    bool has_token;      /* the request has a token, valid or not */
 };
 
 /* Adds the session of a token with a valid signature and issuer, even if the
@@ -159,7 +160,7 @@ static void name_session(struct worker *w, pj_str_t token, bool refresh,
 {
     pj_claims_t claims;
 
-    named->asked |= token.len > 0;
+    named->has_token |= token.len > 0;
     if (token.len == 0 || named->count == STORE_MAX_REVOKE ||
         token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
                      TOKEN_CHECK_NOT_TIMES, &claims) != PJ_OK ||
@@ -196,20 +197,21 @@ static bool revoke(struct worker *w, const struct named *named)
 
 /* A browser may withhold the cookie from a page of another site; the message
  * must not suggest to the page that a session has ended. */
-static void answer(struct worker *w, bool asked)
+static void answer(struct worker *w, bool has_token)
 {
     struct jsonw json;
 
     auth_success(w, &json, "AUTH_LOGOUT_SUCCESS",
-                 asked ? "Logout succeeded."
-                       : "No session was ended: the request has no token, and "
-                         "no cookie of an allowed origin.");
+                 has_token
+                     ? "Logout succeeded."
+                     : "No session was ended: the request has no token, and "
+                       "no cookie of an allowed origin.");
     jsonw_object_end(&json);
 }
 
 void h_sessions_logout(struct worker *w)
 {
-    struct named named = {.count = 0, .asked = false};
+    struct named named = {.count = 0, .has_token = false};
     const pj_json_t *root;
     pj_str_t token, rest = w->req->cookie;
     bool own_page = http_origin_allowed(w->cfg, w->req);
@@ -226,7 +228,7 @@ void h_sessions_logout(struct worker *w)
         name_session(w, token, true, &named);
     }
     if (revoke(w, &named)) {
-        answer(w, named.asked);
+        answer(w, named.has_token);
         if (own_page) {
             http_cookie_clear(w->res, w->cfg);
         }

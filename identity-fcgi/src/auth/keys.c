@@ -19,7 +19,7 @@
 #define PUBLIC "PLATFORM_JWT_PUBLIC_KEY_BASE64"
 #define ADDITIONAL "PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS"
 #define DIRECTORY "PLATFORM_JWT_KEY_DIR"
-#define LOOKS 20 /* attempts while a directory is changing */
+#define MAX_ATTEMPTS 20 /* attempts while a directory is changing */
 #define GOOD_PUBLIC "base64 of PEM or DER, SubjectPublicKeyInfo, " KEYS_GOOD
 
 typedef pj_err_t (*key_parser)(pj_key_t **out, pj_str_t pem_or_der,
@@ -270,7 +270,7 @@ struct keys *keys_load(const struct config *cfg, struct error *e)
 {
     uint64_t before, after = 0;
     struct keys *keys;
-    int looks = 0;
+    int attempts = 0;
 
     if (cfg->jwt_key_dir == NULL) {
         return load(cfg, e);
@@ -288,7 +288,7 @@ struct keys *keys_load(const struct config *cfg, struct error *e)
             keys = NULL;
             error_write(e, DIRECTORY ": it keeps changing");
         }
-    } while (before != after && ++looks < LOOKS);
+    } while (before != after && ++attempts < MAX_ATTEMPTS);
     return keys;
 }
 

@@ -22,9 +22,9 @@
 
 /* Each takes about two seconds on a slow machine.  The time of SHA-crypt grows
  * with the credential; bcrypt uses only its first 72 bytes. */
-#define MOST_BCRYPT (1 << 14)
-#define MOST_SHA_CRYPT 1000000
-#define MOST_PBKDF2 2000000
+#define MAX_BCRYPT_ROUNDS (1 << 14)
+#define MAX_SHA_CRYPT_ROUNDS 1000000
+#define MAX_PBKDF2_ROUNDS 2000000
 #define CRYPT_CREDENTIAL_MAX 128
 #define BCRYPT_CREDENTIAL_MAX 72
 
@@ -40,22 +40,22 @@ static const struct form {
     enum stored_form form;
     const char *pattern;
     const char *rounds; /* text before the rounds; NULL for bcrypt */
-    unsigned long most;
+    unsigned long max_rounds;
 } forms[] = {
-    {STORED_ARGON2ID, "\\$argon2id\\$" ARGON2, ",t=", PASSWORD_MOST_ITERATIONS},
-    {STORED_ARGON2I, "\\$argon2i\\$" ARGON2, ",t=", PASSWORD_MOST_ITERATIONS},
+    {STORED_ARGON2ID, "\\$argon2id\\$" ARGON2, ",t=", PASSWORD_MAX_ITERATIONS},
+    {STORED_ARGON2I, "\\$argon2i\\$" ARGON2, ",t=", PASSWORD_MAX_ITERATIONS},
     {STORED_PBKDF2, "\\$pbkdf2-sha256\\$i=" NUMBER ",l=" NUMBER PHC "{22,43}",
-     "$i=", MOST_PBKDF2},
+     "$i=", MAX_PBKDF2_ROUNDS},
     /* in passlib's form */
     {STORED_PBKDF2,
      "\\$pbkdf2-sha256\\$" NUMBER "\\$" LETTER "{11,}\\$" LETTER "{22,43}",
-     "256$", MOST_PBKDF2},
+     "256$", MAX_PBKDF2_ROUNDS},
     {STORED_CRYPT,
      "\\$2[aby]\\$(0[4-9]|[12][0-9]|3[01])\\$" LETTER "{21}[.Oeu]" LETTER
      "{31}",
-     NULL, MOST_BCRYPT},
+     NULL, MAX_BCRYPT_ROUNDS},
     {STORED_CRYPT, "\\$(5\\$" SALT "{43}|6\\$" SALT "{86})",
-     "$rounds=", MOST_SHA_CRYPT},
+     "$rounds=", MAX_SHA_CRYPT_ROUNDS},
 };
 
 /* Returns the number after key, which cannot occur in a salt or hash. */
@@ -111,7 +111,8 @@ const char *password_parse(const char *text, struct stored *s)
         return "it is not an Argon2id, Argon2i, bcrypt, SHA-crypt or "
                "PBKDF2-SHA256 hash in a known form";
     }
-    return s->rounds <= f->most && s->memory_kib <= PASSWORD_MOST_MEMORY_KIB
+    return s->rounds <= f->max_rounds &&
+                   s->memory_kib <= PASSWORD_MAX_MEMORY_KIB
                ? NULL
                : "it takes longer to verify than a login may";
 }

@@ -10,8 +10,8 @@
 #define PASSWORD_PHC_MAX 128    /* libsodium's crypto_pwhash_STRBYTES */
 #define PASSWORD_STORED_MAX 256 /* of any supported hash */
 #define PASSWORD_WAIT_MS 2000   /* maximum wait for a slot */
-#define PASSWORD_MOST_MEMORY_KIB (256 * 1024)
-#define PASSWORD_MOST_ITERATIONS 10
+#define PASSWORD_MAX_MEMORY_KIB (256 * 1024)
+#define PASSWORD_MAX_ITERATIONS 10
 
 /* Returns false if a login could not be hashed now.  Refusing it before it uses
  * the database leaves the database to refreshes. */
@@ -34,7 +34,7 @@ enum password_result {
 
 /*
  * Verifies credential against the hash text.  If text is NULL (PASSWORD_WRONG),
- * malformed or exceeds PASSWORD_MOST_* (PASSWORD_UNUSABLE), computes the hash
+ * malformed or exceeds PASSWORD_MAX_* (PASSWORD_UNUSABLE), computes the hash
  * of a random credential instead.
  *
  * If text does not have the current parameters, a new hash is computed too,

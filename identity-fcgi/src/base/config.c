@@ -37,9 +37,9 @@ struct setting {
 };
 
 /* Visible ASCII without the double quote and the backslash. */
-#define A_TEXT(most)                                                           \
-    "visible ASCII without quotes and backslashes, at most " #most,            \
-        .form = PARSE_VISIBLE "+", .max = most
+#define A_TEXT(limit)                                                          \
+    "visible ASCII without quotes and backslashes, at most " #limit,           \
+        .form = PARSE_VISIBLE "+", .max = limit
 #define SHARED(x) A_##x, .form = FORM_##x
 
 #define SETTING(k, n, m, p, a, ...)                                            \

@@ -34,10 +34,10 @@ bool cmd_ends(struct cmd *c, int status, const char *format, ...)
     to = c->line; /* an argument may point into c->line */
     end = (unsigned char *) line + strlen(line);
     for (const unsigned char *p = (unsigned char *) line; p < end;) {
-        size_t odd = pj_steers(p, end);
+        size_t len = pj_steers(p, end);
 
-        *to++ = odd > 0 ? '?' : (char) *p;
-        p += odd > 0 ? odd : 1;
+        *to++ = len > 0 ? '?' : (char) *p;
+        p += len > 0 ? len : 1;
     }
     *to = '\0';
     c->status = status;

@@ -22,7 +22,7 @@ static int connect_to(const char *url, char host[256], int *at)
 {
     const struct timeval limit = {TIMEOUT_S, 0};
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *all = NULL;
+    struct addrinfo *list = NULL;
     char port[6] = "80";
     int fd = -1;
 
@@ -30,10 +30,10 @@ static int connect_to(const char *url, char host[256], int *at)
         (void) sscanf(url, "http://%255[^:/]%n", host, at);
     }
     (void) sscanf(url + *at, ":%5[0-9]", port);
-    if (getaddrinfo(host, port, &hints, &all) != 0) {
+    if (getaddrinfo(host, port, &hints, &list) != 0) {
         return -1;
     }
-    for (struct addrinfo *a = all; a != NULL && fd < 0; a = a->ai_next) {
+    for (struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next) {
         fd =
             socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
         /* SO_SNDTIMEO limits connecting too. */
@@ -44,7 +44,7 @@ static int connect_to(const char *url, char host[256], int *at)
             fd = -1;
         }
     }
-    freeaddrinfo(all);
+    freeaddrinfo(list);
     return fd;
 }
 

@@ -170,11 +170,11 @@ static void add_plain(struct buf *b, const char *s, int width)
     const unsigned char *u = (const unsigned char *) s, *end = u + strlen(s);
 
     for (; u < end; u++) {
-        size_t odd = pj_steers(u, end);
+        size_t len = pj_steers(u, end);
 
-        buf_addc(b, odd > 0 ? '?' : (char) *u);
-        u += odd > 0 ? odd - 1 : 0;
-        width -= (*u & 0xc0) != 0x80 || odd > 0;
+        buf_addc(b, len > 0 ? '?' : (char) *u);
+        u += len > 0 ? len - 1 : 0;
+        width -= (*u & 0xc0) != 0x80 || len > 0;
     }
     while (width-- > 0) {
         buf_addc(b, ' ');

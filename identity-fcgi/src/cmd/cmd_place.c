@@ -313,27 +313,27 @@ static bool check_revoke(struct cmd *c)
                 "branchId", "branchName", "granted", "roles", "changed="}
 #define OF_BRANCH .lock = true, .find = find_branch, .columns = {BRANCH_COLUMNS}
 
-/* table is for example "workspaces", own "workspace" and above "tenant". */
-#define ADD(table, own, above) \
-    .sql = "INSERT INTO " table " (" above "_id, " own "_name)" \
+/* table is for example "workspaces", row "workspace" and above "tenant". */
+#define ADD(table, row, above) \
+    .sql = "INSERT INTO " table " (" above "_id, " row "_name)" \
            " SELECT :" above "Id::uuid, :name" \
-           "  WHERE " NO_NAMESAKE(table, own, above, ":name") \
-           " RETURNING " own "_id AS " own "Id, " own "_name AS " own "Name," \
+           "  WHERE " NO_NAMESAKE(table, row, above, ":name") \
+           " RETURNING " row "_id AS " row "Id, " row "_name AS " row "Name," \
            "           status, true AS changed", \
     .work = refuse_namesake
-#define RENAME(table, own, above) \
-    .to = own "Name", \
+#define RENAME(table, row, above) \
+    .to = row "Name", \
     .parent = "SELECT FROM " above "s WHERE " above "_id = :" above "Id" \
               "   FOR NO KEY UPDATE", \
-    .sql = "UPDATE " table " SET " own "_name = :to" \
-           " WHERE " own "_id = :" own "Id" \
-           "   AND " NO_NAMESAKE(table, own, above, ":to") " RETURNING 1", \
+    .sql = "UPDATE " table " SET " row "_name = :to" \
+           " WHERE " row "_id = :" row "Id" \
+           "   AND " NO_NAMESAKE(table, row, above, ":to") " RETURNING 1", \
     .work = refuse_namesake
-#define NO_NAMESAKE(table, own, above, name) \
+#define NO_NAMESAKE(table, row, above, name) \
     "NOT EXISTS (SELECT FROM " table " WHERE " above "_id = :" above "Id" \
-    "               AND " own "_name COLLATE \"C\" = " name ")"
-#define SET_STATUS(table, own) \
-    .sql = "UPDATE " table " SET status = :status WHERE " own "_id = :" own "Id"
+    "               AND " row "_name COLLATE \"C\" = " name ")"
+#define SET_STATUS(table, row) \
+    .sql = "UPDATE " table " SET status = :status WHERE " row "_id = :" row "Id"
 
 const struct cmd_spec cmd_places[] = {
     {"workspace add", "NAME", "create a workspace",

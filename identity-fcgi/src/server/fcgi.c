@@ -135,25 +135,25 @@ static bool await(struct fcgi_exchange *ex, size_t n)
 static bool pairs_are_valid(const unsigned char *p, const unsigned char *end)
 {
     while (p < end) {
-        size_t both = 0;
+        size_t total = 0;
 
         for (int i = 0; i < 2; i++) {
             uint32_t n;
 
             if (p < end && *p < 0x80) {
-                both += *p++;
+                total += *p++;
             } else if (end - p >= 4) {
                 memcpy(&n, p, 4);
-                both += be32toh(n) & INT32_MAX;
+                total += be32toh(n) & INT32_MAX;
                 p += 4;
             } else {
                 return false;
             }
         }
-        if (both > (size_t) (end - p)) {
+        if (total > (size_t) (end - p)) {
             return false;
         }
-        p += both;
+        p += total;
     }
     return true;
 }

@@ -254,15 +254,15 @@ static enum store_result read_once(struct store *st, pj_arena_t *arena,
                                    struct session_view *out)
 {
     /* in place of a malformed id; no branch has it */
-    pj_str_t asked = PJ_STR("00000000-0000-0000-0000-000000000000");
+    pj_str_t requested = PJ_STR("00000000-0000-0000-0000-000000000000");
     unsigned char bytes[UUID_BYTES];
     struct sql_query q = {0};
 
     if (branch_id != NULL && uuid_parse(bytes, *branch_id)) {
-        asked = *branch_id;
+        requested = *branch_id;
     }
     db_params(&q.p, DB_UUID(session_id),
-              DB_VALUE(OID_UUID, .null = branch_id == NULL, .text = asked),
+              DB_VALUE(OID_UUID, .null = branch_id == NULL, .text = requested),
               DB_BOOL(everywhere));
     (void) sql_run(&q, st, &session_read_sql, meanwhile);
     copy_session(&q, arena, list, out);

@@ -85,11 +85,10 @@ static bool sleep_ms(struct sweeper *s, int64_t ms)
 void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
                 uint64_t *count)
 {
-    uint64_t most = blocks / PARTS > PART_BLOCKS ? blocks / PARTS : PART_BLOCKS;
+    uint64_t max = blocks / PARTS > PART_BLOCKS ? blocks / PARTS : PART_BLOCKS;
 
-    *first =
-        blocks > most ? cursor % blocks : 0; /* a small table is one part */
-    *count = blocks - *first < most ? blocks - *first : most;
+    *first = blocks > max ? cursor % blocks : 0; /* a small table is one part */
+    *count = blocks - *first < max ? blocks - *first : max;
 }
 
 /* -- statements -- */
@@ -245,13 +244,13 @@ static bool open_script(struct sweep *s, struct db_script **db)
 
 static bool take_lock(struct sweep *s)
 {
-    char ours[8];
+    char locked[8];
 
     return open_script(s, &s->lock) &&
            ((db_script_begin(s->lock) &&
-             db_script_run(s->lock, LOCK, ours, sizeof(ours))) ||
+             db_script_run(s->lock, LOCK, locked, sizeof(locked))) ||
             failed(s, s->lock)) &&
-           (ours[0] == 't' || stop_with(s, SWEEP_BUSY));
+           (locked[0] == 't' || stop_with(s, SWEEP_BUSY));
 }
 
 /* Every process counts, even if another one sweeps. */
@@ -298,10 +297,10 @@ enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
 
 /* -- the thread -- */
 
-static void sweep_once(struct sweeper *by)
+static void sweep_once(struct sweeper *sweeper)
 {
     struct error e;
-    struct sweep s = {.cfg = by->cfg, .sweeper = by, .e = &e};
+    struct sweep s = {.cfg = sweeper->cfg, .sweeper = sweeper, .e = &e};
     struct log_field fields[SWEEP_KINDS];
     int64_t counts[SWEEP_KINDS], any = 0;
     enum sweep_result result = sweep(&s, SWEEP_KEEP_S, counts);
