@@ -21,9 +21,8 @@
                                            interval is longer */
 
 /*
- * A feed may be endless if a cursor comes again, or so many entries more than
- * twice those in the table were not new.  It is then asked for so many pages in
- * an interval.
+ * A reading may never end if it has had so many known entries more than twice
+ * the entries in the table.  It then gets so many pages an interval.
  */
 #define NGX_HTTP_PGW_POLL_IDLE   1000
 #define NGX_HTTP_PGW_POLL_PAGES  20
@@ -64,9 +63,7 @@ ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone,
     ngx_http_pgw_reading_t *reading)
 {
     reading->cursor_len = 0;
-    reading->pages = 0;
     reading->idle = 0;
-    reading->endless = 0;
 
     if (reading == &zone->news) {
         ngx_http_pgw_poll_rewind(zone, &zone->again);
@@ -75,22 +72,28 @@ ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone,
 }
 
 
-/* Once, and not twice a second. */
+/* Logs an error once, not at every try. */
 
 static void
 ngx_http_pgw_poll_complain(const ngx_http_pgw_revocations_t *rev,
     ngx_uint_t level, const char *err)
 {
-    ngx_uint_t  complaint;
+    u_char  *last = rev->zone->error;
 
-    complaint = 1 + ngx_crc32_short((u_char *) err, ngx_strlen(err));
-
-    if (rev->zone->complaint != complaint) {
-        rev->zone->complaint = complaint;
+    if (ngx_strncmp(last, err, sizeof(rev->zone->error) - 1) != 0) {
+        ngx_cpystrn(last, (u_char *) err, sizeof(rev->zone->error));
 
         ngx_log_error(level, rev->from.log, 0, "platform gateway: revocations "
                       "not read: %s; those already known still count", err);
     }
+}
+
+
+static ngx_uint_t
+ngx_http_pgw_poll_endless(const ngx_http_pgw_revoked_t *zone,
+    const ngx_http_pgw_reading_t *reading)
+{
+    return reading->idle > NGX_HTTP_PGW_POLL_IDLE + 2 * zone->table.live;
 }
 
 
@@ -128,7 +131,9 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
     if (outcome != NGX_HTTP_PGW_FEED_SUPERSEDED) {
 
-        if (outcome != NGX_HTTP_PGW_FEED_FULL && !rev->reading->endless) {
+        if (outcome != NGX_HTTP_PGW_FEED_FULL
+            && !ngx_http_pgw_poll_endless(zone, rev->reading))
+        {
             zone->lease.next_try = ngx_current_msec + again;
         }
 
@@ -142,38 +147,24 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 }
 
 
-/*
- * Whether the next page has to wait for the next interval.  The loop is found
- * by Brent's method: a cursor is compared with the last one whose number was a
- * power of two.
- */
+/* Returns 1 if the next page has to wait for the next interval. */
 
 static ngx_uint_t
 ngx_http_pgw_poll_pauses(const ngx_http_pgw_revocations_t *rev,
     const ngx_http_pgw_page_t *page)
 {
-    const pj_str_t          *cursor = &page->cursor;
-    ngx_http_pgw_reading_t  *reading = rev->reading;
+    ngx_uint_t  endless;
 
-    reading->idle += page->entries - page->added;
+    rev->reading->idle += page->entries ? page->entries - page->added : 1;
 
-    if (reading->idle > NGX_HTTP_PGW_POLL_IDLE + 2 * rev->zone->table.live
-        || (reading->pages && cursor->len == reading->mark_len
-            && ngx_memcmp(cursor->data, reading->mark, cursor->len) == 0))
-    {
-        reading->endless = 1;
+    endless = ngx_http_pgw_poll_endless(rev->zone, rev->reading);
+
+    if (endless) {
         ngx_http_pgw_poll_complain(rev, NGX_LOG_ERR, "its pages have no end");
     }
 
-    reading->pages++;
-
-    if ((reading->pages & (reading->pages - 1)) == 0) {
-        reading->mark_len = cursor->len;
-        ngx_memcpy(reading->mark, cursor->data, cursor->len);
-    }
-
     return page->entries == 0
-           || (reading->endless && rev->pages >= NGX_HTTP_PGW_POLL_PAGES);
+           || (endless && rev->pages >= NGX_HTTP_PGW_POLL_PAGES);
 }
 
 
@@ -185,9 +176,7 @@ ngx_http_pgw_poll_ended(ngx_http_pgw_revocations_t *rev)
     ngx_http_pgw_revoked_t  *zone = rev->zone;
     ngx_http_pgw_reading_t  *reading = rev->reading;
 
-    reading->pages = 0;
     reading->idle = 0;
-    reading->endless = 0;
 
     if (reading == &zone->again) {
         reading->cursor_len = 0;
@@ -253,8 +242,8 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev,
     zone->complete = 1;
     zone->full = 0;
 
-    if (zone->complaint) {
-        zone->complaint = 0;
+    if (zone->error[0]) {
+        zone->error[0] = '\0';
         ngx_log_error(NGX_LOG_NOTICE, rev->from.log, 0,
                       "platform gateway: revocations are read again");
     }
@@ -382,7 +371,7 @@ ngx_http_pgw_poll_begin(ngx_event_t *ev)
 
     rev->pages++;
     rev->asked = ngx_current_msec;
-    rev->from.quiet = (rev->zone->complaint != 0);
+    rev->from.quiet = (rev->zone->error[0] != '\0');
     rev->args.data = rev->args_data;
     rev->args.len = (size_t) (ngx_sprintf(rev->args_data, "after=%*s",
                                           reading->cursor_len, reading->cursor)

@@ -78,13 +78,8 @@ typedef struct {
     size_t                     cursor_len;  /* 0: from the beginning */
     u_char                     cursor[NGX_HTTP_PGW_CURSOR_MAX];
 
-    ngx_uint_t                 pages;      /* since the beginning, or the last
-                                              end; ... */
-    ngx_uint_t                 idle;       /* ... entries that were not new */
-    ngx_uint_t                 endless;    /* it may be: so until an end */
-    size_t                     mark_len;
-    u_char                     mark[NGX_HTTP_PGW_CURSOR_MAX];  /* a cursor,
-                                              looked for in later pages */
+    ngx_uint_t                 idle;       /* known entries read since the
+                                              beginning or the last end */
 } ngx_http_pgw_reading_t;
 
 
@@ -100,7 +95,7 @@ typedef struct {
                                               reading to the end */
     ngx_atomic_t               full;       /* an entry found no room */
     ngx_uint_t                 stale;      /* that it is stale was logged */
-    ngx_uint_t                 complaint;  /* the last one, 0: none */
+    u_char                     error[64];  /* the last one logged, or "" */
     time_t                     judged;     /* the latest time at which it was
                                               judged which entries are dead */
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#undef ngx_crc32_short
-
 #include "../base/ngx_http_pgw_names.c"
 #include "../revoked/ngx_http_pgw_feed.c"
 #include "../revoked/ngx_http_pgw_table.c"

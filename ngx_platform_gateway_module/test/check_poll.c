@@ -91,6 +91,11 @@ END_TEST
 
 static unsigned period, entries_of, before_loop;
 
+static ngx_uint_t endless(void)
+{
+    return ngx_http_pgw_poll_endless(&zone, &zone.news);
+}
+
 static const char *loop_of(unsigned n)
 {
     n = n < before_loop ? n : before_loop + (n - before_loop) % period;
@@ -109,10 +114,11 @@ START_TEST (test_a_feed_that_loops) {
             feed = loop_of;
             period = periods[i];
             before_loop = before[j];
-            /* as soon as that can be known */
-            unsigned most = 4 * (period > before_loop ? period : before_loop);
+            /* until known entries are twice those in the table and more */
+            unsigned most = 1000 + 3 * (period + before_loop);
 
             ck_assert_uint_le(work(), 20 + most);
+            ck_assert_uint_eq(zone.table.live, period + before_loop);
             for (int n = 0; n < 20; n++) {
                 ck_assert_uint_eq(work(), 0);
                 pass(500);
@@ -128,14 +134,14 @@ START_TEST (test_a_feed_that_loops) {
     pass(500);
     ck_assert_uint_eq(work(), 1);
     ck_assert_uint_eq(zone.complete, 1);
-    ck_assert_uint_eq(zone.news.endless, 0);
-    ck_assert_uint_eq(zone.complaint, 0);
+    ck_assert_uint_eq(endless(), 0);
+    ck_assert_str_eq((char *) zone.error, "");
 }
 END_TEST
 
 static const char *fails_at_times(unsigned n)
 {
-    return n % 10 == 9 ? NULL : page_of(n % 3, 1, n % 3, 1);
+    return n % 10 == 9 ? NULL : page_of(n % 3, 500, n % 3, 1);
 }
 
 /* What fails is asked again soon, but not where that is without an end. */
@@ -151,7 +157,7 @@ START_TEST (test_a_loop_that_fails) {
         }
         ck_assert_uint_le(count, 20);
     }
-    ck_assert_uint_eq(zone.news.endless, 1);
+    ck_assert_uint_eq(endless(), 1);
 }
 END_TEST
 
@@ -170,6 +176,23 @@ START_TEST (test_cursors_that_never_end) {
             ck_assert_uint_eq(work(), 20);
         }
     }
+}
+END_TEST
+
+static const char *ever_empty(unsigned n)
+{
+    return page_of(0, 0, n, 1);
+}
+
+/* A page an interval, and one error in the log however long that lasts. */
+START_TEST (test_empty_pages_that_never_end) {
+    feed = ever_empty;
+    for (unsigned n = 0; n < 3000; n++) {
+        ck_assert_uint_eq(work(), 1);
+        pass(500);
+        ck_assert_uint_eq(endless(), n >= 1000);
+    }
+    ck_assert_uint_eq(complaints, 2); /* and that it is stale */
 }
 END_TEST
 
@@ -196,7 +219,7 @@ START_TEST (test_all_of_it_again) {
             ck_assert_uint_eq(work(), pages);
             ck_assert_uint_eq(zone.table.live, pages * each);
             ck_assert_uint_eq(zone.complete, 1);
-            ck_assert_uint_eq(zone.news.endless, 0);
+            ck_assert_uint_eq(endless(), 0);
             set_back = 0;
             pass(500);
         }
@@ -427,6 +450,7 @@ int main(void)
     tcase_add_test(tc, test_a_feed_that_loops);
     tcase_add_test(tc, test_a_loop_that_fails);
     tcase_add_test(tc, test_cursors_that_never_end);
+    tcase_add_test(tc, test_empty_pages_that_never_end);
     tcase_add_test(tc, test_all_of_it_again);
     tcase_add_test(tc, test_news_come_before_all);
     tcase_add_test(tc, test_reloads_without_end);

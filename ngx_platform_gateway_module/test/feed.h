@@ -47,8 +47,6 @@ volatile ngx_msec_t ngx_current_msec;
 ngx_queue_t ngx_posted_next_events;
 ngx_uint_t ngx_exiting;
 sig_atomic_t ngx_terminate;
-static uint32_t crc_table[16];
-uint32_t *ngx_crc32_table_short = crc_table;
 
 static ngx_uint_t outcomes[NGX_HTTP_PGW_FEED_OUTCOMES];
 static unsigned complaints;
@@ -57,6 +55,11 @@ void ngx_log_error_core(ngx_uint_t level, ngx_log_t *log, ngx_err_t err,
                         const char *fmt, ...)
 {
     complaints++;
+}
+
+u_char *ngx_cpystrn(u_char *dst, u_char *src, size_t n)
+{
+    return dst + snprintf((char *) dst, n, "%s", (char *) src);
 }
 
 u_char *ngx_sprintf(u_char *buf, const char *fmt, ...)
@@ -154,8 +157,6 @@ static void setup(void)
     rev.from.cooldown = 500;
     rev.from.log = &nginx_log;
     nginx_log.log_level = NGX_LOG_ERR;
-    for (uint32_t i = 0; i < 16; i++)
-        crc_table[i] = i * 0x1db71064 + 1;
     clock_now.sec = 1000000;
     ngx_current_msec = 5000;
     set_back = lease_lost = 0;
