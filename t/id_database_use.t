@@ -191,7 +191,7 @@ for my $case (
     my $held = $pg->begin("select 1 from $table where account_id
         = (select account_id from auth_sessions where session_id = '$theirs->{id}') for update",
         user => 'postgres');
-    my ($until, %theirs, %others, @took) = (Time::HiRes::time() + 5);
+    my ($until, %theirs, %others, @took) = (Time::HiRes::time() + 2.5);
     $load->run(sub ($client) {
         return undef if Time::HiRes::time() > $until;
         return $request->($sessions, $theirs) if $client->{number};
