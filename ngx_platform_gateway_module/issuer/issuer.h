@@ -98,11 +98,6 @@ struct ngx_http_pgw_source_s {
                                                     what it brings: if any, an
                                                     exiting worker fetches */
     ngx_http_pgw_fetch_t            *fetch;      /* made at its first */
-
-    /* what a fetch needs and clients could take all of, held while there is
-       none: one of worker_connections (NULL: it is not), and a descriptor */
-    ngx_connection_t                *spare;
-    ngx_fd_t                         spare_fd;
 };
 
 
@@ -273,9 +268,6 @@ extern ngx_http_variable_t  ngx_http_pgw_fetch_variables[];
 
 /* Ends the worker's fetch of it, if there is one. */
 void ngx_http_pgw_fetch_abort(const ngx_http_pgw_source_t *from);
-
-/* Reserves a connection for the next fetch of it, unless one is reserved. */
-void ngx_http_pgw_fetch_reserve(ngx_http_pgw_source_t *from);
 
 
 /* ngx_http_pgw_keys.c */

@@ -144,58 +144,6 @@ ngx_http_variable_t  ngx_http_pgw_fetch_variables[] = {
 };
 
 
-void
-ngx_http_pgw_fetch_reserve(ngx_http_pgw_source_t *from)
-{
-    ngx_fd_t           fd;
-    ngx_connection_t  *c;
-
-    if (from->spare
-        || (ngx_cycle->free_connection_n == 0
-            && ngx_cycle->reusable_connections_n == 0))
-    {
-        return;
-    }
-
-    fd = ngx_open_file("/dev/null", NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
-    if (fd == NGX_INVALID_FILE) {
-        return;
-    }
-
-    c = ngx_get_connection(fd, ngx_cycle->log);
-    if (c == NULL) {
-        (void) ngx_close_file(fd);
-        return;
-    }
-
-    /* unused, as far as nginx can tell when it closes connections */
-
-    c->fd = (ngx_socket_t) -1;
-
-    from->spare = c;
-    from->spare_fd = fd;
-}
-
-
-/* Gives it up: what a fetch begins next finds it. */
-
-static void
-ngx_http_pgw_fetch_spend(ngx_http_pgw_source_t *from)
-{
-    ngx_connection_t  *c = from->spare;
-
-    if (c) {
-        from->spare = NULL;
-
-        c->fd = from->spare_fd;
-        ngx_free_connection(c);
-
-        c->fd = (ngx_socket_t) -1;
-        (void) ngx_close_file(from->spare_fd);
-    }
-}
-
-
 /* What is wrong with the answer of sr, or NULL. */
 
 static const char *
@@ -281,10 +229,6 @@ ngx_http_pgw_fetch_post(ngx_http_request_t *sr, void *data, ngx_int_t rc)
     fetch->finished = 1;
     fetch->err = ngx_http_pgw_fetch_check(fetch, sr, rc);
 
-    /* the upstream's connection is closed by now, and nobody else's yet */
-
-    ngx_http_pgw_fetch_reserve(fetch->from);
-
     ngx_post_event(&fetch->event, &ngx_posted_events);
 
     return NGX_OK;
@@ -345,8 +289,6 @@ ngx_http_pgw_fetch_end(ngx_event_t *ev)
     from->handler(from->data, &fetch->body, fetch->err, fetch->status);
 
     ngx_http_pgw_fetch_free(fetch);
-
-    ngx_http_pgw_fetch_reserve(from);
 }
 
 
@@ -515,8 +457,6 @@ ngx_http_pgw_fetch_start(ngx_http_pgw_source_t *from, ngx_str_t *args)
     }
 
     ngx_add_timer(&fetch->event, from->timeout);
-
-    ngx_http_pgw_fetch_spend(from);
 
     ngx_http_run_posted_requests(&fetch->connection);
 

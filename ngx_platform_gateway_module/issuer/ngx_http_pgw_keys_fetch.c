@@ -156,39 +156,32 @@ ngx_http_pgw_keys_fetch_metadata(ngx_http_pgw_issuer_t *issuer,
 }
 
 
-/* Whether a worker has the connections that are reserved for fetches, beside
-   those of nginx itself, of a client and of its upstream.  Here, since events{}
-   may stand behind http{}. */
+/* Warns if a worker has too few connections for its listening sockets, a request
+   with its upstream, and all fetches.  This is checked when zones are made,
+   because events{} may follow http{}. */
 
-static ngx_int_t
+static void
 ngx_http_pgw_keys_fetch_connections(const ngx_http_pgw_main_conf_t *mcf,
     ngx_log_t *log)
 {
-    ngx_uint_t                    i, listening = 0, reserved = 0, needed;
+    ngx_uint_t                    i, needed = 3;
     const ngx_listening_t        *ls = mcf->cycle->listening.elts;
     const ngx_http_pgw_source_t  *from;
 
     for (i = 0; i < mcf->cycle->listening.nelts; i++) {
-        listening += (ls[i].worker == 0);    /* the others are of "reuseport" */
+        needed += (ls[i].worker == 0);    /* others belong to "reuseport" */
     }
 
     for (from = mcf->sources; from; from = from->next) {
-        reserved++;
+        needed++;
     }
 
-    needed = listening + reserved + 3;
-
-    if (mcf->cycle->connection_n >= needed) {
-        return NGX_OK;
+    if (mcf->cycle->connection_n < needed) {
+        ngx_log_error(NGX_LOG_WARN, log, 0,
+                      "%ui worker_connections may not be enough to fetch key "
+                      "sets and revocations: \"worker_connections\" should be "
+                      "at least %ui", mcf->cycle->connection_n, needed);
     }
-
-    ngx_log_error(NGX_LOG_EMERG, log, 0,
-                  "%ui worker_connections are not enough for %ui sources that "
-                  "the gateway fetches from and %ui listening sockets: "
-                  "\"worker_connections\" has to be at least %ui",
-                  mcf->cycle->connection_n, reserved, listening, needed);
-
-    return NGX_ERROR;
 }
 
 
@@ -199,12 +192,11 @@ ngx_http_pgw_keys_fetch_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     ngx_http_pgw_issuer_t     *issuer;
     ngx_http_pgw_main_conf_t  *mcf = shm_zone->data;
 
-    if (ngx_http_pgw_abi_zone(shm_zone) != NGX_OK
-        || ngx_http_pgw_keys_fetch_connections(mcf, shm_zone->shm.log)
-           != NGX_OK)
-    {
+    if (ngx_http_pgw_abi_zone(shm_zone) != NGX_OK) {
         return NGX_ERROR;
     }
+
+    ngx_http_pgw_keys_fetch_connections(mcf, shm_zone->shm.log);
 
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
 
@@ -439,10 +431,6 @@ ngx_http_pgw_keys_fetch_init_process(ngx_http_pgw_issuer_t *issuer)
     issuer->from.begin.handler = ngx_http_pgw_keys_fetch_begin;
     issuer->from.begin.data = issuer;
     issuer->from.begin.log = issuer->from.log;
-
-    if (issuer->from.location.len) {
-        ngx_http_pgw_fetch_reserve(&issuer->from);
-    }
 
     ngx_http_pgw_keys_activate(issuer);
 

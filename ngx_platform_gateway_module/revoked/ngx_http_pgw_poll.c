@@ -523,7 +523,5 @@ ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev)
     rev->from.begin.data = rev;
     rev->from.begin.log = rev->from.log;
 
-    ngx_http_pgw_fetch_reserve(&rev->from);
-
     ngx_add_timer(&rev->timer, 1);
 }

@@ -109,7 +109,6 @@ void ngx_sort(void *base, size_t n, size_t size,
 #pragma weak ngx_http_pgw_disk_load
 #pragma weak ngx_http_pgw_disk_write
 #pragma weak ngx_http_pgw_fetch_abort
-#pragma weak ngx_http_pgw_fetch_reserve
 #pragma weak ngx_http_pgw_fetch_start
 #pragma weak ngx_http_pgw_keys_activate
 #pragma weak ngx_http_pgw_keys_fetch

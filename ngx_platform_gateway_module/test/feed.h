@@ -28,7 +28,6 @@ static ngx_event_t *posted;
 #define ngx_shmtx_unlock(mtx) ((void) 0)
 #define ngx_http_pgw_counters_add(h, ms) ((void) (ms))
 #define ngx_http_pgw_fetch_abort(from) ((void) (from))
-#define ngx_http_pgw_fetch_reserve(from) ((void) (from))
 #define ngx_http_pgw_lease_activate(from) source
 #define ngx_http_pgw_revocations_misjudged(zone) set_back
 
