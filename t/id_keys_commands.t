@@ -350,7 +350,7 @@ key_put($dir, jwt_key('other'), 'refresh', 1, text => "-----BEGIN PUBLIC KEY----
 command('garbage', undef, $_, refused => $why, status => 2) for 'list', 'add',
     'activate next', 'rotate', 'rotate --dry-run', 'remove other --force';
 command('garbage: done, and told', undef, 'revoke next',
-    fails => qr/^identity-fcgi: revoked, but no process follows: .*$why/m,
+    fails => qr/^identity-fcgi: revoked, but running services cannot load the keys: .*$why/m,
     states => 'identity.signing other.refresh');
 command('garbage', undef, 'revoke other', states => 'identity.signing');
 command('no private key', 'identity.signing.1d.public', 'rotate',

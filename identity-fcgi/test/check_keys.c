@@ -199,9 +199,9 @@ START_TEST (test_bad_additional_keys) {
     snprintf(list, sizeof(list), "a=%s,a=%s", second.public_text,
              second.public_text);
     cfg.jwt_additional_public_keys = list;
-    expect_refused("stands twice");
+    expect_refused("appears twice");
     snprintf(list, sizeof(list), "%s=%s", first.kid, second.public_text);
-    expect_refused("stands twice");
+    expect_refused("appears twice");
     snprintf(list, sizeof(list), "a b=%s", second.public_text);
     expect_refused("a kid is not acceptable");
     snprintf(list, sizeof(list), "a\"=%s", second.public_text);

@@ -280,7 +280,7 @@ bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
 
     if (!auth_attempt_identify(w->keys, account_name, w->req->remote_addr,
                                &a->attempt)) {
-        return auth_failed(w, "cannot compute the attempt's name");
+        return auth_failed(w, "cannot compute the HMAC of the account name");
     }
     if (w->cfg->max_failures == 0) {
         return true;

@@ -39,7 +39,7 @@ static bool read_body(struct worker *w, struct login *login)
     }
     folded = pj_arena_alloc(&w->arena, account.len + 1);
     if (folded == NULL) {
-        return auth_failed(w, "the request's memory is spent");
+        return auth_failed(w, "the request needs too much memory");
     }
     wrong = parse_account_name(account, folded, &login->account_name);
     if (wrong != NULL) {

@@ -98,7 +98,7 @@ static bool load_additional_key(struct keys *keys, char *item, struct error *e)
     if (keys_find(keys, pj_str(item)) != NULL) {
         return error_is(e,
                         ADDITIONAL
-                        ": the kid %s stands twice, or is " KEY_ID
+                        ": the kid %s appears twice, or is " KEY_ID
                         "'s; accepted: a kid of its own for each key",
                         item);
     }

@@ -366,7 +366,8 @@ static bool end_key(struct cmd *c)
     cmd_set(c, "kid", revoked); /* open_dir() overwrites the file list */
     keys_dir_close(&dir);
     return cmd_get(c, "dry-run") != NULL || open_dir(c) ||
-           cmd_fail(c, "revoked, but no process follows: %s", dir.error.text);
+           cmd_fail(c, "revoked, but running services cannot load the keys: %s",
+                    dir.error.text);
 }
 
 /* Returns the time at which to start a rotation, or 0 during a rotation. */

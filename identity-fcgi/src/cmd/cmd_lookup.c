@@ -190,7 +190,7 @@ bool cmd_lookup_attempts(struct cmd *c)
     if (!auth_attempt_identify(c->keys, pj_str(name),
                                pj_str(address != NULL ? address : ""),
                                &attempt)) {
-        return cmd_fail(c, "the account's HMAC failed");
+        return cmd_fail(c, "cannot compute the HMAC of the account name");
     }
     (void) uuid_hex(hmac, attempt.account_hmac, sizeof(attempt.account_hmac));
     cmd_setf(c, "hmac", "%s", hmac);
