@@ -1,5 +1,5 @@
-/* Change of credential: what a new one has to be, and that it is asked of no
- * other, and of nobody who does not know the current one. */
+/* Tests of changing the credential: the rules are checked for the new
+ * credential only, and only after the current one. */
 
 #include "auth/handlers.h"
 #include "auth/hasher.h"
@@ -191,7 +191,7 @@ START_TEST (test_the_current_one_comes_first) {
 }
 END_TEST
 
-/* The answer to the write was lost: whether it happened is read. */
+/* If the answer to the write is lost, the credential is read again. */
 START_TEST (test_a_lost_answer) {
     tell(&db.change, STORE_UNKNOWN);
     change("right", "another one");
@@ -205,7 +205,8 @@ START_TEST (test_a_lost_answer) {
 }
 END_TEST
 
-/* One that a login with the old one opened has ended the caller's: all end. */
+/* If a login with the old credential has ended the caller's session, all
+ * sessions end. */
 START_TEST (test_the_caller_is_ended_first) {
     tell(&db.end, STORE_NONE);
     tell(&db.end, STORE_OK);

@@ -140,7 +140,7 @@ START_TEST (test_at_jwt_needs_an_audience) {
     ck_assert_msg(load(), "%s", err.text);
     ck_assert_int_eq(cfg.jwt_typ, PJ_TYP_AT);
     config_free(&cfg);
-    /* That of refresh tokens. */
+    /* The audience of refresh tokens. */
     setenv("PLATFORM_JWT_ISSUER", "api", 1);
     ck_assert(!load());
     ck_assert_ptr_eq(strstr(err.text, "PLATFORM_JWT_AUDIENCE: "), err.text);

@@ -7,7 +7,7 @@
 
 #define ID "11111111-1111-4111-8111-111111111111"
 
-/* One of each kind, which all take the same way. */
+/* A parameter of each kind. */
 static void add(struct db_params *p, int i)
 {
     const struct db_value values[] = {DB_ID(ID), DB_INT(i), DB_BOOL(true),

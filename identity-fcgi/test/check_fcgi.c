@@ -383,7 +383,8 @@ static void *send_body(void *arg)
     return &sent;
 }
 
-/* How much of a large body the peer is let send, who then has its answer. */
+/* Returns how much of a large body the peer can send before it has its
+ * answer. */
 static size_t sent_of(size_t n)
 {
     static char large[1900000];

@@ -110,8 +110,7 @@ END_TEST
 /* -- secrets --------------------------------------------------------------
  */
 
-/* Whether a secret is in the exchange, or in the file that it shares with
- * libfcgi. */
+/* Returns true if a secret is in the exchange or in the memory file. */
 static bool is_kept(void)
 {
     char line[512];
@@ -151,7 +150,7 @@ START_TEST (test_nothing_stays_in_memory) {
     ck_assert_int_eq(fcgi_answer(ex, metrics_now_us() + SOON_US, &r),
                      FCGI_WHOLE);
     ck_assert(!is_kept());
-    /* Nor of a request that never was whole. */
+    /* An incomplete request is wiped too. */
     ck_assert_int_eq(end_of(len - 8), FCGI_LATE);
     ck_assert(!is_kept());
 }

@@ -79,7 +79,7 @@ START_TEST (test_process_environment_is_no_request) {
 }
 END_TEST
 
-/* What of a text is kept in eight bytes. */
+/* Texts, and their form when truncated to eight bytes. */
 static const struct {
     const char *text, *kept;
 } texts[] = {

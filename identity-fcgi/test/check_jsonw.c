@@ -1,4 +1,4 @@
-/* Tests of jsonw.c: what comes out is JSON whatever goes in. */
+/* Tests of jsonw.c: the output is JSON for any input. */
 
 #include "base/jsonw.h"
 #include "testing.h"
@@ -90,7 +90,7 @@ END_TEST
 
 #define FFFD "\xef\xbf\xbd"
 
-/* What is no sequence becomes one U+FFFD up to the byte that breaks it. */
+/* An ill-formed sequence becomes U+FFFD, up to the byte that breaks it. */
 static const struct {
     const char *in;
     const char *out;
@@ -132,8 +132,8 @@ START_TEST (test_unbalanced_end_is_overflow) {
 }
 END_TEST
 
-/* Into memory of just so many bytes: what does not fit is overflow, and
- * nothing lies behind it. */
+/* Writes to memory of exactly this size: a longer text overflows, and nothing
+ * is written behind the memory. */
 START_TEST (test_room_to_the_byte) {
     static const char whole[] =
         "{\"name\":\"plain text\",\"\":\"\",\"b\":[\"a\\\"b\",7,\"\\n\"]}";

@@ -1,4 +1,4 @@
-/* Tests of keys.c, keys_generate.c and, of keys_dir.c, what tells a change. */
+/* Tests of keys.c, and of the detection of changes in keys_dir.c. */
 
 #include "auth/keys_dir.h"
 #include "key_pair.h"
@@ -335,8 +335,9 @@ START_TEST (test_stamp_changes_with_the_files) {
 }
 END_TEST
 
-/* The directory as keys_dir_stamp() opens it: before every look at the keys,
- * and after it.  moves says at which of these a file gets another name. */
+/* Replaces opendir() for keys_dir_stamp(), which runs before and after each
+ * attempt to read the keys.  moves lists the calls at which a file is
+ * renamed. */
 static struct {
     const char *dir;
     int opened, first, last; /* moves from the first to the last */

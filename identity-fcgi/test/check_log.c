@@ -86,7 +86,7 @@ START_TEST (test_time_is_utc_with_milliseconds) {
 }
 END_TEST
 
-/* Each of these bytes takes six. */
+/* Each of these bytes is escaped to six. */
 START_TEST (test_a_line_that_grows_too_long_keeps_its_head) {
     char message[1000];
 

@@ -10,7 +10,7 @@
 static struct {
     int calls;
     size_t bytes; /* of the arena that the last of them took */
-    bool none;    /* there is no place */
+    bool none;    /* all places are taken */
 } lent;
 
 bool hasher_start(enum hasher_lane lane, int threads, int places)
@@ -242,7 +242,7 @@ START_TEST (test_login_without_memory_is_no_failure) {
 }
 END_TEST
 
-/* One that could not be hashed costs the database nothing. */
+/* A login that cannot be hashed does not use the database. */
 START_TEST (test_login_without_a_place) {
     lent.none = true;
     send_login("one@demo.test", "right");

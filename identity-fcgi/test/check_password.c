@@ -203,7 +203,7 @@ START_TEST (test_no_memory_is_no_verdict) {
         PASSWORD_BUSY);
     ck_assert_int_eq(verify(phc, PJ_STR("x"), 0), PASSWORD_BUSY);
     ck_assert_int_eq(verify(NULL, CREDENTIAL, 0), PASSWORD_BUSY);
-    /* What is no hash, or is one cut off, costs as much as any. */
+    /* A malformed or truncated hash costs as much as a valid one. */
     ck_assert_int_eq(verify("plain", CREDENTIAL, 0), PASSWORD_BUSY);
     phc[strlen(phc) - 30] = '\0';
     ck_assert_int_eq(verify(phc, CREDENTIAL, 0), PASSWORD_BUSY);
@@ -258,8 +258,8 @@ static const struct {
      "Y11AchqV4b0sUisdZd0Xr97KWoymNE0LNNrnEgY4H9M",
      6400, "password"}};
 
-/* Of other systems: what it costs is counted, and a hash of today's comes with
- * it, whatever the verdict. */
+/* Hashes of other systems: their cost is counted, and a hash with the current
+ * parameters is computed too, whatever the result. */
 START_TEST (test_foreign_forms) {
     setup(1, 2, 32);
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
@@ -289,7 +289,7 @@ START_TEST (test_foreign_forms) {
                           cost + 2 * foreign[i].work + 3 * 32);
         right.len++;
 
-        /* One letter of the hash, one of the salt. */
+        /* Changes a letter of the hash, then of the salt. */
         for (int of_salt = 0; of_salt < 2; of_salt++) {
             char *at = other + strlen(stored) - 9;
 
@@ -331,7 +331,8 @@ static void *compute(void *stored)
     return above[0] != 0 ? stored : NULL;
 }
 
-/* Whether it is on the stack that compared it, or (NULL) that kept it. */
+/* Returns true if the credential is still on the stack of the comparison or, if
+ * NULL, of the storage. */
 static bool left_behind(struct stored *stored)
 {
     static unsigned char stack[1024 * 1024] __attribute__((aligned(4096)));
@@ -504,7 +505,7 @@ START_TEST (test_deadline_ends_the_wait) {
     ck_assert_int_eq(verify(NULL, CREDENTIAL, now_ms + 1), PASSWORD_BUSY);
     pthread_join(first.thread, NULL);
     ck_assert_int_eq(first.result, PASSWORD_WRONG);
-    /* A deadline in the past is no hindrance where no wait is needed. */
+    /* A deadline in the past is ignored if no wait is necessary. */
     ck_assert_int_eq(verify(NULL, CREDENTIAL, now_ms), PASSWORD_WRONG);
 }
 END_TEST
@@ -521,7 +522,7 @@ static void await_use(int running, int waiting)
 
 static atomic_int verified;
 
-/* Verifies; which of all that was, or -1 if there was no slot. */
+/* Verifies the credential; returns the result, or -1 without a free slot. */
 static int verify_in_turn(void)
 {
     return verify(NULL, CREDENTIAL, 0) == PASSWORD_WRONG

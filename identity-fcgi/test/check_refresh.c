@@ -436,7 +436,7 @@ START_TEST (test_refresh_lost_at_once_and_logged_out) {
 }
 END_TEST
 
-/* Where there is no answer to be made the old token stays good. */
+/* If the answer cannot be written, the old token stays valid. */
 START_TEST (test_refresh_that_cannot_sign_rotates_back) {
     view_is(scoped_session());
     send_in_body(refresh_token(JTI));

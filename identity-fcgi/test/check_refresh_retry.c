@@ -1,5 +1,5 @@
-/* Refresh: what becomes of a retry that the store has found, and of a token of
- * another session than the page expects. */
+/* Tests of refresh: retries that the store has found, and a token of another
+ * session than the page expects. */
 
 #include "auth/handlers.h"
 #include "handlers.h"
@@ -220,8 +220,7 @@ START_TEST (test_retry_window_is_the_grace_of_a_reuse) {
 }
 END_TEST
 
-/* A page names the session that it knows.  If another tab has logged in, the
- * cookie's token is of another session: it is neither rotated nor cleared. */
+/* A page sends the id of its session. */
 START_TEST (test_refresh_of_another_session) {
     const struct {
         const char *named, *code;

@@ -125,11 +125,11 @@ START_TEST (test_size_comes_after_path_and_method) {
 }
 END_TEST
 
-/* What people ask is refused when it is late; where all it does is for who has
- * left, then as well. */
+/* Requests of users are refused if late; a login or refresh also if the client
+ * has disconnected. */
 static const struct {
     const char *method, *path;
-    bool late, left; /* whether it is refused then */
+    bool late, left; /* expected to be refused */
 } in_vain[] = {
     {"POST", "/api/auth/refresh", true, true},
     {"POST", "/api/auth/login", true, true},
@@ -185,7 +185,7 @@ START_TEST (test_those_refused_do_not_come_again_at_once) {
     }
     count_seconds(RETRIES_A_SECOND / 2, 9, sooner);
     ck_assert_int_eq(sooner[4] + sooner[5], 0);
-    /* Where there are too many, any second is as good. */
+    /* Beyond the maximum, the time is arbitrary. */
     count_seconds(1000, 2, more);
     ck_assert_int_ge(more[1], 350);
     ck_assert_int_ge(more[2], 350);
@@ -265,7 +265,7 @@ END_TEST
     "\"subject_types_supported\":[\"public\"],"                                \
     "\"id_token_signing_alg_values_supported\":"
 
-/* Where the keys of an issuer are, NULL: it is no URL for metadata. */
+/* The jwks_uri of an issuer, or NULL if it is not a URL. */
 static const struct {
     const char *issuer, *jwks_uri;
 } issuers[] = {
@@ -346,7 +346,7 @@ START_TEST (test_metadata_follow_the_keys) {
     ck_assert_uint_eq(res.body.len, 0);
 
     ask("GET", path);
-    req.if_match = str("\"abc\""); /* that of the key set */
+    req.if_match = str("\"abc\""); /* entity tag of the key set */
     route_handle(route_find(req.path), &worker);
     ck_assert_int_eq(res.status, 412);
 

@@ -215,8 +215,8 @@ START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
     ck_assert_str_eq(db.revoked, OTHER_SESSION " ");
     ck_assert(cookie_untouched());
 
-    /* Nor may a page clear it that makes the browser send none: a form's
-     * answer may set cookies that the form itself did not carry. */
+    /* A page must not clear the cookie by making the browser withhold it: the
+     * answer to a form may set cookies that the request did not carry. */
     req.body = req.cookie = PJ_STR("");
     h_sessions_logout(&w);
     ck_assert_int_eq(res.status, 200);
@@ -282,7 +282,7 @@ START_TEST (test_end_of_somebody_elses_session) {
 }
 END_TEST
 
-/* What was ended before the database went away is audited all the same. */
+/* Sessions that ended before the database failed are audited too. */
 START_TEST (test_logout_others_in_part) {
     static const char path[] = "/tmp/check_select_logout.audit";
     char line[1024] = "";

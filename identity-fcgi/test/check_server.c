@@ -25,7 +25,7 @@ static pthread_t runner;
 static bool finished; /* what server_run() returned */
 static int peers[PEERS];
 
-/* What the service was asked, and whether it may go on. */
+/* The calls of the service, and a switch to let it continue. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static bool gate_open, stopping;
@@ -203,7 +203,7 @@ static void wait_end(void)
     ck_assert(finished);
 }
 
-/* One is at work while seven come, then all of them are answered. */
+/* Seven connections arrive while one is being served; all are answered. */
 static void answer_eight(void)
 {
     ask(0, 'a');
@@ -313,8 +313,8 @@ START_TEST (test_silent_peers_are_over_together) {
 }
 END_TEST
 
-/* One that was busy a moment ago may not be waiting again when the next comes:
- * then another one is warm, too. */
+/* The thread that was busy last may not be idle again when the next connection
+ * arrives; then another warm thread serves it. */
 START_TEST (test_a_warm_worker_goes_first) {
     unsigned warm = 0;
 

@@ -241,7 +241,7 @@ START_TEST (test_audience) {
 }
 END_TEST
 
-/* Those of release 0.2 and before have none. */
+/* Tokens of release 0.2 and earlier have no audience. */
 START_TEST (test_refresh_audience) {
     const struct {
         const char *members;

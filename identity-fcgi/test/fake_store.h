@@ -1,7 +1,5 @@
-/*
- * A store that does as it is told.  The linker takes these functions instead
- * of those over PostgreSQL.
- */
+/* A scripted store.  The linker uses these functions instead of the real
+ * store. */
 
 #ifndef FAKE_STORE_H_INCLUDED
 #define FAKE_STORE_H_INCLUDED
@@ -228,7 +226,7 @@ static inline bool would_rotate(const struct session_view *v,
            (s->active_branch_id[0] == '\0' || v->selectable);
 }
 
-/* A read that rotates; results and views are those of reads. */
+/* A read that may rotate; it uses the results and views of reads. */
 enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         const struct rotation *to, bool list,
                                         struct meanwhile *meanwhile,

@@ -9,9 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Lets this process, which has to be a test's own, take so many MiB more than
- * it has; 0: as many as it could at first.  False where nothing limits it: qemu
- * passes this limit on to no kernel. */
+/* Limits this process, which must be forked by the test, to this many MiB more
+ * than it uses; 0 restores the limit. */
 static inline bool memory_limit(rlim_t more_mib)
 {
     FILE *f = fopen("/proc/self/statm", "r");

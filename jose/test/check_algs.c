@@ -11,7 +11,7 @@
 static const char *const names[] = {"RS256", "RS384", "RS512",  "PS256",
                                     "ES256", "EdDSA", "Ed25519"};
 
-/* A private key for each name; what is of one type is one key. */
+/* A private key for each algorithm; algorithms of a type share a key. */
 static pj_key_t *keys[COUNT(names)];
 
 /* While it is set, OpenSSL finds every ECDSA and RSA signature good. */

@@ -91,7 +91,7 @@ START_TEST (test_padding_and_white_space_refused) {
 }
 END_TEST
 
-/* Of the spellings that differ in unused bits only, one is right. */
+/* Spellings that differ only in unused bits: a single one is accepted. */
 START_TEST (test_non_canonical_trailing_bits_refused) {
     const char *a = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                     "abcdefghijklmnopqrstuvwxyz0123456789-_";

@@ -12,7 +12,7 @@
 #define EC_Y "\"y\":\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\""
 #define ED_X "\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\""
 
-/* Why an entry of these members is ignored. */
+/* The reason why an entry with these members is ignored. */
 static pj_err_t entry_error(const char *members)
 {
     char json[2048];

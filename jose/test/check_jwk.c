@@ -22,7 +22,8 @@ static char *modulus(size_t bits, size_t zeros)
     return out;
 }
 
-/* What an entry of these members (and n, e where given) is ignored for. */
+/* The reason why an entry with these members (and n and e, if given) is
+ * ignored. */
 static pj_err_t entry_full(const char *members, const char *n, const char *e)
 {
     static char json[16384];
@@ -258,8 +259,8 @@ static void fill_keys(void)
     }
 }
 
-/* The set of that document as of a file; how many keys it has, or less than 0
- * for an error. */
+/* Parses the document as a file; returns the number of keys, or a negative
+ * error. */
 static int of_file(pj_keyset_t *set, const char *format, ...)
 {
     static char text[8192];
@@ -274,7 +275,7 @@ static int of_file(pj_keyset_t *set, const char *format, ...)
     return err == PJ_OK ? (int) set->count : -(int) err;
 }
 
-/* Which of its keys a token of that alg and kid gets, -1: none. */
+/* Returns the index of the key for this alg and kid, or -1. */
 static int chosen(const pj_keyset_t *set, const char *alg, const char *kid)
 {
     const pj_key_t *key =
@@ -311,7 +312,7 @@ START_TEST (test_a_file_may_have_keys_without_ids) {
     ck_assert_int_eq(chosen(&set, "RS256", ""), 0);
     ck_assert_int_eq(chosen(&set, "RS256", "any"), -1);
 
-    /* A kid that is none is no missing one. */
+    /* An invalid kid does not count as missing. */
     ck_assert_int_eq(of_file(&set, "{\"keys\":[%.*s,\"kid\":\"\"}]}",
                              (int) strlen(a) - 1, a),
                      -PJ_ERR_KEYSET_EMPTY);
@@ -486,7 +487,7 @@ START_TEST (test_oversize_document_refused) {
     assert_ok(set_parse(&set, bytes(big, PJ_KEYSET_MAX_BYTES)));
     assert_err(set_parse(&set, bytes(big, PJ_KEYSET_MAX_BYTES + 1)),
                PJ_ERR_TOKEN_SIZE);
-    ck_assert_uint_eq(set.count, 0); /* what was in it is gone */
+    ck_assert_uint_eq(set.count, 0); /* the old keys are freed */
     free(big);
     str_free(json);
 }

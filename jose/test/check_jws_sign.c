@@ -22,7 +22,7 @@ static void teardown(void)
     check_error_queue();
 }
 
-/* What a part stands for, until the next call. */
+/* Decodes a part of a token; valid until the next call. */
 static pj_str_t decoded(pj_str_t part)
 {
     static unsigned char text[2048];

@@ -147,7 +147,8 @@ START_TEST (test_foreign_claims_by_their_names) {
 }
 END_TEST
 
-/* What a kind does not carry is not handed on even where a token has it. */
+/* A claim that the kind does not have is not returned, even if the token has
+ * it. */
 START_TEST (test_claims_of_another_kind_not_handed_on) {
     pj_claims_t c;
 
@@ -417,7 +418,7 @@ START_TEST (test_extreme_times_do_not_wrap) {
 }
 END_TEST
 
-/* Half a second is no reason to let in. */
+/* A fraction of a second is rounded towards refusal. */
 START_TEST (test_fractions_are_rounded_towards_refusal) {
     const char *exp = "\"exp\":1700000800", *iat = "\"iat\":1699999900";
     char payload[1024];
@@ -510,7 +511,7 @@ START_TEST (test_audience_of_a_wrong_type) {
 }
 END_TEST
 
-/* Whatever cnf holds: a token that has one is not for a bearer. */
+/* Whatever cnf contains, a bearer must not use the token. */
 START_TEST (test_confirmation) {
     static const char *const cnf[] = {"{\"jkt\":\"x\"}", "{\"x5t#S256\":\"x\"}",
                                       "{}", "null", "\"x\""};

@@ -92,8 +92,8 @@ static void *read_private(void *text)
     return NULL;
 }
 
-/* A thread reads the key on a stack that can be searched afterwards, but for
- * under valgrind, which knows that nobody may. */
+/* A thread parses the key on a stack that is searched afterwards, except under
+ * valgrind, which forbids such reads. */
 START_TEST (test_no_private_key_stays_on_the_stack) {
     size_t size = 1 << 20;
     pj_str_t text = file_read("rfc7515_a2.pem"), der = der_of("rfc7515_a2.pem");
@@ -355,8 +355,8 @@ START_TEST (test_modulus_bounds) {
 }
 END_TEST
 
-/* The product of the primes from 3 to 167 times a power of two, and 65537:
- * modulo each of them a power of 65537.  Then the same but for one prime. */
+/* The product of the primes from 3 to 167 times a power of two, plus 65537: a
+ * power of 65537 modulo each of these primes. */
 START_TEST (test_roca_fingerprint_refused) {
     static const char primes[] =
         "49265D3574CEFD04229BFD662A4A46F8611ED0226C655F076EBADE3";
@@ -469,7 +469,7 @@ START_TEST (test_derived_secrets) {
 }
 END_TEST
 
-/* What is generated is read back, and fits. */
+/* A generated key can be read back, and its halves match. */
 START_TEST (test_generated_key_is_read_back) {
     char pem[4096];
     pj_key_t *key, *again, *pub;

@@ -121,7 +121,7 @@ static void plain_free(void *mem, const char *file, int line)
     free(mem);
 }
 
-/* A key for which there was no memory is not one of those to be ignored. */
+/* A key that fails for lack of memory must not be ignored. */
 START_TEST (test_key_set_without_memory_is_an_error) {
     char json[16384], *mem = xmalloc(65536);
     pj_str_t one = file_read("rfc7638_3_1.jwks");
@@ -131,7 +131,7 @@ START_TEST (test_key_set_without_memory_is_an_error) {
     const char *key = (const char *) one.data + strlen("{\"keys\":[");
     int len = (int) strcspn(key, "]");
 
-    /* What OpenSSL makes once is there. */
+    /* Lets OpenSSL allocate its global state first. */
     assert_ok(set_in(65536, one));
     snprintf(json, sizeof(json), "{\"keys\":[%.*s,%.*s]}", len, key, len, key);
     for (int n = 1; reached; n++) {

@@ -29,8 +29,8 @@ static pj_str_t unhex(char *hex)
     return bytes(hex, len);
 }
 
-/* The file's lines: what they name as keys is read, and each vector is to be
- * accepted or not as it says.  So many are valid, of so many. */
+/* Reads the keys named in the file; each vector must be accepted or refused as
+ * listed. */
 static void vectors(const char *file, void (*keys_read)(char *),
                     bool (*accepted)(char *), size_t valid, size_t all)
 {

@@ -198,7 +198,7 @@ static inline char *token_join(char *input, pj_str_t signature)
     return out;
 }
 
-/* A token truly signed by key whatever its header says. */
+/* A token signed by key, with any header. */
 static inline char *token_signed(const pj_key_t *key, const char *header,
                                  const char *payload)
 {
@@ -209,7 +209,7 @@ static inline char *token_signed(const pj_key_t *key, const char *header,
     return token_join(input, bytes(sig, key->size));
 }
 
-/* Whether with made the signature, whatever the header says. */
+/* Returns true if with made the signature, ignoring the header. */
 static inline pj_err_t signature_error(const pj_jws_t *jws,
                                        const pj_key_t *with)
 {
