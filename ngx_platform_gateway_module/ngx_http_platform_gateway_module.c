@@ -1,7 +1,7 @@
 
 /*
- * The platform gateway: where the module hooks into nginx, how what directives
- * say is inherited, and the directives.  The table of contents of the rest.
+ * The platform gateway's table of contents: its hooks into nginx, its
+ * directives, and how their values are inherited.
  */
 
 
@@ -25,9 +25,9 @@
     "X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag"
 
 
-/* What a location inherits: the field, how nginx merges it, what it is unset,
-   and what holds if it is said nowhere.  Bit masks and strings begin as zeroes;
-   claim_headers has a merge of its own. */
+/* Fields that a location inherits: name, nginx's macro that merges it, unset
+   value, default.  Bit masks and strings are zeroes if unset.  claim_headers is
+   merged elsewhere. */
 
 #define NGX_HTTP_PGW_VALUES(X)                                                \
     X(enable, value, NGX_CONF_UNSET, 0)                                       \
@@ -60,10 +60,10 @@
     X(cors_headers, str_value, , NGX_HTTP_PGW_CORS_NAMES)                     \
     X(cors_exposed, str_value, , NGX_HTTP_PGW_CORS_EXPOSED)
 
-#define PGW_UNSET(field, merge, unset, none)  conf->field = unset;
+#define PGW_UNSET(field, merge, unset, value)  conf->field = unset;
 
-#define PGW_MERGE(field, merge, unset, none)                                  \
-    ngx_conf_merge_##merge(conf->field, prev->field, none)
+#define PGW_MERGE(field, merge, unset, value)                                 \
+    ngx_conf_merge_##merge(conf->field, prev->field, value)
 
 
 static ngx_int_t
@@ -188,7 +188,8 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     conf->route = ngx_http_pgw_counters_route(cf, &conf->route_id);
 
-    /* stripping comes before the location is known: a server strips for all */
+    /* headers are stripped before the location is known, so the server strips
+       the names of all of its locations */
 
     if (conf->route == NULL
         || ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
@@ -265,8 +266,8 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 }
 
 
-/* Where a directive stands, how many parameters it has, what reads it, the
-   field that it sets, and what is to be said of it beside. */
+/* The members of ngx_command_t after the name: context and number of values,
+   function, structure and field that it sets, data of the function. */
 
 #define PGW_EVERY  NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
@@ -287,8 +288,8 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 #define PGW_FLAG(field)                                                       \
     PGW_ANY(FLAG, ngx_conf_set_flag_slot, field, NULL)
 
-/* a line of the issuer without a block */
-#define PGW_OWN(args)                                                         \
+/* a directive of the first issuer */
+#define PGW_ISSUER(args)                                                      \
     PGW_MAIN(args, ngx_http_pgw_trust_first, issuers, NULL)
 
 #define PGW_CONTENT(args, content)                                            \
@@ -303,7 +304,7 @@ static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
 
 static ngx_command_t  ngx_http_pgw_commands[] = {
 
-    /* what a location demands: plain to see, so never inside an "if" */
+    /* access; not allowed inside "if" */
 
     { ngx_string("platform_gateway"), PGW_FLAG(enable) },
     { ngx_string("platform_gateway_access"),
@@ -320,31 +321,31 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       PGW_LOC(FLAG, ngx_conf_set_flag_slot, allow_return, NULL) },
     { ngx_string("platform_gateway_allow_cache"), PGW_FLAG(allow_cache) },
 
-    /* where keys come from */
+    /* sources of keys */
 
     { ngx_string("platform_gateway_zone"),
       PGW_MAIN(TAKE1, ngx_http_pgw_issuer_conf_zone, zone_name, NULL) },
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
       ngx_http_pgw_trust_first, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
-    { ngx_string("platform_gateway_key_file"), PGW_OWN(TAKE1) },
-    { ngx_string("platform_gateway_key_cache_file"), PGW_OWN(TAKE1) },
-    { ngx_string("platform_gateway_key_soft_age"), PGW_OWN(TAKE1) },
-    { ngx_string("platform_gateway_key_hard_age"), PGW_OWN(TAKE1) },
-    { ngx_string("platform_gateway_key_cooldown"), PGW_OWN(TAKE1) },
+    { ngx_string("platform_gateway_key_file"), PGW_ISSUER(TAKE1) },
+    { ngx_string("platform_gateway_key_cache_file"), PGW_ISSUER(TAKE1) },
+    { ngx_string("platform_gateway_key_soft_age"), PGW_ISSUER(TAKE1) },
+    { ngx_string("platform_gateway_key_hard_age"), PGW_ISSUER(TAKE1) },
+    { ngx_string("platform_gateway_key_cooldown"), PGW_ISSUER(TAKE1) },
     { ngx_string("platform_gateway_key_wait"),
       PGW_MAIN(TAKE1, ngx_conf_set_msec_slot, key_wait, NULL) },
     { ngx_string("platform_gateway_key_waiters"),
       PGW_MAIN(TAKE1, ngx_conf_set_num_slot, key_waiters,
                &ngx_http_pgw_waiters_bounds) },
 
-    /* what ends a session before its tokens do */
+    /* ended sessions */
 
-    { ngx_string("platform_gateway_revocations"), PGW_OWN(1MORE) },
+    { ngx_string("platform_gateway_revocations"), PGW_ISSUER(1MORE) },
     { ngx_string("platform_gateway_revocations_stale"),
       PGW_MAIN(TAKE12, ngx_http_pgw_feed_conf_stale, revocations_after, NULL) },
 
-    /* what makes a token good */
+    /* policy of tokens */
 
     { ngx_string("platform_gateway_trust"),
       PGW_MAIN(BLOCK|NGX_CONF_TAKE1, ngx_http_pgw_trust_block, issuers, NULL) },
@@ -376,7 +377,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_token_cache"),
       PGW_MAIN(TAKE12, ngx_http_pgw_cache_directive, cache, NULL) },
 
-    /* what goes upstream */
+    /* requests to upstreams */
 
     { ngx_string("platform_gateway_claim_header"),
       PGW_ANY(TAKE2, ngx_http_pgw_conf_claim, claim_headers, NULL) },

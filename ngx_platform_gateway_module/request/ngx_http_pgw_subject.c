@@ -1,13 +1,16 @@
 
 /*
  * $platform_account_id, $platform_session_id, $platform_workspace_id and
- * $platform_claim_NAME: whom the token of a request, or of a subrequest, names.
+ * $platform_claim_NAME: the subject of the token of a request or subrequest.
  *
- * They ask the guard themselves, so that it does not matter which phase reads
- * them.  Without a verified token they are empty.  Everybody would share a
- * cache key made of an empty one, and we cannot see what a "set" or a "map"
- * made of it: so once an empty one was read, no cache is read or filled any
- * more, for the request and all of its subrequests.
+ * A variable verifies the token itself if the guard has not run yet, so it can
+ * be read in every phase.  Without a verified token it is empty.
+ *
+ * nginx -t refuses a cache in a guarded location unless it is allowed, because
+ * the key may lack the subject.  If the key has it, clients without a subject
+ * would share an entry, and a "set" or "map" may hide the variable in the key.
+ * Once a variable was read empty, the request and all of its subrequests
+ * therefore bypass caches.
  */
 
 
@@ -20,15 +23,15 @@
 #define NGX_HTTP_PGW_SUBJECT_CLAIM  "platform_claim_"
 #define NGX_HTTP_PGW_SUBJECT_NONE   ((uintptr_t) -1)
 
-/* What comes after the prefix. */
+/* NAME in $platform_claim_NAME. */
 #define ngx_http_pgw_subject_name(var)                                        \
     ((ngx_str_t) { (var)->len - (sizeof(NGX_HTTP_PGW_SUBJECT_CLAIM) - 1),     \
                    (var)->data + sizeof(NGX_HTTP_PGW_SUBJECT_CLAIM) - 1 })
 
 
 /*
- * A slice or the update of a stale cache entry is a copy of its parent that
- * begins behind the guard: what admitted the parent, admitted it.
+ * A slice, or the update of a stale cache entry, is a subrequest that starts
+ * after the guard.  Returns its parent, which the guard admitted, or r.
  */
 
 static ngx_http_request_t *
@@ -58,8 +61,8 @@ ngx_http_pgw_subject_admitted(ngx_http_request_t *r)
 
 
 /*
- * What a guarded location verified stays known when it hands the request on to
- * one that is not guarded.
+ * In a location that is not guarded, the subject is that of a guarded location
+ * which redirected the request here.
  */
 
 static ngx_int_t
@@ -104,7 +107,7 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
 }
 
 
-/* A claim that the configuration does not read is in no grant. */
+/* A grant only has the claims that the configuration reads. */
 
 static ngx_int_t
 ngx_http_pgw_subject_claim(ngx_http_request_t *r,
@@ -112,10 +115,10 @@ ngx_http_pgw_subject_claim(ngx_http_request_t *r,
 {
     ngx_str_t           name = ngx_http_pgw_subject_name((ngx_str_t *) data);
     ngx_uint_t          i;
-    const ngx_array_t  *all = &ngx_http_pgw_main(r)->claims_read;
+    const ngx_array_t  *claims = &ngx_http_pgw_main(r)->claims_read;
 
-    for (i = 0; i < all->nelts; i++) {
-        if (ngx_http_pgw_names_same((ngx_str_t *) all->elts + i, &name)) {
+    for (i = 0; i < claims->nelts; i++) {
+        if (ngx_http_pgw_names_same((ngx_str_t *) claims->elts + i, &name)) {
             return ngx_http_pgw_subject_variable(r, v,
                        (NGX_HTTP_PGW_GRANT_IDS + i) * sizeof(ngx_str_t));
         }
@@ -126,8 +129,9 @@ ngx_http_pgw_subject_claim(ngx_http_request_t *r,
 
 
 /*
- * nginx reads it right after it made the key of a cache, and again when the
- * response is there.  The first answer stays: a later read is in no key.
+ * nginx reads this variable after it has made a cache key, and again when the
+ * response arrives.  The first value is kept, because the key does not contain
+ * variables that are read later.
  */
 
 static ngx_int_t
@@ -168,22 +172,23 @@ ngx_http_variable_t  ngx_http_pgw_subject_variables[] = {
       ngx_http_null_variable
 };
 
-/* Whether variable n of those that are read names a subject. */
+/* Returns 1 if variable n of the configuration is one of ours. */
 
 static ngx_uint_t
-ngx_http_pgw_subject_is(const ngx_http_core_main_conf_t *cmcf, ngx_uint_t n)
+ngx_http_pgw_subject_named(const ngx_http_core_main_conf_t *cmcf, ngx_uint_t n)
 {
-    const ngx_http_variable_t  *var, *own;
+    const ngx_http_variable_t  *var, *ours;
 
     var = (const ngx_http_variable_t *) cmcf->variables.elts + n;
-    own = ngx_http_pgw_subject_variables;
+    ours = ngx_http_pgw_subject_variables;
 
-    for ( /* void */ ; own->get_handler != ngx_http_pgw_subject_unshared; own++)
+    for ( /* void */ ; ours->get_handler != ngx_http_pgw_subject_unshared;
+         ours++)
     {
-        if ((var->name.len == own->name.len
-             || (var->name.len > own->name.len
-                 && (own->flags & NGX_HTTP_VAR_PREFIX)))
-            && ngx_memcmp(var->name.data, own->name.data, own->name.len) == 0)
+        if ((var->name.len == ours->name.len
+             || (var->name.len > ours->name.len
+                 && (ours->flags & NGX_HTTP_VAR_PREFIX)))
+            && ngx_memcmp(var->name.data, ours->name.data, ours->name.len) == 0)
         {
             return 1;
         }
@@ -193,7 +198,7 @@ ngx_http_pgw_subject_is(const ngx_http_core_main_conf_t *cmcf, ngx_uint_t n)
 }
 
 
-/* Whether that code reads one of those variables. */
+/* Returns 1 if the code reads such a variable. */
 
 static ngx_uint_t
 ngx_http_pgw_subject_reads(ngx_conf_t *cf, const ngx_array_t *codes)
@@ -212,7 +217,7 @@ ngx_http_pgw_subject_reads(ngx_conf_t *cf, const ngx_array_t *codes)
         if ((var.code == ngx_http_script_copy_var_code
              || var.code == ngx_http_script_var_code)
             && var.index < cmcf->variables.nelts
-            && ngx_http_pgw_subject_is(cmcf, var.index))
+            && ngx_http_pgw_subject_named(cmcf, var.index))
         {
             return 1;
         }
@@ -225,8 +230,9 @@ ngx_http_pgw_subject_reads(ngx_conf_t *cf, const ngx_array_t *codes)
 #if (NGX_HTTP_CACHE)
 
 /*
- * The predicates may be those of the location around, so it is a copy that
- * gets one more: the first, as nginx asks no further after one that is true.
+ * Adds $platform_unshared to the conditions of "proxy_cache_bypass" and
+ * "proxy_no_cache".  The arrays may be inherited, so they are copied.  The new
+ * condition comes first, because nginx stops at the first that is true.
  */
 
 static ngx_int_t
@@ -234,37 +240,32 @@ ngx_http_pgw_subject_guard_cache(ngx_conf_t *cf, ngx_http_upstream_conf_t *u)
 {
     ngx_str_t                         value = ngx_string("$platform_unshared");
     ngx_uint_t                        i, n;
-    ngx_array_t                      *all;
-    ngx_http_complex_value_t         *cv, unshared;
-    ngx_http_compile_complex_value_t  ccv = {
-        .cf = cf, .value = &value, .complex_value = &unshared
-    };
+    ngx_array_t                      *inherited;
+    ngx_http_complex_value_t         *cv;
+    ngx_http_compile_complex_value_t  ccv = { .cf = cf, .value = &value };
 
-    ngx_array_t **const  predicates[] = { &u->cache_bypass, &u->no_cache };
-
-    if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    ngx_array_t **const  conditions[] = { &u->cache_bypass, &u->no_cache };
 
     for (i = 0; i < 2; i++) {
 
-        n = *predicates[i] ? (*predicates[i])->nelts : 0;
+        inherited = *conditions[i];
+        n = inherited ? inherited->nelts : 0;
 
-        all = ngx_array_create(cf->pool, n + 1,
-                               sizeof(ngx_http_complex_value_t));
-        if (all == NULL) {
+        *conditions[i] = ngx_array_create(cf->pool, n + 1, sizeof(*cv));
+        if (*conditions[i] == NULL) {
             return NGX_ERROR;
         }
 
-        cv = ngx_array_push_n(all, n + 1);
-        cv[0] = unshared;
+        cv = ngx_array_push_n(*conditions[i], n + 1);
+        ccv.complex_value = cv;
 
-        if (n) {
-            ngx_memcpy(&cv[1], (*predicates[i])->elts,
-                       n * sizeof(ngx_http_complex_value_t));
+        if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
+            return NGX_ERROR;
         }
 
-        *predicates[i] = all;
+        if (n) {
+            ngx_memcpy(&cv[1], inherited->elts, n * sizeof(*cv));
+        }
     }
 
     return NGX_OK;
@@ -283,7 +284,8 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 
     codes = ngx_http_pgw_peek_rewrite_codes(cf, cscf->ctx);
 
-    /* before the location is known nobody is verified: "set" would keep that */
+    /* no token is verified before the location is known, and "set" would keep
+       the empty value */
 
     if (conf->enable && codes && ngx_http_pgw_subject_reads(cf, codes)) {
 
@@ -311,7 +313,7 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
                        "it: use \"%V_cache\"", &passer->name, &passer->name);
         }
 
-        /* whether a variable is read is no question: scripts read by name */
+        /* always, because scripts may read a variable by its name */
 
 #if (NGX_HTTP_CACHE)
         if (u->cache > 0 && ngx_http_pgw_subject_guard_cache(cf, u) != NGX_OK)
@@ -343,7 +345,7 @@ ngx_http_pgw_subject_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
     for (i = 0; i < cmcf->variables.nelts; i++) {
 
-        if (!ngx_http_pgw_subject_is(cmcf, i)) {
+        if (!ngx_http_pgw_subject_named(cmcf, i)) {
             continue;
         }
 
