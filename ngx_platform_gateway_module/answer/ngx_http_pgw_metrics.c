@@ -263,7 +263,7 @@ ngx_http_pgw_metrics_issuer(ngx_http_pgw_metrics_t *m,
         values.full = zone->full;
 
         if (zone->complete) {
-            values.asked = ngx_http_pgw_metrics_age(zone->asked);
+            values.asked = ngx_http_pgw_metrics_age(zone->as_of);
         }
 
         ngx_memcpy((void *) values.pages, (void *) feed->from.counted,

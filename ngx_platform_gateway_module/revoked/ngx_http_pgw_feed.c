@@ -11,10 +11,9 @@
 
 
 /*
- * An entry is dead when every token that it is about is refused as expired, by
- * the same clock, ours, and with the greatest leeway that a location can give.
- * Where the issuer's clock is wrong, exp of its tokens and dies_at are so by
- * as much, and still die in this order.
+ * An entry dies after all its tokens have expired, even with the greatest
+ * leeway of a location.  An error of the issuer's clock does not matter,
+ * because exp and dies_at have the same error.
  */
 #define NGX_HTTP_PGW_FEED_LEEWAY    NGX_HTTP_PGW_LEEWAY_MAX
 
@@ -34,7 +33,7 @@ ngx_http_pgw_feed_time(const pj_json_t *number, pj_round_t round, int64_t *ms)
         return NGX_ERROR;
     }
 
-    /* in thousandths: no other exponent may be there */
+    /* append an exponent to read milliseconds, so refuse another one */
 
     p = ngx_cpymem(buf, number->text.data, number->text.len);
 
@@ -52,7 +51,7 @@ ngx_http_pgw_feed_time(const pj_json_t *number, pj_round_t round, int64_t *ms)
 }
 
 
-/* The secret keeps those who choose ids from choosing slots. */
+/* With the secret, nobody can choose ids that collide in the table. */
 
 ngx_int_t
 ngx_http_pgw_feed_seed(const ngx_http_pgw_revoked_t *zone,
@@ -214,10 +213,10 @@ ngx_http_pgw_feed_entry(ngx_http_pgw_page_t *page, const pj_json_t *entry)
 }
 
 
-/* Whose its entries are, if the page says so. */
+/* Limits the entries to the issuer that the page names. */
 
 static void
-ngx_http_pgw_feed_owner(ngx_http_pgw_page_t *page, const pj_json_t *m)
+ngx_http_pgw_feed_issuer(ngx_http_pgw_page_t *page, const pj_json_t *m)
 {
     ngx_uint_t  i;
 
@@ -234,12 +233,12 @@ ngx_http_pgw_feed_owner(ngx_http_pgw_page_t *page, const pj_json_t *m)
     }
 
     if (m) {
-        ngx_http_pgw_feed_fault(page, "its issuer is none that is accepted");
+        ngx_http_pgw_feed_fault(page, "its issuer is not accepted");
     }
 }
 
 
-/* Whether it has the characters of a cursor, which goes into a query. */
+/* Returns 1 if the member is a cursor.  Cursors go into a query unescaped. */
 
 static ngx_uint_t
 ngx_http_pgw_feed_cursor(const pj_json_t *m)
@@ -278,13 +277,13 @@ ngx_http_pgw_feed_members(ngx_http_pgw_page_t *page, const pj_json_t *root)
         page->now = 0;
     }
 
-    ngx_http_pgw_feed_owner(page, pj_json_member(root, "issuer"));
+    ngx_http_pgw_feed_issuer(page, pj_json_member(root, "issuer"));
 
     m = pj_json_member(root, "more");
     page->more = m && m->boolean;
 
     if (m == NULL || m->type != PJ_JSON_BOOL) {
-        ngx_http_pgw_feed_fault(page, "it does not say whether there is more");
+        ngx_http_pgw_feed_fault(page, "it has no boolean \"more\"");
     }
 
     m = pj_json_member(root, "cursor");

@@ -1,10 +1,10 @@
 
 /*
- * Asks for the feed of revocations, with the lease: when, what becomes of an
- * answer, and page by page until there is no more.
+ * Polls the feed of revocations, page by page, in the worker with the lease.
  *
- * A page takes one turn of the event loop, which its bounds keep short.  The
- * cursor moves only when a page is good, so nothing is skipped.
+ * Each page is read in a turn of the event loop of its own, and is limited to
+ * keep the turn short.  The cursor moves only after a good page, so nothing is
+ * skipped.
  */
 
 
@@ -13,26 +13,26 @@
 #include "base/base.h"
 
 
-#define NGX_HTTP_PGW_POLL_TICK   20     /* ms, between two looks at least */
+#define NGX_HTTP_PGW_POLL_TICK   20     /* ms; shortest timer */
 
-#define NGX_HTTP_PGW_POLL_LEAST  4096     /* slots swept in a turn, ... */
-#define NGX_HTTP_PGW_POLL_SWEEP  1048576  /* ... and at most */
-#define NGX_HTTP_PGW_POLL_PASS   60     /* s, all slots are swept in, unless the
-                                           interval is longer */
+/* All slots are swept within PASS seconds, or an interval if that is longer. */
 
-/*
- * A reading may never end if it has had so many known entries more than twice
- * the entries in the table.  It then gets so many pages an interval.
- */
+#define NGX_HTTP_PGW_POLL_PASS   60
+#define NGX_HTTP_PGW_POLL_LEAST  4096     /* fewest slots in a turn */
+#define NGX_HTTP_PGW_POLL_SWEEP  1048576  /* most slots in a turn */
+
+/* A reading is endless after IDLE known entries more than twice the entries in
+   the table.  It then gets PAGES pages an interval. */
+
 #define NGX_HTTP_PGW_POLL_IDLE   1000
 #define NGX_HTTP_PGW_POLL_PAGES  20
 
 
-/* Whether the worker is done with the feed: it exits, and there is nothing left
-   to watch, or newer workers ask for the same zone. */
+/* Returns 1 if the worker exits and either watches nothing or has newer workers
+   polling for the same zone. */
 
 static ngx_uint_t
-ngx_http_pgw_poll_leaves(const ngx_http_pgw_revocations_t *rev)
+ngx_http_pgw_poll_stops(const ngx_http_pgw_revocations_t *rev)
 {
     return ngx_terminate
            || (ngx_exiting
@@ -41,8 +41,8 @@ ngx_http_pgw_poll_leaves(const ngx_http_pgw_revocations_t *rev)
 }
 
 
-/* An exiting worker does not wait for the timer, but it does for those of a
-   fetch: the timer ends that. */
+/* An exiting worker waits for the timers of a fetch, but not for ours.  So ours
+   runs at once to abort the fetch. */
 
 void
 ngx_http_pgw_poll_watch(ngx_http_pgw_revocations_t *rev, ngx_int_t n)
@@ -55,8 +55,8 @@ ngx_http_pgw_poll_watch(ngx_http_pgw_revocations_t *rev, ngx_int_t n)
 }
 
 
-/* The next page of the reading is the first one.  News from the beginning are
-   the whole feed, so nothing is left to be read behind the news. */
+/* Makes the reading begin again.  News from the beginning are the whole feed,
+   so a pending reading again is then not needed. */
 
 static void
 ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone,
@@ -67,7 +67,7 @@ ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone,
 
     if (reading == &zone->news) {
         ngx_http_pgw_poll_rewind(zone, &zone->again);
-        zone->behind = 0;
+        zone->to_reread = 0;
     }
 }
 
@@ -75,7 +75,7 @@ ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone,
 /* Logs an error once, not at every try. */
 
 static void
-ngx_http_pgw_poll_complain(const ngx_http_pgw_revocations_t *rev,
+ngx_http_pgw_poll_error(const ngx_http_pgw_revocations_t *rev,
     ngx_uint_t level, const char *err)
 {
     u_char  *last = rev->zone->error;
@@ -97,33 +97,33 @@ ngx_http_pgw_poll_endless(const ngx_http_pgw_revoked_t *zone,
 }
 
 
-/* The end of a fetch or of a page, other than a good one. */
+/* Handles a failed fetch or a bad page. */
 
 static void
 ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
     ngx_http_pgw_feed_e outcome)
 {
     ngx_int_t                rc;
-    ngx_msec_t               again;
+    ngx_msec_t               delay;
     ngx_http_pgw_revoked_t  *zone = rev->zone;
 
-    /* what is missed is wanted as soon as it can be had */
+    /* retry early */
 
-    again = rev->from.cooldown / 4;
+    delay = rev->from.cooldown / 4;
 
     ngx_shmtx_lock(&rev->from.shpool->mutex);
 
     rc = ngx_http_pgw_lease_release(&rev->from);
 
-    if (rc != NGX_OK || ngx_http_pgw_poll_leaves(rev)) {
+    if (rc != NGX_OK || ngx_http_pgw_poll_stops(rev)) {
         outcome = NGX_HTTP_PGW_FEED_SUPERSEDED;
 
     } else if (outcome == NGX_HTTP_PGW_FEED_CURSOR) {
 
-        /* what is in the table stays there */
+        /* the table keeps its entries */
 
         ngx_http_pgw_poll_rewind(zone, rev->reading);
-        again = 0;
+        delay = 0;
 
     } else if (outcome == NGX_HTTP_PGW_FEED_FULL) {
         zone->full = 1;
@@ -134,11 +134,11 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
         if (outcome != NGX_HTTP_PGW_FEED_FULL
             && !ngx_http_pgw_poll_endless(zone, rev->reading))
         {
-            zone->lease.next_try = ngx_current_msec + again;
+            zone->lease.next_try = ngx_current_msec + delay;
         }
 
-        ngx_http_pgw_poll_complain(rev, outcome == NGX_HTTP_PGW_FEED_FULL
-                                        ? NGX_LOG_ALERT : NGX_LOG_ERR, err);
+        ngx_http_pgw_poll_error(rev, outcome == NGX_HTTP_PGW_FEED_FULL
+                                     ? NGX_LOG_ALERT : NGX_LOG_ERR, err);
     }
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);
@@ -160,7 +160,8 @@ ngx_http_pgw_poll_pauses(const ngx_http_pgw_revocations_t *rev,
     endless = ngx_http_pgw_poll_endless(rev->zone, rev->reading);
 
     if (endless) {
-        ngx_http_pgw_poll_complain(rev, NGX_LOG_ERR, "its pages have no end");
+        ngx_http_pgw_poll_error(rev, NGX_LOG_ERR,
+                                "the feed does not terminate");
     }
 
     return page->entries == 0
@@ -168,7 +169,7 @@ ngx_http_pgw_poll_pauses(const ngx_http_pgw_revocations_t *rev,
 }
 
 
-/* The end of a reading.  Returns 1 if the whole feed was read. */
+/* Ends the current reading.  Returns 1 if the whole feed has been read. */
 
 static ngx_uint_t
 ngx_http_pgw_poll_ended(ngx_http_pgw_revocations_t *rev)
@@ -180,19 +181,20 @@ ngx_http_pgw_poll_ended(ngx_http_pgw_revocations_t *rev)
 
     if (reading == &zone->again) {
         reading->cursor_len = 0;
-        zone->behind--;
+        zone->to_reread--;
         return 1;
     }
 
-    zone->asked = rev->asked;
+    zone->as_of = rev->requested;
     ngx_memory_barrier();
 
-    return zone->behind == 0;
+    return zone->to_reread == 0;
 }
 
 
-/* The reading that the next page is of.  The news are read once an interval, to
-   their end.  A page of the other reading follows, however slow the feed is. */
+/* Returns the reading of the next page.  The news come first, once an interval
+   and to their end.  At least one page of the other reading follows, even if
+   the feed is slow. */
 
 static ngx_http_pgw_reading_t *
 ngx_http_pgw_poll_next(const ngx_http_pgw_revocations_t *rev,
@@ -201,23 +203,23 @@ ngx_http_pgw_poll_next(const ngx_http_pgw_revocations_t *rev,
     ngx_http_pgw_revoked_t  *zone = rev->zone;
 
     return rev->reading == &zone->news
-           ? (page->more || zone->behind == 0 ? &zone->news : &zone->again)
-           : (ngx_http_pgw_lease_left(zone->asked + rev->from.cooldown)
+           ? (page->more || zone->to_reread == 0 ? &zone->news : &zone->again)
+           : (ngx_http_pgw_lease_left(zone->as_of + rev->from.cooldown)
               ? &zone->again : &zone->news);
 }
 
 
-/* With the mutex: the table has all of the page. */
+/* Moves the cursor after a good page.  The caller holds the mutex. */
 
 static void
-ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev,
+ngx_http_pgw_poll_advance(ngx_http_pgw_revocations_t *rev,
     const ngx_http_pgw_page_t *page)
 {
     ngx_uint_t               whole;
     ngx_http_pgw_revoked_t  *zone = rev->zone;
     ngx_http_pgw_reading_t  *reading = rev->reading;
 
-    /* a worker that is killed here leaves none, which is always right */
+    /* a worker killed here leaves no cursor, so the feed is read again */
 
     reading->cursor_len = 0;
     ngx_memory_barrier();
@@ -250,7 +252,7 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev,
 }
 
 
-/* How late what is new came, by the feed's clock alone. */
+/* Counts the delay of new entries, by the feed's clock. */
 
 static void
 ngx_http_pgw_poll_lag(const ngx_http_pgw_page_t *page)
@@ -268,12 +270,12 @@ ngx_http_pgw_poll_lag(const ngx_http_pgw_page_t *page)
 }
 
 
-/* Slots to sweep, for the time that went by since the last ones were. */
+/* Returns the number of slots to sweep, from the time since the last sweep. */
 
 static uint64_t
-ngx_http_pgw_poll_due(const ngx_http_pgw_revoked_t *zone)
+ngx_http_pgw_poll_slots(const ngx_http_pgw_revoked_t *zone)
 {
-    time_t  passed = zone->judged ? ngx_time() - zone->judged : 0;
+    time_t  passed = zone->swept_at ? ngx_time() - zone->swept_at : 0;
 
     passed = ngx_min(ngx_max(passed, 0), NGX_HTTP_PGW_POLL_PASS);
 
@@ -283,7 +285,7 @@ ngx_http_pgw_poll_due(const ngx_http_pgw_revoked_t *zone)
 }
 
 
-/* A page that came: until what it says is in the table. */
+/* Reads a page into the table. */
 
 static void
 ngx_http_pgw_poll_read(ngx_http_pgw_revocations_t *rev,
@@ -304,17 +306,17 @@ ngx_http_pgw_poll_read(ngx_http_pgw_revocations_t *rev,
     ngx_shmtx_lock(&rev->from.shpool->mutex);
 
     if (ngx_http_pgw_lease_renew(&rev->from) != NGX_OK) {
-        page->err = "the lease has passed to others";
+        page->err = "the lease has passed to another worker";
 
     } else {
         ngx_http_pgw_table_sweep(&zone->table, ngx_time(),
-                                 ngx_http_pgw_poll_due(zone));
-        zone->judged = ngx_max(zone->judged, ngx_time());
+                                 ngx_http_pgw_poll_slots(zone));
+        zone->swept_at = ngx_max(zone->swept_at, ngx_time());
 
         ngx_http_pgw_feed_read(page, document);
 
         if (page->err == NULL) {
-            ngx_http_pgw_poll_done(rev, page);
+            ngx_http_pgw_poll_advance(rev, page);
         }
     }
 
@@ -370,7 +372,7 @@ ngx_http_pgw_poll_begin(ngx_event_t *ev)
     reading = rev->reading;
 
     rev->pages++;
-    rev->asked = ngx_current_msec;
+    rev->requested = ngx_current_msec;
     rev->from.quiet = (rev->zone->error[0] != '\0');
     rev->args.data = rev->args_data;
     rev->args.len = (size_t) (ngx_sprintf(rev->args_data, "after=%*s",
@@ -403,8 +405,8 @@ ngx_http_pgw_poll_abort(ngx_http_pgw_revocations_t *rev)
 }
 
 
-/* Says once that the feed becomes stale: from then on revoked clients may pass
-   or, with "refuse", nobody does. */
+/* Logs when the feed becomes stale or current.  While it is stale, revoked
+   tokens may pass or, with "refuse", all requests are refused. */
 
 static void
 ngx_http_pgw_poll_stale(const ngx_http_pgw_revocations_t *rev)
@@ -413,7 +415,7 @@ ngx_http_pgw_poll_stale(const ngx_http_pgw_revocations_t *rev)
     ngx_http_pgw_revoked_t  *zone = rev->zone;
 
     stale = zone->full
-            || ngx_http_pgw_lease_left(zone->asked + rev->after) == 0;
+            || ngx_http_pgw_lease_left(zone->as_of + rev->after) == 0;
 
     if (stale == zone->stale) {
         return;
@@ -431,34 +433,34 @@ ngx_http_pgw_poll_stale(const ngx_http_pgw_revocations_t *rev)
 }
 
 
-/* Looks for the next fetch. */
+/* Begins the next fetch when it is due. */
 
 static void
 ngx_http_pgw_poll_timer(ngx_event_t *ev)
 {
     ngx_msec_t                   left;
-    ngx_uint_t                   misjudged;
+    ngx_uint_t                   clock_back;
     ngx_http_pgw_revoked_t      *zone;
     ngx_http_pgw_revocations_t  *rev = ev->data;
 
     zone = rev->zone;
 
-    if (ngx_http_pgw_poll_leaves(rev)) {
+    if (ngx_http_pgw_poll_stops(rev)) {
         ngx_http_pgw_poll_abort(rev);
         return;
     }
 
-    /* never waits for a writer */
+    /* a timer must not wait for a writer */
 
     if (ngx_shmtx_trylock(&rev->from.shpool->mutex)) {
 
         ngx_http_pgw_poll_stale(rev);
 
-        /* what was dead by a clock that was set back may live: all again */
+        /* a sweep may have deleted entries that are live by the new time */
 
-        misjudged = ngx_http_pgw_revocations_misjudged(zone);
+        clock_back = ngx_http_pgw_revocations_set_back(zone);
 
-        if (misjudged) {
+        if (clock_back) {
             zone->lease.next_try = ngx_current_msec;
         }
 
@@ -466,9 +468,9 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
             rev->pages = 0;
             rev->reading = &zone->news;
 
-            if (misjudged) {
+            if (clock_back) {
                 zone->complete = 0;
-                zone->judged = 0;
+                zone->swept_at = 0;
                 ngx_http_pgw_poll_rewind(zone, &zone->news);
             }
         }
@@ -498,18 +500,18 @@ ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev)
 
     if (rc == NGX_DONE) {
 
-        /* what another feed has said holds until it dies, but is not all */
+        /* entries of the old feed stay until they die */
 
         zone->complete = 0;
         ngx_http_pgw_poll_rewind(zone, &zone->news);
 
     } else if (rc == NGX_OK && zone->news.cursor_len) {
 
-        /* the path in "proxy_pass" is not known here: it may be another feed,
-           to which the cursor says nothing.  A reading from the beginning that
-           is in progress ends first, or reloads could keep it from its end. */
+        /* "proxy_pass" may lead to another feed now, so read from the beginning
+           too.  A reading in progress ends first, because frequent reloads
+           could otherwise keep it from ever ending. */
 
-        zone->behind = zone->again.cursor_len ? 2 : 1;
+        zone->to_reread = zone->again.cursor_len ? 2 : 1;
     }
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);

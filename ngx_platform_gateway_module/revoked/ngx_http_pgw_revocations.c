@@ -1,6 +1,6 @@
 
 /*
- * What a token meets in the zone of revocations.
+ * The lookup of tokens in the zone of revocations.
  */
 
 
@@ -37,14 +37,14 @@ ngx_http_pgw_revocations_zone_init(ngx_shm_zone_t *shm_zone, void *data)
                                     size);
         }
 
-        zone->asked = ngx_current_msec;
+        zone->as_of = ngx_current_msec;
         zone->lease.next_try = ngx_current_msec;
     }
 
     if (zone == NULL || zone->table.slots == 0) {
 
-        /* a reload keeps a zone, whatever the configuration before used it
-           for: its workers may still be using all of it */
+        /* a reload keeps the zone, because old workers still use it, but the
+           old configuration may have used it for something else */
 
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
                       "zone \"%V\" of \"platform_gateway_revocations\" has no "
@@ -71,24 +71,24 @@ ngx_http_pgw_revocations_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
 
 ngx_uint_t
-ngx_http_pgw_revocations_misjudged(const ngx_http_pgw_revoked_t *zone)
+ngx_http_pgw_revocations_set_back(const ngx_http_pgw_revoked_t *zone)
 {
-    if (zone->judged <= ngx_time() + 1) {
+    if (zone->swept_at <= ngx_time() + 1) {
         return 0;
     }
 
-    /* our time may be that of long ago: nginx takes it once a turn */
+    /* nginx updates its time once a turn, so it may be outdated */
 
     ngx_time_update();
 
-    return zone->judged > ngx_time() + 1;
+    return zone->swept_at > ngx_time() + 1;
 }
 
 
 ngx_uint_t
 ngx_http_pgw_revocations_whole(const ngx_http_pgw_revoked_t *zone)
 {
-    return zone->complete && !ngx_http_pgw_revocations_misjudged(zone);
+    return zone->complete && !ngx_http_pgw_revocations_set_back(zone);
 }
 
 
@@ -96,7 +96,7 @@ ngx_uint_t
 ngx_http_pgw_revocations_stale(const ngx_http_pgw_revocations_t *rev)
 {
     return !ngx_http_pgw_revocations_whole(rev->zone) || rev->zone->full
-           || ngx_http_pgw_lease_left(rev->zone->asked + rev->after) == 0;
+           || ngx_http_pgw_lease_left(rev->zone->as_of + rev->after) == 0;
 }
 
 
@@ -113,8 +113,8 @@ ngx_http_pgw_revocations_mark(const ngx_http_pgw_revocations_t *rev,
         return NGX_OK;
     }
 
-    /* down, and "issued_before" up: within a millisecond it is revoked.  A time
-       that cannot be told counts as the oldest. */
+    /* rounded down, and "issued_before" up, so that a token of the same
+       millisecond is revoked; a bad time counts as the oldest */
 
     if (ngx_http_pgw_feed_time(pj_json_member(claims->root, rev->issued),
                                PJ_ROUND_DOWN, &mark->issued)

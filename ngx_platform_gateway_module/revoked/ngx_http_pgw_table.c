@@ -2,24 +2,22 @@
 /*
  * An open-addressing table with linear probing.
  *
- * Entries never move, and what a reader sees of one is right at any moment: the
- * first word of the key is written last and taken away first.  A reader that
- * finds its key looks at that word again after it has read the rest, so that a
- * slot that was deleted and given to another key meanwhile is none of its own.
- * The two times of an entry only grow, each by one store of one word.
+ * Readers need no lock.  Entries never move.  The first word of a key is
+ * written last and deleted first.  A reader compares it again after reading the
+ * rest of the slot, because the slot may have got another key meanwhile.  The
+ * two times of an entry only grow, each with one store of one word.
  *
- * So a writer may be killed between any two stores.  Counts are stored first
- * when they grow and last when they shrink: what it leaves behind is at worst a
- * slot that is counted and not used.
+ * A writer may be killed between any two stores.  Counts grow before the table
+ * does and shrink after it, so at worst one slot is counted but unused.
  */
 
 
 #include "revoked/revoked.h"
 
 
-/* 64-bit words, whole on every machine: this is not so of plain C. */
+/* Plain C does not guarantee that a 64-bit word is stored at once. */
 
-#ifndef ngx_http_pgw_table_store    /* as in a test */
+#ifndef ngx_http_pgw_table_store    /* tests define their own */
 #define ngx_http_pgw_table_load(p, order)                                     \
     __atomic_load_n(p, __ATOMIC_##order)
 #define ngx_http_pgw_table_store(p, value, order)                             \
@@ -37,7 +35,7 @@ ngx_http_pgw_table_init(ngx_http_pgw_table_t *table, void *mem, size_t size)
 }
 
 
-/* Where the search for a key begins. */
+/* Returns the first slot of a search. */
 
 static ngx_inline uint64_t
 ngx_http_pgw_table_home(const ngx_http_pgw_table_t *table,
@@ -87,7 +85,7 @@ ngx_http_pgw_table_has(const ngx_http_pgw_table_t *table,
 }
 
 
-/* Counts one more, in that slot; NGX_DECLINED: there is no room. */
+/* Counts a new entry.  Returns NGX_DECLINED if the table is full. */
 
 static ngx_int_t
 ngx_http_pgw_table_count(ngx_http_pgw_table_t *table,
@@ -154,7 +152,7 @@ ngx_http_pgw_table_put(ngx_http_pgw_table_t *table,
         return NGX_DECLINED;
     }
 
-    /* who reads the new time knows that what was here is deleted */
+    /* a reader of the new time also sees that the old key was deleted */
 
     ngx_http_pgw_table_store(&to->key.word[1], key->word[1], RELAXED);
     ngx_http_pgw_table_store(&to->before, before, RELEASE);
@@ -166,8 +164,8 @@ ngx_http_pgw_table_put(ngx_http_pgw_table_t *table,
 
 
 /*
- * Backwards: a deleted slot before one that is empty ends no search any more
- * than that one, and is empty again, and so is one before it in turn.
+ * Sweeps backwards: a deleted slot directly before an empty slot becomes empty
+ * too, and so does the slot before it in turn.
  */
 
 void

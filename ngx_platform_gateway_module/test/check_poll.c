@@ -81,11 +81,11 @@ START_TEST (test_the_age_of_the_feed) {
     feed = slow_pages;
     ck_assert_uint_eq(work(), 3);
     ck_assert_uint_eq(zone.complete, 1);
-    ck_assert_uint_eq(zone.asked, began + 1400);
+    ck_assert_uint_eq(zone.as_of, began + 1400);
     ck_assert_uint_eq(ngx_current_msec, began + 2100);
     pass(500);
     ck_assert_uint_eq(work(), 1);
-    ck_assert_uint_eq(zone.asked, began + 1400); /* a failure is none */
+    ck_assert_uint_eq(zone.as_of, began + 1400); /* a failure is none */
 }
 END_TEST
 
@@ -301,10 +301,10 @@ START_TEST (test_news_come_before_all) {
         forget(); /* as if it were another feed */
         pages_of(1);
         ck_assert(known(2101) && zone.complete && asked_again == 0);
-        while (zone.behind) {
+        while (zone.to_reread) {
             rev.timer.handler(&rev.timer);
             ck_assert(turn());
-            ck_assert_uint_le(ngx_current_msec - zone.asked, 500 + 3 * took[i]);
+            ck_assert_uint_le(ngx_current_msec - zone.as_of, 500 + 3 * took[i]);
         }
         ck_assert(knows_all() && zone.complete && complaints == 0);
         ck_assert_uint_eq(asked_again, 101);
@@ -342,7 +342,7 @@ START_TEST (test_reloads_without_end) {
     pages_of(1000);
     ck_assert_uint_le(asked_again, 202);
     ck_assert(knows_all());
-    ck_assert_uint_eq(zone.behind, 0);
+    ck_assert_uint_eq(zone.to_reread, 0);
 }
 END_TEST
 
@@ -378,9 +378,9 @@ START_TEST (test_cursors_that_are_refused) {
         refuses = behind ? 35 : 1;
         pages_of(1000);
         ck_assert_uint_eq(outcomes[NGX_HTTP_PGW_FEED_CURSOR], 1);
-        ck_assert_uint_eq(zone.behind, behind);
+        ck_assert_uint_eq(zone.to_reread, behind);
         pages_of(1000);
-        ck_assert(knows_all() && zone.complete && zone.behind == 0);
+        ck_assert(knows_all() && zone.complete && zone.to_reread == 0);
         ck_assert(behind ? asked_again > 101 : asked_again == 0);
     }
 }

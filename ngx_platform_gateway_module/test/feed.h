@@ -29,7 +29,7 @@ static ngx_event_t *posted;
 #define ngx_http_pgw_counters_add(h, ms) ((void) (ms))
 #define ngx_http_pgw_fetch_abort(from) ((void) (from))
 #define ngx_http_pgw_lease_activate(from) source
-#define ngx_http_pgw_revocations_misjudged(zone) set_back
+#define ngx_http_pgw_revocations_set_back(zone) set_back
 
 static ngx_uint_t set_back, lease_lost;
 static ngx_int_t source;
