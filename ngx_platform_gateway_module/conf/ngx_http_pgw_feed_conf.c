@@ -193,7 +193,7 @@ ngx_http_pgw_feed_conf_init(ngx_conf_t *cf,
 
     from = &rev->from;
     from->timeout = NGX_HTTP_PGW_TIMEOUT;
-    rev->subject = issuer->issuers ? issuer->claims.subject : "sub";
+    rev->subject = issuer->claims.subject;
     rev->issued = issuer->issued ? issuer->issued : "iat";
     rev->names = &issuer->names;
     rev->refuse = mcf->revocations_refuse;
@@ -201,8 +201,7 @@ ngx_http_pgw_feed_conf_init(ngx_conf_t *cf,
                                         : NGX_HTTP_PGW_REVOKED_AFTER;
 
     if (rev->claim.len == 0) {
-        rev->claim.data = (u_char *) (issuer->issuers ? issuer->claims.session
-                                                      : "session_id");
+        rev->claim.data = (u_char *) issuer->claims.session;
         rev->claim.len = ngx_strlen(rev->claim.data);
     }
 

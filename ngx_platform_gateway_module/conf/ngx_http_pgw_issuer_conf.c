@@ -343,6 +343,14 @@ ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
             ngx_conf_init_msec_value(issuer->ages[n], mcf->issuers->ages[n]);
         }
 
+        if (issuer->claims.subject == NULL) {
+            issuer->claims.subject = "sub";
+        }
+
+        if (issuer->claims.session == NULL) {
+            issuer->claims.session = issuer->name.len ? "sid" : "session_id";
+        }
+
         if (ngx_http_pgw_issuer_usable(issuer) && mcf->keys_zone == NULL) {
 
             mcf->keys_zone = ngx_shared_memory_add(cf, &mcf->zone_name,

@@ -53,8 +53,7 @@ ngx_http_pgw_resource_servers(ngx_http_pgw_text_t *text,
     named = 0;
 
     for ( /* void */ ; issuer; issuer = issuer->next) {
-        names = !ngx_http_pgw_issuer_trusted(conf, issuer) ? NULL
-                : issuer->issuers ? issuer->issuers : conf->issuers;
+        names = ngx_http_pgw_issuer_accepted(issuer, conf);
 
         for (i = 0; names && i < names->nelts; i++) {
             name = (const pj_str_t *) names->elts + i;

@@ -344,14 +344,6 @@ ngx_http_pgw_trust_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                            &issuer->name);
     }
 
-    if (issuer->claims.subject == NULL) {
-        issuer->claims.subject = "sub";
-    }
-
-    if (issuer->claims.session == NULL) {
-        issuer->claims.session = "sid";
-    }
-
     return issuer->issuers == NGX_CONF_UNSET_PTR
            ? "needs \"issuer\", the \"iss\" of its tokens"
            : !ngx_http_pgw_issuer_usable(issuer)

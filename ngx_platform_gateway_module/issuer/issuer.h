@@ -209,7 +209,15 @@ struct ngx_http_pgw_issuer_s {
 };
 
 
-/* How far its clock may be off, in a location with conf. */
+/*
+ * Names, audiences and leeway of an issuer's tokens in a location.  The issuer
+ * of a block has them in its block.  Outside of blocks they are set per
+ * location, so the issuer without a block has them in each location's
+ * configuration.
+ */
+
+#define ngx_http_pgw_issuer_rule(issuer, conf, member)                        \
+    ((issuer)->name.len ? (issuer)->member : (conf)->member)
 
 #define ngx_http_pgw_issuer_leeway(issuer, conf)                              \
     ((issuer)->leeway == NGX_CONF_UNSET ? (conf)->leeway : (issuer)->leeway)
@@ -232,10 +240,12 @@ ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
 const pj_str_t *ngx_http_pgw_issuer_nearest(ngx_http_pgw_issuer_t *issuer,
     const pj_str_t *iss);
 
-/* Whether a location with conf takes tokens of the issuer, and the levels that
-   tokens of at least one of that list can open there. */
-ngx_uint_t ngx_http_pgw_issuer_trusted(const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_issuer_t *issuer);
+/* Returns the names of the issuer whose tokens a location accepts, or NULL. */
+const ngx_array_t *ngx_http_pgw_issuer_accepted(
+    const ngx_http_pgw_issuer_t *issuer, const ngx_http_pgw_loc_conf_t *conf);
+
+/* Returns the access levels that tokens of a list of issuers can have in a
+   location. */
 ngx_uint_t ngx_http_pgw_issuer_opens(const ngx_http_pgw_issuer_t *issuer,
     const ngx_http_pgw_loc_conf_t *conf);
 

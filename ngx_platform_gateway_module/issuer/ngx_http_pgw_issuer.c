@@ -118,7 +118,7 @@ ngx_http_pgw_issuer_names(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer,
 
     rc = ngx_array_init(names, cf->pool, 2, sizeof(ngx_http_pgw_name_t));
 
-    if (rc == NGX_OK && issuer->issuers) {
+    if (rc == NGX_OK && issuer->name.len) {
         rc = ngx_http_pgw_issuer_add(issuer, issuer->issuers);
         policies = NULL;
     }
@@ -170,26 +170,25 @@ ngx_http_pgw_issuer_digest(const ngx_http_pgw_issuer_t *issuer, u_char *hex)
 }
 
 
-ngx_uint_t
-ngx_http_pgw_issuer_trusted(const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_issuer_t *issuer)
+const ngx_array_t *
+ngx_http_pgw_issuer_accepted(const ngx_http_pgw_issuer_t *issuer,
+    const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t                     i;
-    const ngx_http_pgw_trusted_t  *one;
+    ngx_uint_t                     i, n;
+    const ngx_http_pgw_trusted_t  *trusted;
 
-    if (conf->trusted == NULL) {
-        return 1;
-    }
+    if (conf->trusted) {
+        trusted = conf->trusted->elts;
+        n = conf->trusted->nelts;
 
-    one = conf->trusted->elts;
+        for (i = 0; i < n && trusted[i].issuer != issuer; i++) { /* void */ }
 
-    for (i = 0; i < conf->trusted->nelts; i++) {
-        if (one[i].issuer == issuer) {
-            return 1;
+        if (i == n) {
+            return NULL;
         }
     }
 
-    return 0;
+    return ngx_http_pgw_issuer_rule(issuer, conf, issuers);
 }
 
 
@@ -202,12 +201,11 @@ ngx_http_pgw_issuer_opens(const ngx_http_pgw_issuer_t *issuer,
 
     for ( /* void */ ; issuer; issuer = issuer->next) {
 
-        if (!ngx_http_pgw_issuer_trusted(conf, issuer)) {
+        if (ngx_http_pgw_issuer_accepted(issuer, conf) == NULL) {
             continue;
         }
 
-        opens |= issuer->issuers ? NGX_HTTP_PGW_TOKEN
-                 : conf->issuers ? NGX_HTTP_PGW_GUARDED : 0;
+        opens |= issuer->name.len ? NGX_HTTP_PGW_TOKEN : NGX_HTTP_PGW_GUARDED;
 
         for (i = 0; conf->trusted && issuer->opens
                     && i < issuer->opens->nelts; i++)

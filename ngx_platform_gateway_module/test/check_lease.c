@@ -206,7 +206,7 @@ static const char *digest_of(const char *names)
     pj_str_t iss[4];
     ngx_array_t all = {.elts = iss};
     ngx_conf_t cf = {.pool = &pool};
-    ngx_http_pgw_issuer_t one = {.issuers = &all};
+    ngx_http_pgw_issuer_t one = {.name = ngx_string("one"), .issuers = &all};
     u_char *to = hex[n++ & 1];
 
     for (; *names; names++)

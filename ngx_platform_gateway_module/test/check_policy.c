@@ -43,10 +43,11 @@ ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
     return first;
 }
 
-ngx_uint_t ngx_http_pgw_issuer_trusted(const ngx_http_pgw_loc_conf_t *conf,
-                                       const ngx_http_pgw_issuer_t *issuer)
+const ngx_array_t *
+ngx_http_pgw_issuer_accepted(const ngx_http_pgw_issuer_t *issuer,
+                             const ngx_http_pgw_loc_conf_t *conf)
 {
-    return 1;
+    return conf->issuers;
 }
 
 ngx_uint_t ngx_http_pgw_issuer_opens(const ngx_http_pgw_issuer_t *issuer,

@@ -81,30 +81,25 @@ ngx_http_pgw_token_claims(ngx_http_pgw_keys_t *keys, pj_claims_t *claims,
     issuer = keys->issuer;
 
     return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_CLAIMS,
-                issuer->issuers || issuer->names.nelts == 0
+                issuer->name.len || issuer->names.nelts == 0
                 ? pj_claims_read_foreign(claims, &issuer->claims)
                 : pj_claims_read(claims));
 }
 
-
-/* The issuer without a block has names and audiences of each location's own. */
 
 static pj_err_t
 ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims,
     ngx_http_pgw_steps_t *steps)
 {
-    const ngx_array_t  *audiences = issuer->issuers ? issuer->audiences
-                                                    : conf->audiences;
-    const ngx_array_t  *issuers = !ngx_http_pgw_issuer_trusted(conf, issuer)
-                                  ? NULL
-                                  : issuer->issuers ? issuer->issuers
-                                                    : conf->issuers;
+    const ngx_array_t  *issuers = ngx_http_pgw_issuer_accepted(issuer, conf);
+    const ngx_array_t  *audiences = ngx_http_pgw_issuer_rule(issuer, conf,
+                                                             audiences);
 
-    static const pj_str_t  nobody = { NULL, 0 };
+    static const pj_str_t  none = { NULL, 0 };
 
     const pj_policy_t  policy = {
-        .issuers = issuers ? issuers->elts : &nobody,
+        .issuers = issuers ? issuers->elts : &none,
         .issuer_count = issuers ? issuers->nelts : 1,
         .audiences = audiences ? audiences->elts : NULL,
         .audience_count = audiences ? audiences->nelts : 0,
