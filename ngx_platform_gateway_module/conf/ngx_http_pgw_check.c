@@ -61,8 +61,8 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
             ? (clcf->name.len && conf->required != prev->required
                && (conf->access & NGX_HTTP_PGW_PUBLIC)
                && conf->handler != ngx_http_pgw_resource_content.handler
-               ? "is \"public\", and what \"platform_gateway_require\" demands "
-                 "in it is asked of nobody: leave one out," : NULL)
+               ? "is \"public\", so its \"platform_gateway_require\" has no "
+                 "effect: leave one out," : NULL)
             : conf->access & NGX_HTTP_PGW_PUBLIC
             ? "is both \"public\" and guarded: \"public\" must stand alone in "
               "\"platform_gateway_access\""

@@ -165,9 +165,9 @@ ngx_http_pgw_feed_conf_zone(ngx_conf_t *cf,
 
     if (shm_zone->init) {
         return ngx_http_pgw_conf_fail(cf, &from->place,
-                   "zone \"%V\" of \"platform_gateway_revocations\" is that "
-                   "of \"platform_gateway_zone\", of the counters, which is "
-                   "named after it, or of another feed: give it another name,",
+                   "zone \"%V\" of \"platform_gateway_revocations\" is also "
+                   "the zone of \"platform_gateway_zone\", of its counters or "
+                   "of another feed: choose another name,",
                    &rev->zone_name);
     }
 

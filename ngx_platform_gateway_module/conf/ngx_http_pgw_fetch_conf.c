@@ -100,8 +100,8 @@ ngx_http_pgw_fetch_conf_warn(ngx_conf_t *cf, const ngx_http_pgw_source_t *from,
     if (from->clcf->handler && ngx_http_pgw_peek_unverified(cf, location)) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "platform_gateway: location \"%V\" of \"%s\" fetches "
-                      "over https with \"proxy_ssl_verify off\": whoever "
-                      "answers in the issuer's place is believed: add "
+                      "over https with \"proxy_ssl_verify off\": a forged "
+                      "server would be trusted as the issuer: add "
                       "\"proxy_ssl_verify on;\" and \"proxy_ssl_trusted_"
                       "certificate\" to it, in %V:%ui", &from->clcf->name,
                       from->directive, &from->place.file, from->place.line);

@@ -74,9 +74,8 @@ ngx_http_pgw_issuer_conf_source(ngx_conf_t *cf,
     }
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "an issuer has one key set, and the source of this "
-                       "one's is already given by \"%skey_%s\" in %V:%ui: "
-                       "leave one out",
+                       "the source of this issuer's keys is already given by "
+                       "\"%skey_%s\" in %V:%ui: leave one out",
                        issuer->name.len ? "" : "platform_gateway_",
                        issuer->file.len ? "file" : "location",
                        &issuer->from.place.file, issuer->from.place.line);

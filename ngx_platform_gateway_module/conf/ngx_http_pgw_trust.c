@@ -229,7 +229,7 @@ ngx_http_pgw_trust_line(ngx_conf_t *cf, ngx_command_t *dummy, void *conf)
     /* NGX_CONF_TAKE1, 2, ... have the bit of that number of values */
 
     rv = cmd->name.len == 0
-         ? "is no directive of \"platform_gateway_trust\""
+         ? "is not a directive of \"platform_gateway_trust\""
          : !(cmd->type & NGX_CONF_1MORE ? n >= 1
              : n < NGX_CONF_MAX_ARGS && (cmd->type & (1u << n)))
          ? "has an invalid number of values" : cmd->set(cf, cmd, conf);
@@ -287,7 +287,7 @@ ngx_http_pgw_trust_add(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
           ? "\"%V\" is already the name of an issuer"
           : name->len == 0 || name->len > NGX_HTTP_PGW_TRUST_NAME_MAX
             || !ngx_http_pgw_names_plain(name, "-_")
-          ? "\"%V\" is no name: it has 1 to 63 letters, digits, \"-\" and \"_\""
+          ? "\"%V\" is not a name of 1 to 63 letters, digits, \"-\" and \"_\""
           : n >= NGX_HTTP_PGW_TRUST_MAX
           ? "\"%V\" is one issuer too many: there may be 64" : NULL;
 

@@ -309,8 +309,9 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
             return ngx_http_pgw_conf_fail(cf, &conf->place,
                        "platform_gateway: \"%V_store\" names a file by "
                        "$platform_account_id, _session_id, _workspace_id or "
-                       "_claim_..., and all for whom that is empty would share "
-                       "it: use \"%V_cache\"", &passer->name, &passer->name);
+                       "_claim_..., and clients without that value would share "
+                       "the file: use \"%V_cache\"",
+                       &passer->name, &passer->name);
         }
 
         /* always, because scripts may read a variable by its name */
