@@ -56,7 +56,7 @@ ngx_http_pgw_poll_watch(ngx_http_pgw_revocations_t *rev, ngx_int_t n)
 
 
 /* Makes the reading begin again.  News from the beginning are the whole feed,
-   so a pending reading again is then not needed. */
+   so rereads are not needed then. */
 
 static void
 ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone,
@@ -66,8 +66,8 @@ ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone,
     reading->idle = 0;
 
     if (reading == &zone->news) {
-        ngx_http_pgw_poll_rewind(zone, &zone->again);
-        zone->to_reread = 0;
+        ngx_http_pgw_poll_rewind(zone, &zone->reread);
+        zone->rereads = 0;
     }
 }
 
@@ -179,22 +179,22 @@ ngx_http_pgw_poll_ended(ngx_http_pgw_revocations_t *rev)
 
     reading->idle = 0;
 
-    if (reading == &zone->again) {
+    if (reading == &zone->reread) {
         reading->cursor_len = 0;
-        zone->to_reread--;
+        zone->rereads--;
         return 1;
     }
 
     zone->as_of = rev->requested;
     ngx_memory_barrier();
 
-    return zone->to_reread == 0;
+    return zone->rereads == 0;
 }
 
 
 /* Returns the reading of the next page.  The news come first, once an interval
-   and to their end.  At least one page of the other reading follows, even if
-   the feed is slow. */
+   and to their end.  At least one page of a reread follows, even if the feed
+   is slow. */
 
 static ngx_http_pgw_reading_t *
 ngx_http_pgw_poll_next(const ngx_http_pgw_revocations_t *rev,
@@ -203,9 +203,9 @@ ngx_http_pgw_poll_next(const ngx_http_pgw_revocations_t *rev,
     ngx_http_pgw_revoked_t  *zone = rev->zone;
 
     return rev->reading == &zone->news
-           ? (page->more || zone->to_reread == 0 ? &zone->news : &zone->again)
+           ? (page->more || zone->rereads == 0 ? &zone->news : &zone->reread)
            : (ngx_http_pgw_lease_left(zone->as_of + rev->from.cooldown)
-              ? &zone->again : &zone->news);
+              ? &zone->reread : &zone->news);
 }
 
 
@@ -508,10 +508,10 @@ ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev)
     } else if (rc == NGX_OK && zone->news.cursor_len) {
 
         /* "proxy_pass" may lead to another feed now, so read from the beginning
-           too.  A reading in progress ends first, because frequent reloads
+           too.  A reread in progress ends first, because frequent reloads
            could otherwise keep it from ever ending. */
 
-        zone->to_reread = zone->again.cursor_len ? 2 : 1;
+        zone->rereads = zone->reread.cursor_len ? 2 : 1;
     }
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);

@@ -99,13 +99,13 @@ typedef struct {
 
     /*
      * A reload keeps the cursor of the news.  It may also bring another feed,
-     * so the feed is then read again from the beginning, between the news.
+     * so the feed is then reread from the beginning, between the news.
      */
 
     ngx_http_pgw_reading_t     news;
-    ngx_http_pgw_reading_t     again;
-    ngx_uint_t                 to_reread;  /* pending readings again: 2 after a
-                                              reload during a reading */
+    ngx_http_pgw_reading_t     reread;
+    ngx_uint_t                 rereads;    /* pending: 2 after a reload during a
+                                              reread */
 
     ngx_http_pgw_table_t       table;
 } ngx_http_pgw_revoked_t;

@@ -1,4 +1,4 @@
-/* Tests of the feed of revocations: what is read as an entry. */
+/* Tests of pages of revocations: their list, issuer, keys and times. */
 
 #include "feed.h"
 
@@ -9,7 +9,7 @@ static const char *gives(unsigned n)
     return given;
 }
 
-START_TEST (test_what_is_the_list) {
+START_TEST (test_place_of_the_list) {
     static const struct {
         const char *page;
         int ok;
@@ -40,7 +40,7 @@ START_TEST (test_what_is_the_list) {
 }
 END_TEST
 
-/* Whoever chooses ids must not choose slots. */
+/* Without the secret, ids could be chosen that collide in the table. */
 START_TEST (test_the_secret_is_in_the_keys) {
     feed = gives;
     given = "{\"revocations\":[" ENTRY "]" REST;
@@ -53,8 +53,8 @@ START_TEST (test_the_secret_is_in_the_keys) {
 }
 END_TEST
 
-/* What one issuer says of an id is nothing to another's. */
-START_TEST (test_whose_entries_they_are) {
+/* An entry of one issuer does not revoke the tokens of another. */
+START_TEST (test_issuer_of_the_entries) {
 #define LIST "\"revocations\":[" ENTRY "]"
 #define ISSUER(of) "\"issuer\":" of
     static const struct {
@@ -137,9 +137,9 @@ int main(void)
 
     tcase_add_checked_fixture(tc, setup, NULL);
     tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, test_what_is_the_list);
+    tcase_add_test(tc, test_place_of_the_list);
     tcase_add_test(tc, test_the_secret_is_in_the_keys);
-    tcase_add_test(tc, test_whose_entries_they_are);
+    tcase_add_test(tc, test_issuer_of_the_entries);
     tcase_add_test(tc, test_times_are_rounded);
     suite_add_tcase(suite, tc);
     srunner_run_all(runner, CK_NORMAL);

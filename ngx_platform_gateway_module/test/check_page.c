@@ -1,6 +1,6 @@
 /*
- * Tests of a page of the feed of revocations, as its text is read: which is
- * good, which entries of it hold, and what is wrong with others.
+ * Tests of reading a page of revocations: its entries, its errors and its
+ * limits.
  */
 
 #include <check.h>
@@ -27,7 +27,7 @@ static ngx_http_pgw_name_t name = {.iss = {(const u_char *) "a", 1}};
 static ngx_http_pgw_page_t *page;
 static char text[2 * 1024 * 1024];
 
-/* Reads a page of len bytes; what is wrong with it, or NULL. */
+/* Reads a page of len bytes and returns its error, or NULL. */
 static const char *page_read(const char *body, size_t len)
 {
     ngx_str_t document = {len, (u_char *) body};
@@ -68,7 +68,7 @@ static int known_as(u_char kind, const char *id, int64_t issued)
 #define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
 #define ID_MAX HUNDRED TEN TEN "aaaaaaaa"
 
-/* What a page holds, and the fault of those that are not good. */
+/* Pages with the error and the number of entries that count. */
 static const struct {
     const char *name, *text;
     const char *err;
@@ -78,9 +78,9 @@ static const struct {
     {"an entry", OF(ENTRY), NULL, 1},
     {"two, and one again", OF(ENTRY ",{\"id\":\"b\"," DIES "}," ENTRY), NULL,
      2},
-    {"one that is dead", DYING("999000"), NULL, 0},
-    {"one that a token may outlive by the leeway", DYING("999700"), NULL, 1},
-    {"one that none can", DYING("999699"), NULL, 0},
+    {"a dead entry", DYING("999000"), NULL, 0},
+    {"an entry whose token lives by the leeway", DYING("999700"), NULL, 1},
+    {"an entry that outlives the leeway", DYING("999699"), NULL, 0},
     {"an account", OF("{\"subject\":\"s\",\"issued_before\":5," DIES "}"), NULL,
      1},
     {"the longest id", OF("{\"id\":\"" ID_MAX "\"," DIES "}"), NULL, 1},
@@ -141,17 +141,17 @@ static const struct {
      OF("{\"id\":\"a\",\"subject\":\"s\",\"issued_before\":5," DIES "}"),
      "both", 0},
     {"a list in the list", OF("[]"), "not complete", 0},
-    {"an entry of nothing", OF("{}"), "not complete", 0},
+    {"an entry without members", OF("{}"), "not complete", 0},
     {"an entry that is not JSON", OF(ENTRY ",{\"id\"}"), "JSON", 0},
     {"an entry with two ids", OF("{\"id\":\"x\",\"id\":\"a\"," DIES "}"),
      "JSON", 0},
-    {"no time of death", OF("{\"id\":\"a\"}"), "not complete", 0},
+    {"no dies_at", OF("{\"id\":\"a\"}"), "not complete", 0},
     {"a time that is a string", DYING("\"1000900\""), "not complete", 0},
-    {"a time beyond all", DYING("1e99"), "not complete", 0},
+    {"a time out of range", DYING("1e99"), "not complete", 0},
     {"a time after the year 9999", DYING("253402300801"), "not complete", 0},
     {"a time before 1970", DYING("-1"), "not complete", 0},
     {"a time with an exponent", DYING("9e9"), "not complete", 0},
-    {"a time with another one", DYING("9E9"), "not complete", 0},
+    {"a time with an exponent, E", DYING("9E9"), "not complete", 0},
     {"a time of more digits than are read",
      DYING("1000900.0000000000000000000000000000000000000000000000000000000"),
      "not complete", 0},
@@ -159,9 +159,9 @@ static const struct {
     {"an id that is too long", OF("{\"id\":\"" ID_MAX "a\"," DIES "}"),
      "not complete", 0},
     {"an id that is a number", OF("{\"id\":1," DIES "}"), "not complete", 0},
-    {"an account without a moment", OF("{\"subject\":\"a\"," DIES "}"),
+    {"an account without issued_before", OF("{\"subject\":\"a\"," DIES "}"),
      "not complete", 0},
-    {"an account with another kind of moment",
+    {"an account whose issued_before is a string",
      OF("{\"subject\":\"a\",\"issued_before\":\"now\"," DIES "}"),
      "not complete", 0},
     {"a wrong entry among others",
@@ -181,7 +181,7 @@ START_TEST (test_pages) {
 }
 END_TEST
 
-START_TEST (test_what_is_revoked) {
+START_TEST (test_revoked_tokens) {
     static const char said[] =
         "{\"now\":12.5,\"cursor\":\"a-B._:,9\",\"more\":true,\"revocations\":"
         "[{\"id\":\"a\"," DIES
@@ -196,15 +196,15 @@ START_TEST (test_what_is_revoked) {
     ck_assert(known_as('i', "a", INT64_MAX - 1));
     ck_assert(known_as('s', "s", 100499));
     ck_assert(!known_as('s', "s", 100500));
-    ck_assert(known_as('s', "t", 100500)); /* within the millisecond */
+    ck_assert(known_as('s', "t", 100500)); /* in the same millisecond */
     ck_assert(!known_as('s', "t", 100501));
-    ck_assert(!known_as('i', "s", 0)); /* an account is no session */
+    ck_assert(!known_as('i', "s", 0)); /* not as a session */
     ck_assert(!known_as('s', "a", 0));
 }
 END_TEST
 
-/* A page of n entries: each has a string of in_entry bytes and, in an array, so
- * many values more; so has the page a string of beside bytes. */
+/* A page of n entries, each with a string of in_entry bytes and an array of so
+ * many values.  The page itself has a string of beside bytes. */
 static size_t page_of(unsigned n, size_t in_entry, size_t values, size_t beside)
 {
     FILE *to = fmemopen(text, sizeof(text), "w");
@@ -228,7 +228,7 @@ static size_t page_of(unsigned n, size_t in_entry, size_t values, size_t beside)
 }
 
 START_TEST (test_limits) {
-    /* the page's own values, and one entry's without those of its array */
+    /* 5 values of the page, and 5 of an entry with an empty array */
     const size_t least = 5 + 5, all = NGX_HTTP_PGW_FEED_MAX_VALUES - least;
     const struct {
         unsigned n;
@@ -265,7 +265,7 @@ START_TEST (test_limits) {
 
         ck_assert_int_eq(page_read(text, (size_t) len) == NULL, !over);
     }
-    /* nothing but empty entries, to the last byte */
+    /* empty entries to the last byte */
     memcpy(text, OPEN, sizeof(OPEN) - 1);
     for (size_t n = sizeof(OPEN) - 1; n < NGX_HTTP_PGW_FEED_MAX_BYTES; n += 3)
         memcpy(&text[n], "{},", 3);
@@ -274,7 +274,7 @@ START_TEST (test_limits) {
 }
 END_TEST
 
-/* Neither nests deeply nor comes to a stack's end. */
+/* Deep nesting does not overflow the stack. */
 START_TEST (test_nesting) {
     for (size_t n = 4000; n <= 400000; n *= 100) {
         memset(text, '[', n);
@@ -298,7 +298,7 @@ int main(void)
     memcpy(zone.news.cursor, "last", 4);
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, test_pages);
-    tcase_add_test(tc, test_what_is_revoked);
+    tcase_add_test(tc, test_revoked_tokens);
     tcase_add_test(tc, test_limits);
     tcase_add_test(tc, test_nesting);
     suite_add_tcase(suite, tc);

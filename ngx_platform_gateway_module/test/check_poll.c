@@ -1,12 +1,11 @@
 /*
- * Tests of the feed of revocations, page by page: what becomes of a page whose
- * lease has gone, how often a feed without an end is asked, what a reload
- * keeps, and how soon dead entries are swept.
+ * Tests of polling the feed of revocations: the lease, feeds that do not
+ * terminate, reloads, refused cursors and the sweep of dead entries.
  */
 
 #include "feed.h"
 
-/* Another worker goes on, whose source is the same or (NGX_DONE) another. */
+/* A new worker takes over, with the same feed or (NGX_DONE) another. */
 static void reload(ngx_int_t activated)
 {
     posted = NULL;
@@ -22,7 +21,7 @@ static void pass(unsigned ms)
     clock_now.sec = 1000000 + (time_t) (ngx_current_msec / 1000);
 }
 
-/* A page of n entries, the first of that number. */
+/* A page of n entries that are numbered from first on. */
 static const char *page_of(unsigned first, unsigned n, unsigned cursor,
                            int more)
 {
@@ -39,15 +38,15 @@ static const char *page_of(unsigned first, unsigned n, unsigned cursor,
     return text;
 }
 
-/* -- when it is asked */
+/* -- requests */
 
 static const char *long_page(unsigned n)
 {
     return page_of(0, 1900, 1, 0);
 }
 
-/* When the page comes another worker, or configuration, has it. */
-START_TEST (test_a_lease_that_goes) {
+/* Another worker or configuration took the lease during the request. */
+START_TEST (test_lease_lost_during_a_fetch) {
     feed = long_page;
     ck_assert_uint_eq(work(), 1); /* control */
     ck_assert_uint_eq(zone.complete, 1);
@@ -70,11 +69,11 @@ static const char *slow_pages(unsigned n)
         return NULL;
     const char *page = page_of(n, 1, n, n < 2);
 
-    ngx_current_msec += 700; /* until it answers */
+    ngx_current_msec += 700; /* delay of the answer */
     return page;
 }
 
-/* Its age is that of the question, and of the last one. */
+/* The age counts from the request of the last page. */
 START_TEST (test_the_age_of_the_feed) {
     ngx_msec_t began = ngx_current_msec;
 
@@ -85,7 +84,7 @@ START_TEST (test_the_age_of_the_feed) {
     ck_assert_uint_eq(ngx_current_msec, began + 2100);
     pass(500);
     ck_assert_uint_eq(work(), 1);
-    ck_assert_uint_eq(zone.as_of, began + 1400); /* a failure is none */
+    ck_assert_uint_eq(zone.as_of, began + 1400); /* not by a failure */
 }
 END_TEST
 
@@ -102,7 +101,7 @@ static const char *loop_of(unsigned n)
     return page_of(n, entries_of, n, 1);
 }
 
-/* A feed that gives the same pages again, after some others or none. */
+/* A feed that repeats its pages for ever, all or from some page on. */
 START_TEST (test_a_feed_that_loops) {
     static const unsigned periods[] = {2, 3, 5, 7, 19, 20, 21, 64, 300, 1000};
     static const unsigned before[] = {0, 1, 10, 100};
@@ -114,7 +113,7 @@ START_TEST (test_a_feed_that_loops) {
             feed = loop_of;
             period = periods[i];
             before_loop = before[j];
-            /* until known entries are twice those in the table and more */
+            /* 1,000 known entries more than twice the table */
             unsigned most = 1000 + 3 * (period + before_loop);
 
             ck_assert_uint_le(work(), 20 + most);
@@ -125,11 +124,12 @@ START_TEST (test_a_feed_that_loops) {
                 ck_assert_uint_eq(work(), 20);
             }
             ck_assert_uint_eq(zone.complete, 0);
-            ck_assert_uint_eq(complaints, 2); /* that, and that it is stale */
+            ck_assert_uint_eq(complaints,
+                              2); /* does not terminate, and stale */
         }
     }
 
-    /* until it ends */
+    /* control: an end */
     feed = long_page;
     pass(500);
     ck_assert_uint_eq(work(), 1);
@@ -144,7 +144,7 @@ static const char *fails_at_times(unsigned n)
     return n % 10 == 9 ? NULL : page_of(n % 3, 500, n % 3, 1);
 }
 
-/* What fails is asked again soon, but not where that is without an end. */
+/* A failure is retried early, but not of a feed that does not terminate. */
 START_TEST (test_a_loop_that_fails) {
     feed = fails_at_times;
     work();
@@ -184,7 +184,7 @@ static const char *ever_empty(unsigned n)
     return page_of(0, 0, n, 1);
 }
 
-/* A page an interval, and one error in the log however long that lasts. */
+/* They are read once an interval, and logged once. */
 START_TEST (test_empty_pages_that_never_end) {
     feed = ever_empty;
     for (unsigned n = 0; n < 3000; n++) {
@@ -192,7 +192,7 @@ START_TEST (test_empty_pages_that_never_end) {
         pass(500);
         ck_assert_uint_eq(endless(), n >= 1000);
     }
-    ck_assert_uint_eq(complaints, 2); /* and that it is stale */
+    ck_assert_uint_eq(complaints, 2); /* does not terminate, and stale */
 }
 END_TEST
 
@@ -204,9 +204,9 @@ static const char *many(unsigned n)
     return page_of(n * each, each, n, n < pages - 1);
 }
 
-/* A feed that is read again from its beginning is no such one, however many
- * pages it has, and however small they are. */
-START_TEST (test_all_of_it_again) {
+/* A feed that is reread from the beginning terminates, with any number and size
+ * of pages. */
+START_TEST (test_whole_feed_reread) {
     static const unsigned rows[] = {2, 3, 600, 5000};
 
     feed = many;
@@ -231,7 +231,7 @@ END_TEST
 /* -- over reloads */
 
 static unsigned page_ms,
-    refuses; /* 1: the next cursor, 2: the one after, ... */
+    refuses; /* the cursor of that number from now on, 0 for none */
 
 static unsigned cursor_of(const ngx_http_pgw_reading_t *reading)
 {
@@ -243,7 +243,7 @@ static unsigned cursor_of(const ngx_http_pgw_reading_t *reading)
     return at;
 }
 
-/* By its cursor: a hundred pages of ten entries, then ever a new entry. */
+/* Continues at the cursor: 100 pages of 10 entries, then 1 new entry each. */
 static const char *by_cursor(unsigned n)
 {
     unsigned at = cursor_of(rev.reading);
@@ -255,7 +255,7 @@ static const char *by_cursor(unsigned n)
                     : page_of(2000 + at, 1, at + 1, 0);
 }
 
-/* Looks for the next fetch, and asks for so many pages at most. */
+/* Runs the timer, and requests n pages at most. */
 static void pages_of(unsigned n)
 {
     unsigned before = asked;
@@ -288,11 +288,11 @@ static void setup_by_cursor(unsigned ms)
     pages_of(1000);
     ck_assert(zone.complete && knows_all() && known(2100) && !known(2101));
     ck_assert_uint_eq(asked, 101);
-    ck_assert_uint_eq(asked_again, 0); /* control: a start */
+    ck_assert_uint_eq(asked_again, 0); /* control: no reread at a start */
 }
 
-/* What is new comes first, and each interval, however slow the feed is. */
-START_TEST (test_news_come_before_all) {
+/* News come first and every interval, even if the feed is slow. */
+START_TEST (test_news_before_a_reread) {
     static const unsigned took[] = {0, 25, 499, 501, 2000};
 
     for (size_t i = 0; i < sizeof(took) / sizeof(took[0]); i++) {
@@ -301,7 +301,7 @@ START_TEST (test_news_come_before_all) {
         forget(); /* as if it were another feed */
         pages_of(1);
         ck_assert(known(2101) && zone.complete && asked_again == 0);
-        while (zone.to_reread) {
+        while (zone.rereads) {
             rev.timer.handler(&rev.timer);
             ck_assert(turn());
             ck_assert_uint_le(ngx_current_msec - zone.as_of, 500 + 3 * took[i]);
@@ -312,13 +312,13 @@ START_TEST (test_news_come_before_all) {
 }
 END_TEST
 
-/* Readings that reloads break off are no feed without an end, and come to
- * their end. */
+/* Reloads in the middle of a reread neither count as a feed that does not
+ * terminate nor keep the reread from its end. */
 START_TEST (test_reloads_without_end) {
     setup_by_cursor(25);
     for (int n = 0; n < 60; n++) {
         if (n == 20) {
-            ck_assert_uint_gt(asked_again, 300); /* amid a reading */
+            ck_assert_uint_gt(asked_again, 300); /* in the middle of a reread */
             forget();
         }
         reload(NGX_OK);
@@ -329,12 +329,12 @@ START_TEST (test_reloads_without_end) {
     }
     ck_assert(knows_all() && complaints == 0);
 
-    /* the last reload may have brought another feed */
+    /* a reread after the last reload, which may have brought another feed */
     pages_of(1000);
     reload(NGX_OK);
     pages_of(30);
     reload(NGX_OK);
-    ck_assert_uint_gt(zone.again.cursor_len, 0);
+    ck_assert_uint_gt(zone.reread.cursor_len, 0);
     forget();
     asked_again = 0;
     pages_of(1000);
@@ -342,11 +342,11 @@ START_TEST (test_reloads_without_end) {
     pages_of(1000);
     ck_assert_uint_le(asked_again, 202);
     ck_assert(knows_all());
-    ck_assert_uint_eq(zone.to_reread, 0);
+    ck_assert_uint_eq(zone.rereads, 0);
 }
 END_TEST
 
-/* Then the first reading goes on, and the one behind it makes it whole. */
+/* The first reading goes on, and a reread completes the feed. */
 START_TEST (test_reloads_before_the_end) {
     setup();
     feed = by_cursor;
@@ -360,7 +360,7 @@ START_TEST (test_reloads_before_the_end) {
         ;
     ck_assert(zone.complete && asked_again == 101);
 
-    /* another source */
+    /* another feed */
     reload(NGX_DONE);
     ck_assert(!zone.complete);
     forget();
@@ -369,7 +369,7 @@ START_TEST (test_reloads_before_the_end) {
 }
 END_TEST
 
-/* From the beginning again, which is all of it, or behind the news. */
+/* The news or the reread begin again, and the feed becomes complete. */
 START_TEST (test_cursors_that_are_refused) {
     for (unsigned behind = 0; behind < 2; behind++) {
         setup_by_cursor(25);
@@ -378,25 +378,25 @@ START_TEST (test_cursors_that_are_refused) {
         refuses = behind ? 35 : 1;
         pages_of(1000);
         ck_assert_uint_eq(outcomes[NGX_HTTP_PGW_FEED_CURSOR], 1);
-        ck_assert_uint_eq(zone.to_reread, behind);
+        ck_assert_uint_eq(zone.rereads, behind);
         pages_of(1000);
-        ck_assert(knows_all() && zone.complete && zone.to_reread == 0);
+        ck_assert(knows_all() && zone.complete && zone.rereads == 0);
         ck_assert(behind ? asked_again > 101 : asked_again == 0);
     }
 }
 END_TEST
 
-/* -- clocks and room */
+/* -- the clock */
 
-/* What died by a clock that was wrong is missing until all is read again. */
+/* The feed is incomplete until it was reread. */
 START_TEST (test_a_clock_that_was_set_back) {
     feed = long_page;
     work();
     ck_assert_uint_eq(zone.complete, 1);
-    feed = slow_pages; /* of which one fails */
+    feed = slow_pages; /* page 3 fails */
     asked = 3;
     set_back = 1;
-    ck_assert_uint_eq(work(), 1); /* not only in the next interval */
+    ck_assert_uint_eq(work(), 1); /* before the next interval */
     set_back = 0;
     ck_assert_uint_eq(zone.complete, 0);
     ck_assert_uint_eq(zone.news.cursor_len, 0);
@@ -412,7 +412,7 @@ static const char *nothing(unsigned n)
     return page_of(0, 0, 1, 0);
 }
 
-/* Dead entries go within a minute or an interval, however large the zone. */
+/* Dead entries are swept within a minute or an interval. */
 START_TEST (test_dead_entries_are_swept) {
     static const ngx_msec_t intervals[] = {500, 5000, 60000};
 
@@ -445,14 +445,14 @@ int main(void)
 
     tcase_add_checked_fixture(tc, setup, NULL);
     tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, test_a_lease_that_goes);
+    tcase_add_test(tc, test_lease_lost_during_a_fetch);
     tcase_add_test(tc, test_the_age_of_the_feed);
     tcase_add_test(tc, test_a_feed_that_loops);
     tcase_add_test(tc, test_a_loop_that_fails);
     tcase_add_test(tc, test_cursors_that_never_end);
     tcase_add_test(tc, test_empty_pages_that_never_end);
-    tcase_add_test(tc, test_all_of_it_again);
-    tcase_add_test(tc, test_news_come_before_all);
+    tcase_add_test(tc, test_whole_feed_reread);
+    tcase_add_test(tc, test_news_before_a_reread);
     tcase_add_test(tc, test_reloads_without_end);
     tcase_add_test(tc, test_reloads_before_the_end);
     tcase_add_test(tc, test_cursors_that_are_refused);

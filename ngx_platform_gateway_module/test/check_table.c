@@ -1,10 +1,8 @@
 /*
- * Tests of the table of revocations: what it holds, how it goes full and empty,
- * what a writer leaves behind that is killed before any one of its stores, what
- * a reader sees between any two of them, and what of a writer between any two
- * of its own loads; and what it may see where memory is not in order, as on
- * arm64: in each execution that C11 allows, and by threads, which are for
- * ThreadSanitizer.
+ * Tests of the table of revocations: entries, limits and sweeps; a writer that
+ * is killed before any store; readers between any two stores of a writer, and a
+ * writer between any two loads of a reader.  On weakly ordered machines such as
+ * arm64: every execution that C11 allows, and threads for ThreadSanitizer.
  */
 
 #include <check.h>
@@ -17,16 +15,16 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
-/* The store before which the writer dies; 0: it lives. */
+/* The writer dies before this store, or not if 0. */
 static unsigned long stores, dies_before;
 static jmp_buf death;
 
-/* What happens after each store, and before one of the loads; NULL: nothing. */
+/* Called after each store and before one of the loads, unless NULL. */
 static void (*after_store)(void), (*before_load)(void);
 static unsigned long loads, at_load;
 
-/* What the writer stored since the model began, in its order; a reader who
-   knows of one knows of all stores up to its view. */
+/* Stores of the writer, in order.  A reader that has seen a store has seen all
+   stores up to its view. */
 static enum { MODEL_OFF, MODEL_WRITES, MODEL_READS } model;
 static struct {
     const void *at;
@@ -35,8 +33,9 @@ static struct {
 } told[256];
 static size_t tolds;
 
-/* What the reader of an execution knows: all stores up to there, and of each
-   word no older one than it has read.  Its choices are an odometer. */
+/* State of the reader in an execution: it has seen all stores up to known, and
+   of each word none older than word_known.  Its choices count like an
+   odometer. */
 static size_t known, word_known[256];
 static size_t choice[64], choices[64], choosing;
 
@@ -71,7 +70,7 @@ static uint64_t model_load(const void *at, int order)
     return n ? told[n].value : ((const uint64_t *) model_first)[word];
 }
 
-/* Runs it in each execution; returns how many there are. */
+/* Runs the reader in each execution and returns their number. */
 static unsigned long model_each(void (*reader)(void))
 {
     unsigned long n = 0;
@@ -99,23 +98,23 @@ static int load_tick(void)
     return 0;
 }
 
-#define ngx_http_pgw_table_load(p, order)                                     \
-    (load_tick(), model == MODEL_READS                                        \
-     ? (__typeof__(*(p) + 0)) model_load(p, __ATOMIC_##order)                 \
-     : __atomic_load_n(p, __ATOMIC_##order))
+#define ngx_http_pgw_table_load(p, order)                                      \
+    (load_tick(), model == MODEL_READS                                         \
+                      ? (__typeof__(*(p) + 0)) model_load(p, __ATOMIC_##order) \
+                      : __atomic_load_n(p, __ATOMIC_##order))
 
-#define ngx_http_pgw_table_store(p, value, order)                             \
-    do {                                                                      \
-        if (++stores == dies_before) {                                        \
-            longjmp(death, 1);                                                \
-        }                                                                     \
-        __atomic_store_n(p, value, __ATOMIC_##order);                         \
-        if (model == MODEL_WRITES) {                                          \
-            model_store(p, (uint64_t) (value), __ATOMIC_##order);             \
-        }                                                                     \
-        if (after_store != NULL) {                                            \
-            after_store();                                                    \
-        }                                                                     \
+#define ngx_http_pgw_table_store(p, value, order)                              \
+    do {                                                                       \
+        if (++stores == dies_before) {                                         \
+            longjmp(death, 1);                                                 \
+        }                                                                      \
+        __atomic_store_n(p, value, __ATOMIC_##order);                          \
+        if (model == MODEL_WRITES) {                                           \
+            model_store(p, (uint64_t) (value), __ATOMIC_##order);              \
+        }                                                                      \
+        if (after_store != NULL) {                                             \
+            after_store();                                                     \
+        }                                                                      \
     } while (0)
 
 #include "../revoked/ngx_http_pgw_table.c"
@@ -136,7 +135,7 @@ static void setup(void)
     tolds = 0;
 }
 
-/* Keys of which many meet: four homes for all, one of them the last slot. */
+/* Makes keys that collide: all have one of four homes, also the last slot. */
 static ngx_http_pgw_table_key_t key_of(uint64_t n)
 {
     return (ngx_http_pgw_table_key_t){
@@ -216,7 +215,7 @@ START_TEST (test_full_says_so_and_has_room_again) {
         ck_assert_int_eq(put(n, n % 2 ? 10 : 20), NGX_OK);
     ck_assert_int_eq(put(1000, 20), NGX_DECLINED);
     ck_assert(!has(1000));
-    ck_assert_int_eq(put(0, 20), NGX_DONE); /* what is there may come again */
+    ck_assert_int_eq(put(0, 20), NGX_DONE); /* a known key fits */
     sweep(10);
     ck_assert_uint_eq(table.live, table.max / 2);
     for (uint64_t n = 0; n < table.max; n++)
@@ -242,7 +241,7 @@ START_TEST (test_churn_keeps_room) {
 }
 END_TEST
 
-/* Puts and sweeps; all that is put is told to the caller before. */
+/* Puts and sweeps, and keeps the caller informed of each put. */
 static void story(uint64_t *began, uint64_t *ended)
 {
     for (uint64_t n = 0; n < 60; n++) {
@@ -254,9 +253,8 @@ static void story(uint64_t *began, uint64_t *ended)
 }
 
 /*
- * A writer dies before each one of the stores in turn: what was put is there,
- * what was not is not, no search runs for ever, the next writer can go on, and
- * when all is dead there is room for all but what the dead one held.
+ * A writer dies before each of the stores in turn.  Searches still end and find
+ * what was put, the next writer goes on, and at most one slot is lost.
  */
 START_TEST (test_a_writer_may_die_before_any_store) {
     volatile uint64_t began = 0, ended = 0;
@@ -302,7 +300,7 @@ START_TEST (test_a_writer_may_die_before_any_store) {
 }
 END_TEST
 
-/* What readers must see whenever they look. */
+/* Checks what readers must see at any time. */
 static void look(void)
 {
     ck_assert(has(7));
@@ -315,9 +313,9 @@ static void look(void)
 }
 
 /*
- * After each store of a writer: an entry that stays is found, one that was
- * never put is not, and one for old tokens says nothing of a new one, though
- * its slot had an entry for all tokens before.
+ * After each store of a writer: present keys are found, absent keys are not,
+ * and an entry for old tokens does not revoke new tokens, although its slot had
+ * an entry for all tokens before.
  */
 START_TEST (test_readers_between_any_two_stores) {
     put(7, INT64_MAX);
@@ -326,10 +324,9 @@ START_TEST (test_readers_between_any_two_stores) {
         ngx_http_pgw_table_key_t key =
             key_of((uint64_t) (now % 2 ? 100 : 201) + (uint64_t) now % 10);
 
-        ck_assert_int_ne(
-            ngx_http_pgw_table_put(&table, &key, now % 2 ? 1000 : INT64_MAX,
-                                   now + 3),
-            NGX_DECLINED);
+        ck_assert_int_ne(ngx_http_pgw_table_put(
+                             &table, &key, now % 2 ? 1000 : INT64_MAX, now + 3),
+                         NGX_DECLINED);
         ngx_http_pgw_table_sweep(&table, now, 16);
     }
     after_store = NULL;
@@ -409,7 +406,7 @@ START_TEST (test_memory_that_is_not_in_order) {
 }
 END_TEST
 
-/* Plain memory, which who finds the entry may read. */
+/* Plain memory that a reader may read once it has found the entry. */
 static uint64_t plain[40];
 
 static void *read_all(void *unused)

@@ -1,5 +1,5 @@
-/* The feed of revocations for unit tests: feed.c, poll.c and table.c over a
- * zone, a worker, a feed and a clock of the test's own. */
+/* Unit tests of the feed of revocations: feed.c, poll.c and table.c with a
+ * zone, a worker, a feed and a clock made by the test. */
 
 #ifndef FEED_H_INCLUDED
 #define FEED_H_INCLUDED
@@ -12,7 +12,7 @@
 #include "../issuer/issuer.h"
 #include "../revoked/revoked.h"
 
-/* Of the event loop there is one event, and no timer runs. */
+/* The event loop has at most one event, and timers never run. */
 static ngx_event_t *posted;
 
 #undef ngx_post_event
@@ -38,7 +38,7 @@ static ngx_int_t source;
 #include "../revoked/ngx_http_pgw_poll.c"
 #include "../revoked/ngx_http_pgw_table.c"
 
-/* -- what they need of nginx and of the other files */
+/* -- stubs of nginx and of other files */
 
 static ngx_time_t clock_now;
 volatile ngx_time_t *ngx_cached_time = &clock_now;
@@ -114,18 +114,17 @@ static ngx_array_t accepted = {.elts = names, .nelts = 1};
 static ngx_slab_pool_t shpool;
 static ngx_log_t nginx_log;
 
-/* The page of that number, since the beginning: its text, or NULL: 503, or
- * empty: 400. */
+/* Returns the text of page n, NULL for an answer of 503, or "" for 400. */
 static const char *(*feed)(unsigned n);
-static unsigned asked;       /* pages */
-static unsigned asked_again; /* of them, those behind the news */
+static unsigned asked;       /* number of pages that were requested */
+static unsigned asked_again; /* pages of rereads */
 static char text[1024 * 1024];
 
 ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_source_t *from, ngx_str_t *args)
 {
     ngx_str_t document = ngx_null_string;
 
-    asked_again += rev.reading == &zone.again;
+    asked_again += rev.reading == &zone.reread;
     const char *page = feed(asked++);
 
     document.data = (u_char *) page;
@@ -165,7 +164,7 @@ static void setup(void)
     ngx_http_pgw_poll_init_process(&rev);
 }
 
-/* One event; 0: there was none. */
+/* Runs the event.  Returns 0 if there is none. */
 static int turn(void)
 {
     ngx_event_t *ev = posted;
@@ -176,7 +175,7 @@ static int turn(void)
     return ev != NULL;
 }
 
-/* What the worker does until it waits; the number of pages that it asked. */
+/* Runs the worker until it waits, and returns the number of pages. */
 static unsigned work(void)
 {
     unsigned before = asked;
