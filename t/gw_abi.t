@@ -18,7 +18,8 @@ my @others = grep { -e && !/_abi\.o\z/ } glob("$made/jose/*.o $build/*_module_mo
     map({s/\A\Q$root\E(.*)c\z/$made$1o/r} glob "$root/$MODULE/*.c"),
     map {s{.*/([^/]+/[^/]+)c\z}{$rooms/$1o}r} map { glob "$root/$MODULE/$_/*.c" } @ROOMS;
 my @headers = map {"-isystem $_"} "$dir/new", map({"$nginx/$_"} qw(src/core src/event
-        src/event/modules src/event/quic src/os/unix src/http src/http/modules src/http/v2 objs)),
+        src/event/modules src/event/quic src/os/unix src/http src/http/modules src/http/v2
+        src/http/v3 objs)),
     "$root/jose";
 my @paths = map {"${_}_temp_path $dir/$_;"} qw(client_body proxy fastcgi uwsgi scgi);
 $t->write_file('nginx.conf', "load_module $dir/module.so;\npid $dir/nginx.pid;\n"
