@@ -156,9 +156,9 @@ ngx_http_pgw_keys_fetch_metadata(ngx_http_pgw_issuer_t *issuer,
 }
 
 
-/* Warns if a worker has too few connections for its listening sockets, a request
-   with its upstream, and all fetches.  This is checked when zones are made,
-   because events{} may follow http{}. */
+/* Warns if a worker has too few connections for its listening sockets, a
+   request with its upstream, and all fetches.  This is checked when zones are
+   made, because events{} may follow http{}. */
 
 static void
 ngx_http_pgw_keys_fetch_connections(const ngx_http_pgw_main_conf_t *mcf,

@@ -1,10 +1,9 @@
 
 /*
- * The verified-token cache of a worker: what good tokens gave, keyed by the
- * whole token.
+ * A worker's cache of verified tokens.
  *
- * An entry is used if all bytes and the policy are equal.  What can change is
- * checked on every hit: first the version of the key set, then the times.
+ * An entry is used if all bytes of the token and the policy are equal.  Each
+ * hit checks the version of the key set and the times again.
  */
 
 
@@ -18,18 +17,19 @@
 #define NGX_HTTP_PGW_CACHE_MAX       10000000  /* entries */
 #define NGX_HTTP_PGW_CACHE_MIN_SIZE  (64 * 1024)
 
-/* The bytes that order the tree begin so far before the end of a token. */
+/* The key of the tree is read this far before the end of a token. */
 #define NGX_HTTP_PGW_CACHE_TAIL      8
 
 
-/* One allocation: this, the grant's strings and texts, the token. */
+/* An entry.  The strings of its grant and the token follow in one allocation.
+   */
 
 typedef struct {
     ngx_str_node_t          node;       /* the token */
-    ngx_queue_t             queue;      /* by last use */
+    ngx_queue_t             queue;      /* in the order of the last use */
     size_t                  size;       /* of the allocation */
     ngx_http_pgw_issuer_t  *issuer;
-    ngx_uint_t              version;    /* of its key set */
+    ngx_uint_t              version;    /* of the key set */
     ngx_uint_t              policy;
     int64_t                 not_before; /* the later of iat and nbf */
     ngx_http_pgw_grant_t    grant;
@@ -39,16 +39,16 @@ typedef struct {
 struct ngx_http_pgw_cache_s {
     ngx_rbtree_t            tree;
     ngx_rbtree_node_t       sentinel;
-    ngx_queue_t             queue;        /* the latest used first */
+    ngx_queue_t             queue;        /* begins with the last used entry */
     ngx_uint_t              entries;
     size_t                  size;
-    ngx_uint_t              max_entries;  /* 0: off */
+    ngx_uint_t              max_entries;  /* 0 if the cache is off */
     size_t                  max_size;
-    ngx_uint_t              set;          /* by the directive */
+    ngx_uint_t              set;          /* the directive was read */
 };
 
 
-/* The token opens doors until it expires: it does not stay in free memory. */
+/* The token is wiped, because it may be valid for some time. */
 
 static void
 ngx_http_pgw_cache_remove(ngx_http_pgw_cache_t *cache,
@@ -75,7 +75,7 @@ ngx_http_pgw_cache_remove_last(ngx_http_pgw_cache_t *cache)
 }
 
 
-/* Runs when the configuration is freed, in any process. */
+/* Called in each process when the configuration is freed. */
 
 static void
 ngx_http_pgw_cache_cleanup(void *data)
@@ -173,9 +173,8 @@ ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 /*
- * A good token ends in a signature, the bytes of which nobody but its issuer
- * can choose: they need no hash.  Of one token there is an entry for each
- * policy.
+ * A verified token ends in a signature, whose bytes only the issuer can choose.
+ * So they need no hash.  The policy is added because each policy has an entry.
  */
 
 static uint32_t
@@ -192,7 +191,7 @@ ngx_http_pgw_cache_key(ngx_uint_t policy, const ngx_str_t *token)
 }
 
 
-/* The entry of a token; one that has had its day is removed. */
+/* Returns the entry of a token, or NULL.  Removes an entry of an older set. */
 
 static ngx_http_pgw_entry_t *
 ngx_http_pgw_cache_entry(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
@@ -218,13 +217,13 @@ ngx_http_pgw_cache_entry(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
         return NULL;
     }
 
-    /* without a usable key set not even a cached token is accepted */
+    /* without a usable key set cached tokens are not accepted either */
 
     return ctx->keys.set ? entry : NULL;
 }
 
 
-/* Checks the times in the order in which a new token's are checked. */
+/* Checks the times in the same order as token_verify(). */
 
 ngx_int_t
 ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
@@ -256,7 +255,7 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
                : ngx_time() - leeway >= entry->grant.exp
                ? PJ_ERR_TOKEN_EXPIRED : PJ_OK;
 
-    /* the entry may be gone long before the request is */
+    /* the entry may be removed before the request ends */
 
     if (ctx->err == PJ_OK
         && ngx_http_pgw_token_grant_copy(&ctx->grant, &entry->grant,
@@ -284,7 +283,7 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
         return;
     }
 
-    /* the least recently used make room */
+    /* make room by removing the least recently used entries */
 
     while (cache->entries >= cache->max_entries
            || cache->size + size > cache->max_size)

@@ -1,6 +1,6 @@
 
 /*
- * Claims by their place in a token, and what a location requires of them.
+ * Claims of a token, and the rules of a location for them.
  */
 
 
@@ -8,7 +8,7 @@
 #include "base/base.h"
 
 
-/* The rules of a location: a bit each. */
+/* The most rules of a location, since a bit mask has 64 bits. */
 #define NGX_HTTP_PGW_CLAIM_RULES  64
 
 
@@ -144,7 +144,7 @@ ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
 
         *one = value[i];
 
-        /* as a challenge says them */
+        /* the text of a challenge */
 
         if (scope) {
             rule->scope.len = (size_t) (ngx_sprintf(p, "%V%s%V", &rule->scope,
@@ -185,7 +185,7 @@ ngx_http_pgw_claim_require(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* Whether a text is one of the values. */
+/* Returns 1 if a text is equal to a value of the rule. */
 
 static ngx_uint_t
 ngx_http_pgw_claim_has(const ngx_http_pgw_rule_t *rule, pj_str_t text)
@@ -205,7 +205,7 @@ ngx_http_pgw_claim_has(const ngx_http_pgw_rule_t *rule, pj_str_t text)
 }
 
 
-/* Whether one of the words of a scope (RFC 6749 section 3.3) is. */
+/* Returns 1 if a word of a scope (RFC 6749, section 3.3) is. */
 
 static ngx_uint_t
 ngx_http_pgw_claim_words(const ngx_http_pgw_rule_t *rule, pj_str_t text)
@@ -281,10 +281,10 @@ ngx_http_pgw_claim_missing(const ngx_array_t *rules, const pj_json_t *root)
 }
 
 
-/* Whether a word stands in a text of words. */
+/* Returns 1 if a text contains a word. */
 
 static ngx_uint_t
-ngx_http_pgw_claim_said(ngx_str_t words, const ngx_str_t *one)
+ngx_http_pgw_claim_has_word(ngx_str_t words, const ngx_str_t *one)
 {
     ngx_str_t  word;
 
@@ -326,7 +326,7 @@ ngx_http_pgw_claim_scopes(ngx_pool_t *pool, const ngx_array_t *rules,
         while ((lines >> i & 1)
                && ngx_http_pgw_names_split(&words, ' ', &one))
         {
-            if (ngx_http_pgw_claim_said(*scope, &one)) {
+            if (ngx_http_pgw_claim_has_word(*scope, &one)) {
                 continue;
             }
 

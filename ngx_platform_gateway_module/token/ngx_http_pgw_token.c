@@ -1,7 +1,7 @@
 
 /*
- * The bearer token of a request: finding it, verifying it (by pj), and choosing
- * what of it goes upstream; and policies, the settings of a location for that.
+ * The bearer token of a request: finding it, verifying it with pj, and making
+ * the headers for the upstream.  A policy is the settings of a location for it.
  */
 
 
@@ -54,9 +54,9 @@ ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
 }
 
 
-/* The issuer that the token names judges it, and reads its claims.  A name that
-   no issuer has is the first fault.  An explanation finds further faults if the
-   claims are those of the issuer without a block. */
+/* Selects the issuer by the name in the token, and reads the claims.  An
+   unknown name is the first fault.  For an explanation, the claims are then
+   read as those of the issuer without a block, to find further faults. */
 
 static pj_err_t
 ngx_http_pgw_token_claims(ngx_http_pgw_keys_t *keys, pj_claims_t *claims,
@@ -118,8 +118,8 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* What the issuer says of the headers of its tokens: only keys of a file may be
-   without ids. */
+/* Checks the header of the token by the rules of the issuer.  "kid" is optional
+   for keys of a file only. */
 
 static pj_err_t
 ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
@@ -127,16 +127,16 @@ ngx_http_pgw_token_header(const ngx_http_pgw_issuer_t *issuer,
     ngx_http_pgw_steps_t *steps)
 {
     ngx_uint_t         i;
-    const ngx_array_t  *all = issuer->algorithms;
+    const ngx_array_t  *algs = issuer->algorithms;
 
-    for (i = 0; all && i < all->nelts; i++) {
-        if (((const pj_alg_t **) all->elts)[i] == jws->alg) {
+    for (i = 0; algs && i < algs->nelts; i++) {
+        if (((const pj_alg_t **) algs->elts)[i] == jws->alg) {
             break;
         }
     }
 
     return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
-                                   all && i == all->nelts ? PJ_ERR_TOKEN_ALG
+                                   algs && i == algs->nelts ? PJ_ERR_TOKEN_ALG
                                    : issuer->at_jwt && !header->at_jwt
                                    ? PJ_ERR_TOKEN_TYP
                                    : header->kid.len == 0
@@ -167,9 +167,9 @@ ngx_http_pgw_token_signature(const ngx_http_pgw_keys_t *keys,
 
 
 /*
- * Cheap checks come first: a token is refused without a key and without RSA
- * where that is possible.  No claim is used before the signature has been
- * verified, except the time of issue of a token whose key is unknown.
+ * Cheap checks come first, so that most bad tokens are refused without a key.
+ * Claims are used only after the signature was verified, except for the time of
+ * issue of a token with an unknown key.
  */
 
 pj_err_t
@@ -218,7 +218,7 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
         fault = ngx_http_pgw_token_policy(conf, keys->issuer, claims, steps);
     }
 
-    /* a bad header names no key to look for, and nobody has no keys */
+    /* the key is not searched after a bad header or without an issuer */
 
     if (err || (fault && (steps == NULL || keys->issuer->names.nelts == 0))) {
         return err ? err : fault;
@@ -231,9 +231,9 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
 
 
 /*
- * A token issued before our key set was fetched is invalid: its key would be in
- * the set.  The key of a newer one may be one that we do not have yet; but
- * anybody can make such a token, so this case is counted apart (kid_pending).
+ * A token with an unknown key is invalid if it was issued before the key set
+ * was fetched.  The key of a later token may be missing in our set.  But
+ * anybody can make such a token, so it has a reason of its own (kid_pending).
  */
 
 ngx_http_pgw_reason_e
@@ -265,7 +265,7 @@ ngx_http_pgw_token_access(const ngx_http_pgw_loc_conf_t *conf,
 
     access = levels[claims->kind];
 
-    /* a level of ours is another issuer's only where that is named */
+    /* other issuers open our levels only by "platform_gateway_trusted" */
 
     for (i = 0; conf->trusted && issuer->opens
                 && i < issuer->opens->nelts; i++)
@@ -282,8 +282,8 @@ ngx_http_pgw_token_access(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* Percent-encodes '%', bytes that are not visible ASCII, and a separator (0: of
-   none). */
+/* Percent-encodes '%', bytes other than visible ASCII, and the separator, which
+   is 0 if not used. */
 
 static u_char *
 ngx_http_pgw_token_escape(u_char *dst, pj_str_t text, u_char separator)
@@ -308,8 +308,8 @@ ngx_http_pgw_token_escape(u_char *dst, pj_str_t text, u_char separator)
 
 
 /*
- * The header value of a claim.  NGX_DECLINED: no such claim, or one that is no
- * text (null, an object, an array of anything but strings).
+ * Makes the value of a header from a claim.  Returns NGX_DECLINED if the claim
+ * is absent, null, an object, or an array with elements other than strings.
  */
 
 static ngx_int_t
@@ -363,7 +363,7 @@ ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
         p = ngx_http_pgw_token_escape(p, item->text, array ? ',' : 0);
     }
 
-    /* ends in a NUL, as the header values do that nginx itself has read */
+    /* a zero byte follows, as in values of headers that nginx has read */
 
     *p = '\0';
     value->len = (size_t) (p - value->data);
@@ -406,10 +406,10 @@ ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
 }
 
 
-/* An id of another issuer's block is not ours of the same text: "shop/ID".  A
-   '/' in an id is escaped, else our own "shop/ID" would be the same.  A
-   variable may become a header or part of an address, so all of it is
-   escaped. */
+/* Makes the text of an id.  An id of another issuer is "ISSUER/ID", and "/" in
+   an id is escaped, so that the ids of different issuers are never equal.  Other
+   bytes are escaped because a variable may become a header or a part of a URL.
+   */
 
 static ngx_int_t
 ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *issuer, pj_str_t id,
@@ -496,9 +496,9 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 
 
 /*
- * Locations with equal settings share a policy number, so that a result cached
- * for a token in one of them holds in the others.  Lists are compared by
- * address: they are the same if they are inherited from the same place.
+ * Locations with equal settings share a policy number, and so the cached
+ * results of tokens.  Lists are compared by address, which is equal if they are
+ * inherited from the same place.
  */
 
 char *

@@ -11,10 +11,7 @@
 #include "ngx_http_pgw.h"
 
 
-/*
- * Claims by their place in a token, and what a location requires of them.
- */
-
+/* ngx_http_pgw_claim.c */
 
 /*
  * Reads the path of a claim: the names of members from the outermost on, with
