@@ -202,7 +202,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_ERROR;
     }
 
-    ngx_http_pgw_fetch_conf_claim(cf);
+    ngx_http_pgw_fetch_conf_match(cf);
 
     if (!conf->enable) {
         return ngx_http_pgw_check_off(cf, restriction);

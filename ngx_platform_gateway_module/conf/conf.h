@@ -128,7 +128,7 @@ char *ngx_http_pgw_feed_conf_init(ngx_conf_t *cf,
 
 /* Makes the location of cf, if it is internal, the location of the sources that
    name it and have none yet. */
-void ngx_http_pgw_fetch_conf_claim(ngx_conf_t *cf);
+void ngx_http_pgw_fetch_conf_match(ngx_conf_t *cf);
 
 /* Copies model to from, and adds from to the sources.  data is for its
    handler. */

@@ -10,7 +10,7 @@
 
 
 void
-ngx_http_pgw_fetch_conf_claim(ngx_conf_t *cf)
+ngx_http_pgw_fetch_conf_match(ngx_conf_t *cf)
 {
     ngx_http_pgw_source_t     *from = ngx_http_pgw_conf_main(cf)->sources;
     ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);

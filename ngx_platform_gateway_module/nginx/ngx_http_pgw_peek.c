@@ -210,31 +210,31 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
     const ngx_http_pgw_passer_t **passer)
 {
     char                      *field;
-    ngx_uint_t                 i, known;
+    ngx_uint_t                 i, fixed;
     ngx_http_pgw_loc_conf_t   *conf;
-    ngx_http_upstream_conf_t  *all[NGX_HTTP_PGW_PASSERS];
+    ngx_http_upstream_conf_t  *u[NGX_HTTP_PGW_PASSERS];
 
     conf = ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
-    known = 0;
+    fixed = 0;
 
     for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
         field = ngx_http_pgw_peek_field(cf, ctx, NULL,
                                         ngx_http_pgw_passers[i].directive,
                                         ngx_conf_set_size_slot);
 
-        all[i] = !field ? NULL : (ngx_http_upstream_conf_t *) (void *)
-                 (field - offsetof(ngx_http_upstream_conf_t, buffer_size));
+        u[i] = !field ? NULL : (ngx_http_upstream_conf_t *) (void *)
+               (field - offsetof(ngx_http_upstream_conf_t, buffer_size));
 
-        known |= all[i] && all[i]->upstream && !conf->other_handler;
+        fixed |= u[i] && u[i]->upstream && !conf->other_handler;
     }
 
     i = *passer ? (ngx_uint_t) (*passer - ngx_http_pgw_passers) + 1 : 0;
 
     for ( /* void */ ; ngx_http_pgw_passers[i].name.len; i++) {
 
-        if (all[i] && (all[i]->upstream || !known)) {
+        if (u[i] && (u[i]->upstream || !fixed)) {
             *passer = &ngx_http_pgw_passers[i];
-            return all[i];
+            return u[i];
         }
     }
 
