@@ -70,7 +70,8 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
             ? "is guarded and has no issuer whose tokens open it: add "
               "\"platform_gateway_issuer\", the \"iss\" of its tokens"
 
-            /* a "return" of server{}, whose name is empty, answers all */
+            /* not for server{}, whose name is empty: its "return" answers
+               every request */
 
             : clcf->name.len && !conf->allow_return
               && ngx_http_pgw_peek_rewrite_answers(cf, cf->ctx)

@@ -193,7 +193,8 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "has an empty id";
     }
 
-    /* the metrics escape it as in JSON, where control characters differ */
+    /* metrics escape the id as JSON does, which is wrong for control
+       characters there */
 
     for (p = value[1].data; p < value[1].data + value[1].len; p++) {
         if (*p < 0x20 || *p == 0x7f) {

@@ -38,8 +38,8 @@ ngx_http_pgw_resource_url(ngx_conf_t *cf, void *post, void *data)
 }
 
 
-/* Lists the issuers whose tokens open the location.  Returns 0 if none of
-   their names is a URL.  An empty list is left out with its name. */
+/* Lists the issuers whose tokens open the location.  An empty list is left out
+   with its name.  Returns 0 if there are names, but none is a URL. */
 
 static ngx_uint_t
 ngx_http_pgw_resource_servers(ngx_http_pgw_text_t *text,

@@ -19,7 +19,8 @@ static const ngx_http_pgw_passer_t  ngx_http_pgw_passers[] = {
     { ngx_string("scgi"), "scgi_buffer_size", NULL },
     { ngx_string("uwsgi"), "uwsgi_buffer_size", "uwsgi_param" },
 
-    /* without a name: only found, so that no other module is taken instead */
+    /* without a name, because they are never returned: a location that they
+       serve is not taken for another module's */
     { ngx_null_string, "grpc_buffer_size", NULL },
     { ngx_null_string, "memcached_buffer_size", NULL }
 };
