@@ -285,7 +285,7 @@ ngx_http_pgw_issuer_conf_check(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
 
     for (i = 0; i < issuer->names.nelts; i++) {
 
-        other = ngx_http_pgw_issuer_of(mcf->issuers, &name[i].iss);
+        other = ngx_http_pgw_issuer_find(mcf->issuers, &name[i].iss);
 
         if (other != issuer) {
             return ngx_http_pgw_conf_fail(cf, &issuer->from.place,

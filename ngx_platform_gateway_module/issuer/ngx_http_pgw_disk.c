@@ -1,12 +1,10 @@
 
 /*
- * The file that keeps the last good key set for a start while the issuer is
- * down.
+ * The file of the last good key set, for a start while the issuer is down.
  *
- * It is written by the worker that fetched, into a file that is then renamed,
- * without waiting for the disk.  So a crash of the machine may lose it or leave
- * it in part.  The digest shows that to its reader, the master process when the
- * zone is new, which then starts as if there were no file.
+ * The worker that fetched writes a temporary file and renames it, without
+ * fsync(), so a crash of the machine may damage the file.  The master process
+ * reads it when the zone is new, and ignores it if the digest differs.
  */
 
 
@@ -15,16 +13,15 @@
 
 #define NGX_HTTP_PGW_DISK_HEAD  offsetof(ngx_http_pgw_disk_t, document)
 
-/* How far a cache file may be from the future: clocks are set back. */
+/* A file may be this much newer than the clock, which may have been set back.
+   */
 #define NGX_HTTP_PGW_DISK_SKEW  300  /* s */
 
-
-/* What one file after another is read to. */
 
 static ngx_http_pgw_disk_t  ngx_http_pgw_disk;
 
 
-/* Writes what stands before the document. */
+/* Writes the part of the file before the document. */
 
 static ngx_int_t
 ngx_http_pgw_disk_head(const ngx_http_pgw_issuer_t *issuer,
@@ -46,7 +43,8 @@ ngx_http_pgw_disk_head(const ngx_http_pgw_issuer_t *issuer,
 }
 
 
-/* Reads the set that was kept; else why it is of no use. */
+/* Reads the file into ngx_http_pgw_disk.  Returns NULL, or the description of
+   an error. */
 
 static const char *
 ngx_http_pgw_disk_read(const ngx_http_pgw_issuer_t *issuer, ngx_str_t *document,
@@ -164,7 +162,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
     what = "opening a temporary file";
     *ngx_snprintf(tmp, sizeof(tmp) - 1, "%V.%P.tmp", name, ngx_pid) = '\0';
 
-    /* only a process of our number that died can have left one */
+    /* a file that is there was left by a dead process with the same pid */
 
     (void) ngx_delete_file(tmp);
 
@@ -172,7 +170,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
 
     if (fd != NGX_INVALID_FILE) {
         what = "writing a temporary file";
-        ngx_set_errno(NGX_ENOSPC);      /* what a short write means */
+        ngx_set_errno(NGX_ENOSPC);      /* the cause of a short write */
 
         if (ngx_write_fd(fd, &copy->disk, len) == (ssize_t) len) {
             what = ngx_rename_file(tmp, name->data) == NGX_FILE_ERROR
@@ -188,7 +186,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
 
     (void) (what && ngx_delete_file(tmp));
 
-    /* once, and not at every soft age */
+    /* an error is logged once, not at every fetch */
 
     if (what && err != issuer->disk_err) {
         ngx_log_error(NGX_LOG_ERR, issuer->from.log, err,

@@ -1,32 +1,32 @@
 
 /*
- * GET of an internal location that belongs to no client.
+ * A GET of an internal location without a client.
  *
- * A connection without a socket carries a main request that never runs; its
- * one in-memory subrequest does the work through whatever the location says.
- * The main request is marked as blocked, so that nginx never frees it: this
- * file alone ends it, from an event of its own and never below a handler of
- * nginx's that still holds the request.
+ * A connection without a socket has a main request that does not run.  Its
+ * in-memory subrequest is served by the location.  The main request is blocked,
+ * so that nginx does not free it.  It is freed here, from an event, when no
+ * handler of nginx uses it.
  */
 
 
 #include "issuer/issuer.h"
 #include "base/base.h"
+#include "nginx/nginx.h"
 
 
 #define NGX_HTTP_PGW_AIO_RETRY  100  /* ms */
 
 
 struct ngx_http_pgw_fetch_s {
-    ngx_http_pgw_source_t      *from;      /* NULL: there is no fetch */
+    ngx_http_pgw_source_t      *from;      /* NULL if not in progress */
     ngx_http_request_t         *request;   /* the main request */
-    ngx_event_t                 event;     /* deadline, then the end */
+    ngx_event_t                 event;     /* deadline, or end */
 
-    ngx_uint_t                  addressed; /* its location knows the url */
+    ngx_uint_t                  addressed; /* the location has read the URL */
     ngx_uint_t                  finished;
-    ngx_uint_t                  status;    /* 0: none */
+    ngx_uint_t                  status;    /* 0 without an answer */
     ngx_str_t                   body;
-    const char                 *err;       /* NULL: body is good */
+    const char                 *err;       /* NULL if body is good */
 
     ngx_connection_t            connection;
     ngx_event_t                 read;
@@ -43,7 +43,8 @@ struct ngx_http_pgw_fetch_s {
 static u_char *ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len);
 
 
-/* By what it logs with; NULL: r is a client's. */
+/* Returns the fetch by the log of its connection, or NULL for a client's
+   request. */
 
 static ngx_inline ngx_http_pgw_fetch_t *
 ngx_http_pgw_fetch_get(const ngx_log_t *log)
@@ -51,24 +52,6 @@ ngx_http_pgw_fetch_get(const ngx_log_t *log)
     return log->handler != ngx_http_pgw_fetch_log ? NULL
            : (ngx_http_pgw_fetch_t *) (void *)
              ((u_char *) log->data - offsetof(ngx_http_pgw_fetch_t, log_ctx));
-}
-
-
-static u_char *
-ngx_http_pgw_fetch_log_request(ngx_log_t *log, u_char *p, u_char *last)
-{
-    ngx_http_log_ctx_t  *ctx = log->data;
-
-#if (angie_version >= 1012000)
-
-    /* a log in JSON escapes our text, but not if the request adds members */
-
-    return log->format.type == NGX_STR_ESCAPE_JSON
-           ? p : ctx->request->log_handler(log, p, last, ctx);
-#else
-    return ctx->request->log_handler(ctx->request, ctx->current_request, p,
-                                     (size_t) (last - p));
-#endif
 }
 
 
@@ -83,11 +66,9 @@ ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len)
                      log->action ? log->action : "",
                      ngx_http_pgw_fetch_get(log)->from->name);
 
-    return ctx->request ? ngx_http_pgw_fetch_log_request(log, p, buf + len) : p;
+    return ctx->request ? ngx_http_pgw_log_request(log, p, buf + len) : p;
 }
 
-
-/* False where the issuer's X-Accel-Redirect, or a rewrite, has led r. */
 
 ngx_uint_t
 ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
@@ -101,7 +82,8 @@ ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
         return 0;
     }
 
-    /* by address: the location's "if"s share its name, no other one does */
+    /* X-Accel-Redirect or a rewrite may have led to another location; "if"
+       blocks share the address of the name */
 
     clcf = ngx_http_pgw_core(r);
 
@@ -116,9 +98,6 @@ ngx_http_pgw_fetch_strayed(ngx_http_request_t *r)
            && !ngx_http_pgw_fetch_owns(r);
 }
 
-
-/* $platform_fetch_url: what a fetch of ours is to get; no other request has
-   it. */
 
 static ngx_int_t
 ngx_http_pgw_fetch_url(ngx_http_request_t *r, ngx_http_variable_value_t *v,
@@ -195,7 +174,7 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
         return "no response";
     }
 
-    /* what else is cut off, or no JSON, its parser tells */
+    /* the parser finds other truncated documents */
 
     return sr->headers_out.content_encoding
            && sr->headers_out.content_encoding->hash
@@ -220,7 +199,7 @@ ngx_http_pgw_fetch_post(ngx_http_request_t *sr, void *data, ngx_int_t rc)
         return NGX_OK;
     }
 
-    /* A filter or a thread is still at work; nginx will come again. */
+    /* a filter or a thread is not finished: nginx will call again */
 
     if (rc == NGX_AGAIN || sr->buffered) {
         return rc;
@@ -243,11 +222,11 @@ ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch)
 
     if (fetch->request) {
 
-        /* Else nginx would set a socket option, and there is no socket. */
+        /* prevents nginx from setting an option of the socket */
 
         fetch->connection.timedout = 0;
 
-        /* The request's cleanups end a subrequest that is still at work. */
+        /* the cleanups end a subrequest that is in progress */
 
         ngx_http_free_request(fetch->request, 0);
     }
@@ -267,7 +246,7 @@ ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch)
 }
 
 
-/* The deadline, or the end. */
+/* Called at the deadline, or at the end. */
 
 static void
 ngx_http_pgw_fetch_end(ngx_event_t *ev)
@@ -278,7 +257,7 @@ ngx_http_pgw_fetch_end(ngx_event_t *ev)
 
     fetch->finished = 1;
 
-    /* A thread of aio holds the request: it must come back first. */
+    /* a thread of aio uses the request: wait for it */
 
     if (fetch->request->blocked > 1) {
         ngx_add_timer(ev, NGX_HTTP_PGW_AIO_RETRY);
@@ -309,9 +288,8 @@ ngx_http_pgw_fetch_abort(const ngx_http_pgw_source_t *from)
 
 
 /*
- * A connection as upstreams, filters and variables expect one, but with no
- * socket and from outside of the worker's array: nothing is ever read from it
- * or written to it.
+ * Makes a connection for upstreams, filters and variables.  It has no socket,
+ * and is not in the worker's array.  Nothing is read from it or written to it.
  */
 
 static ngx_connection_t *
@@ -329,26 +307,25 @@ ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch)
     fetch->write.ready = 1;
 
     /*
-     * Registered already, as far as nginx can tell, so that it hands neither
-     * event to epoll; with a level-triggered method an active and ready one
-     * would be taken out again.
+     * "active" prevents nginx from adding the events to epoll.  A
+     * level-triggered method would remove an active and ready event.
      */
 
     fetch->read.active = 1;
     fetch->write.active = (ngx_event_flags & NGX_USE_CLEAR_EVENT) != 0;
 
-    /* Makes finalization skip keepalive and lingering, should it get there. */
+    /* finalization skips keepalive and lingering */
 
     fetch->read.eof = 1;
 
-    /* No option of the socket is ever to be set. */
+    /* prevents options of the socket */
 
     c->fd = (ngx_socket_t) -1;
     c->tcp_nodelay = NGX_TCP_NODELAY_DISABLED;
     c->tcp_nopush = NGX_TCP_NOPUSH_DISABLED;
     c->sndlowat = 1;
 
-    /* Variables like $binary_remote_addr look into both addresses. */
+    /* variables like $binary_remote_addr read both addresses */
 
     fetch->sockaddr.sa_family = AF_UNIX;
 
@@ -391,7 +368,7 @@ ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch, ngx_str_t *args)
         return NGX_ERROR;
     }
 
-    /* nginx has set it to that of the server */
+    /* ngx_http_create_request() has set the level of the server */
 
     if (fetch->from->quiet && fetch->log.log_level <= NGX_LOG_DEBUG) {
         fetch->log.log_level = ngx_min(fetch->log.log_level, NGX_LOG_CRIT);

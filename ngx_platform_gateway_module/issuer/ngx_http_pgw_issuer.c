@@ -21,7 +21,7 @@ ngx_http_pgw_issuer_cmp(const void *one, const void *two)
 
 
 ngx_http_pgw_issuer_t *
-ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first, const pj_str_t *iss)
+ngx_http_pgw_issuer_find(ngx_http_pgw_issuer_t *first, const pj_str_t *iss)
 {
     ngx_uint_t                  i;
     ngx_http_pgw_name_t         key = { .iss = *iss };
@@ -46,12 +46,12 @@ const pj_str_t *
 ngx_http_pgw_issuer_nearest(ngx_http_pgw_issuer_t *issuer,
     const pj_str_t *iss)
 {
-    size_t                      most, same, end, differ, least = 0;
+    size_t                      max, same, end, differ, least = 0;
     ngx_uint_t                  i;
     const pj_str_t             *one, *nearest = NULL;
     const ngx_http_pgw_name_t  *name;
 
-    if (ngx_http_pgw_issuer_of(issuer, iss)) {
+    if (ngx_http_pgw_issuer_find(issuer, iss)) {
         return NULL;
     }
 
@@ -60,15 +60,15 @@ ngx_http_pgw_issuer_nearest(ngx_http_pgw_issuer_t *issuer,
 
         for (i = 0; i < issuer->names.nelts; i++) {
             one = &name[i].iss;
-            most = ngx_min(one->len, iss->len);
+            max = ngx_min(one->len, iss->len);
 
             for (same = 0;
-                 same < most && one->data[same] == iss->data[same];
+                 same < max && one->data[same] == iss->data[same];
                  same++)
             { /* void */ }
 
             for (end = 0;
-                 same + end < most
+                 same + end < max
                  && one->data[one->len - 1 - end]
                     == iss->data[iss->len - 1 - end];
                  end++)
@@ -88,19 +88,19 @@ ngx_http_pgw_issuer_nearest(ngx_http_pgw_issuer_t *issuer,
 
 
 static ngx_int_t
-ngx_http_pgw_issuer_add(ngx_http_pgw_issuer_t *issuer, const ngx_array_t *all)
+ngx_http_pgw_issuer_add(ngx_http_pgw_issuer_t *issuer, const ngx_array_t *iss)
 {
     ngx_uint_t            i;
     ngx_http_pgw_name_t  *name;
 
-    for (i = 0; i < all->nelts; i++) {
+    for (i = 0; i < iss->nelts; i++) {
 
         name = ngx_array_push(&issuer->names);
         if (name == NULL) {
             return NGX_ERROR;
         }
 
-        name->iss = ((pj_str_t *) all->elts)[i];
+        name->iss = ((pj_str_t *) iss->elts)[i];
     }
 
     return NGX_OK;
@@ -133,7 +133,7 @@ ngx_http_pgw_issuer_names(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer,
         return NGX_CONF_ERROR;
     }
 
-    /* once each, however many policies have it */
+    /* remove duplicates, since several policies may have a name */
 
     name = names->elts;
     ngx_sort(name, names->nelts, names->size, ngx_http_pgw_issuer_cmp);

@@ -1,25 +1,25 @@
 
 /*
- * The key set that requests are decided by: the last good document in the
- * zone, the right to fetch the next, the copy that each worker parses, and the
- * requests that wait for a fetch, bounded in number and in time.
+ * Key sets: the last good document in the zone, the set that each worker parses
+ * from it, and the requests that wait for a fetch, limited in number and time.
  */
 
 
 #include "issuer/issuer.h"
 
 
-#define NGX_HTTP_PGW_KEYS_POLL  25     /* ms, of a request that waits */
+#define NGX_HTTP_PGW_KEYS_POLL  25     /* interval of a waiting request, ms */
 
 
 typedef struct {
-    ngx_http_request_t   *request;
+    ngx_http_request_t     *request;
     ngx_http_pgw_issuer_t  *issuer;
-    ngx_event_t           timer;    /* set: parked */
-    ngx_msec_t            until;
-    ngx_uint_t            version;  /* of the set it saw */
-    ngx_uint_t            ended;    /* fetches, likewise */
-    ngx_uint_t            lease;    /* the last, as it came */
+    ngx_event_t             timer;    /* set while the request waits */
+    ngx_msec_t              until;
+    ngx_uint_t              version;  /* of the set at the last check */
+    ngx_uint_t              ended;    /* number of fetches at the last check */
+    ngx_uint_t              lease;    /* number of the last lease before the
+                                         request */
 } ngx_http_pgw_wait_t;
 
 
@@ -107,7 +107,7 @@ ngx_http_pgw_keys_warn_duplicate(const ngx_http_pgw_issuer_t *issuer,
 
     kid = pj_key_id(set->twice);
 
-    /* the log escapes nothing, and an issuer may write anything */
+    /* the log does not escape the issuer's text */
 
     kid.len = pj_json_plain(kid) ? kid.len : 0;
 
@@ -170,7 +170,7 @@ ngx_http_pgw_keys_activate(ngx_http_pgw_issuer_t *issuer)
 
     rc = ngx_http_pgw_lease_activate(&issuer->from);
 
-    /* the set of another source gives way to the key file's, or to none */
+    /* the set of another source is replaced by the key file's, or dropped */
 
     if (rc == NGX_DONE) {
         zone->jwks_uri_len = 0;
@@ -209,7 +209,7 @@ ngx_http_pgw_keys_copy(ngx_http_pgw_issuer_t *issuer)
     copy.fetched = zone->fetched;
     copy.fetched_at = zone->fetched_at;
 
-    /* a worker of an older configuration gets none of another source either */
+    /* a worker of an older configuration must not use another source's set */
 
     if (ngx_memcmp(zone->lease.source, issuer->from.source, NGX_HTTP_PGW_DIGEST)
         == 0)
@@ -259,7 +259,7 @@ ngx_http_pgw_keys_release(ngx_http_pgw_issuer_t *issuer,
             zone->brought = zone->lease.number;
 
         } else {
-            zone->jwks_uri_len = 0;    /* the issuer is asked again */
+            zone->jwks_uri_len = 0;    /* discovered again */
         }
 
         zone->ended++;
@@ -272,8 +272,8 @@ ngx_http_pgw_keys_release(ngx_http_pgw_issuer_t *issuer,
 
 
 /*
- * The only way in which a worker gets a set, even the worker that fetched it:
- * so the parsed set, its version and its time always belong together.
+ * Parses the document in the zone.  The worker that fetched it does so, too, so
+ * that set, version and time always match.
  */
 
 static ngx_int_t
@@ -288,7 +288,8 @@ ngx_http_pgw_keys_load(ngx_http_pgw_issuer_t *issuer)
 
     if (err) {
 
-        /* It parsed once, so memory is short: the next request retries. */
+        /* memory is short, since it was parsed before: the next request
+           retries */
 
         ngx_log_error(NGX_LOG_ERR, issuer->from.log, 0,
                       "platform gateway: key set not loaded: %s", err);
@@ -318,7 +319,7 @@ ngx_http_pgw_keys_get(ngx_http_pgw_issuer_t *issuer)
         return NULL;
     }
 
-    /* read before the version: it must not be the time of a later set */
+    /* read before the version, so that it is not the time of a later set */
 
     fetched = issuer->zone->fetched;
     ngx_memory_barrier();
@@ -437,8 +438,8 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
 }
 
 
-/* The wait of r for an issuer, made at its first; subrequests share the pool of
-   their parent. */
+/* Returns the wait of r for an issuer, which the first call creates.  The pool
+   may have waits of other requests, because subrequests share it. */
 
 static ngx_http_pgw_wait_t *
 ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
@@ -499,14 +500,14 @@ ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
         return NGX_OK;
     }
 
-    /* Noted before asking, or a fetch that ends in between would be missed. */
+    /* set before keys_fetch(), or the end of a fetch could be missed */
 
     wait->version = issuer->version;
     wait->ended = issuer->zone->ended;
 
     left = ngx_http_pgw_lease_left(wait->until);
 
-    /* Asked for even where there is no time or room to wait for it. */
+    /* a fetch begins even if r cannot wait for it */
 
     if (ngx_http_pgw_keys_fetch(issuer) == NGX_DECLINED || left == 0
         || issuer->waiting >= (ngx_uint_t) ngx_http_pgw_main(r)->key_waiters)
@@ -516,7 +517,7 @@ ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
 
     if (r == r->main) {
 
-        /* meanwhile it looks for its client going away */
+        /* the wait ends if the client closes the connection */
 
         ngx_post_event(r->connection->read, &ngx_posted_events);
         r->read_event_handler = ngx_http_test_reading;
@@ -528,7 +529,7 @@ ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_issuer_t *issuer)
                    "http platform gateway: waits for keys, %M ms left, "
                    "lease %ui", left, wait->lease);
 
-    /* Not cancelable: a worker must not exit while a request is parked. */
+    /* not cancelable: a worker must not exit while a request waits */
 
     ngx_add_timer(&wait->timer, ngx_min(left, NGX_HTTP_PGW_KEYS_POLL));
     issuer->waiting++;

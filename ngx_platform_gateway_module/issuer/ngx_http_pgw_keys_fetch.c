@@ -1,12 +1,11 @@
 
 /*
- * Where the key set comes from, and when: the timer, and what becomes of a
- * fetch; of the operator's own file, in place of an issuer, too.
+ * Fetches of key sets: the timer, and the end of a fetch.  A key file is read
+ * in the same way.
  *
- * An issuer may say itself where its keys are (OpenID Connect Discovery 1.0).
- * Nothing of its metadata is looked at but "issuer", which has to be the one
- * that was asked for, and "jwks_uri".  That address is kept beside the keys, in
- * shared memory, until a fetch from there fails.
+ * The metadata of an issuer (OpenID Connect Discovery 1.0) are read for two
+ * members: "issuer" has to be equal to the configured name, and "jwks_uri" is
+ * stored in shared memory until a fetch from there fails.
  */
 
 
@@ -15,13 +14,13 @@
 #include "nginx/nginx.h"
 
 
-#define NGX_HTTP_PGW_KEYS_TICK    250  /* ms, between two looks */
+#define NGX_HTTP_PGW_KEYS_TICK    250  /* interval of the timer, ms */
 
 #define NGX_HTTP_PGW_REFRESH_METADATA  "/.well-known/openid-configuration"
 
 
-/* Whether keys may come from there: nobody else can have written what is sent
-   over TLS, or within this host. */
+/* Returns 1 if the URL is safe for keys, because documents are protected by TLS
+   or do not leave the host. */
 
 static ngx_uint_t
 ngx_http_pgw_keys_fetch_safe(const u_char *url, size_t len)
@@ -92,7 +91,7 @@ ngx_http_pgw_keys_fetch_discovery(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
 }
 
 
-/* Reads the metadata; NULL, or what is wrong with them. */
+/* Reads the metadata.  Returns NULL, or the description of an error. */
 
 static const char *
 ngx_http_pgw_keys_fetch_metadata(ngx_http_pgw_issuer_t *issuer,
@@ -136,7 +135,7 @@ ngx_http_pgw_keys_fetch_metadata(ngx_http_pgw_issuer_t *issuer,
         if (err == NULL) {
             ngx_shmtx_lock(&issuer->from.shpool->mutex);
 
-            /* unless a newer configuration has come, with another issuer */
+            /* a newer configuration may have another issuer */
 
             if (ngx_http_pgw_lease_renew(&issuer->from) == NGX_OK) {
                 ngx_memcpy(zone->jwks_uri, uri.data, uri.len);
@@ -228,7 +227,7 @@ ngx_http_pgw_keys_fetch_zone_init(ngx_shm_zone_t *shm_zone, void *data)
             }
         }
 
-        /* In force only once a worker runs with it: a reload may yet fail. */
+        /* the first worker puts it in force, because the reload may fail */
 
         issuer->from.generation = ++zone->lease.assigned;
     }
@@ -237,8 +236,7 @@ ngx_http_pgw_keys_fetch_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 }
 
 
-/* One line for each failed fetch, of which there is at most one in a
-   cooldown. */
+/* Logs a failed fetch; the cooldown limits the lines. */
 
 static void
 ngx_http_pgw_keys_fetch_log_failure(const ngx_http_pgw_issuer_t *issuer,
@@ -316,15 +314,14 @@ ngx_http_pgw_keys_fetch_fetched(void *data, const ngx_str_t *document,
         }
 
     } else if (issuer->cache_file.len) {
-        ngx_http_pgw_disk_write(issuer);    /* if superseded, what did so */
+        ngx_http_pgw_disk_write(issuer);    /* or the set of another worker */
     }
 }
 
 
 /*
- * A fetch, with the right to it.  The key file is read whole each time and
- * compared by content, so that no clock of a file system decides whether it has
- * changed: 64 KiB once a soft age.
+ * Begins a fetch with the lease.  A key file is read each time, up to 64 KiB,
+ * and compared by content, because its time may not show a change.
  */
 
 static void
@@ -345,7 +342,7 @@ ngx_http_pgw_keys_fetch_begin(ngx_event_t *ev)
     if (issuer->discovery.len) {
         issuer->from.url = issuer->discovery;
 
-        /* another worker may write it during the fetch */
+        /* copied, because another worker may write it during the fetch */
 
         ngx_shmtx_lock(&issuer->from.shpool->mutex);
 
@@ -372,8 +369,8 @@ ngx_http_pgw_keys_fetch_begin(ngx_event_t *ev)
 
 
 /*
- * Begins a fetch that is due.  A worker that exits ends its own fetch when no
- * request can be waiting for it any more.
+ * Begins a fetch that is due.  An exiting worker ends its fetch when no request
+ * can wait for it.
  */
 
 static void
@@ -417,7 +414,7 @@ ngx_http_pgw_keys_fetch_init_process(ngx_http_pgw_issuer_t *issuer)
 
     issuer->working = 1;
 
-    /* 5 to 10 % early, at random: not all at once, and not late if slow. */
+    /* 5 to 10 % early, and at random, so that gateways do not fetch together */
 
     soft = issuer->ages[NGX_HTTP_PGW_AGE_SOFT];
     part = soft / 20;

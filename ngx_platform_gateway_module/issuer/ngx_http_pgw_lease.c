@@ -1,6 +1,6 @@
 
 /*
- * The lease: which worker fetches, and when the next one may.
+ * Leases: which worker fetches, and when.
  */
 
 
@@ -9,7 +9,7 @@
 #include <openssl/hmac.h>
 
 
-/* The lease outlives the fetch by this, so that only a dead one loses it. */
+/* The lease is longer than the timeout, so that only a dead worker loses it. */
 #define NGX_HTTP_PGW_LEASE_SLACK  2000  /* ms */
 
 
@@ -52,23 +52,23 @@ ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
 ngx_int_t
 ngx_http_pgw_lease_activate(const ngx_http_pgw_source_t *from)
 {
-    ngx_uint_t             other;
+    ngx_uint_t             changed;
     ngx_http_pgw_lease_t  *lease = from->lease;
 
     if (lease->generation >= from->generation) {
         return NGX_DECLINED;
     }
 
-    /* the time is still that of the fork, and a fetch may have ended since */
+    /* the cached time is older than the fork */
 
     ngx_time_update();
 
-    other = ngx_memcmp(lease->source, from->source, NGX_HTTP_PGW_DIGEST)
-            != 0;
+    changed = ngx_memcmp(lease->source, from->source, NGX_HTTP_PGW_DIGEST)
+              != 0;
 
-    /* a fetch that others began starts no cooldown, and is not accepted */
+    /* the fetch of an older worker starts no cooldown, and is not accepted */
 
-    if (other || ngx_http_pgw_lease_left(lease->until)) {
+    if (changed || ngx_http_pgw_lease_left(lease->until)) {
         lease->next_try = ngx_current_msec;
     }
 
@@ -77,11 +77,11 @@ ngx_http_pgw_lease_activate(const ngx_http_pgw_source_t *from)
     lease->until = ngx_current_msec;
     lease->number++;
 
-    return other ? NGX_DONE : NGX_OK;
+    return changed ? NGX_DONE : NGX_OK;
 }
 
 
-/* Whether the process that has the lease died with it. */
+/* Returns 1 if the worker that has the lease is dead. */
 
 static ngx_uint_t
 ngx_http_pgw_lease_orphaned(const ngx_http_pgw_lease_t *lease)
@@ -131,7 +131,7 @@ ngx_http_pgw_lease_acquire(ngx_http_pgw_source_t *from)
     (void) ngx_http_pgw_lease_renew(from);
     from->fetching = 1;
 
-    /* not at once: the caller may be a request that holds the old set */
+    /* posted, because the caller may be a request that uses the old set */
 
     ngx_post_event(&from->begin, &ngx_posted_events);
 

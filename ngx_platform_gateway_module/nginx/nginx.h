@@ -11,6 +11,26 @@
 #include "ngx_http_pgw.h"
 
 
+/* Appends the description of a log's request to a line of the error log. */
+
+static ngx_inline u_char *
+ngx_http_pgw_log_request(ngx_log_t *log, u_char *p, u_char *last)
+{
+    ngx_http_log_ctx_t  *ctx = log->data;
+
+#if (angie_version >= 1012000)
+
+    /* a log in JSON escapes our text, but not if the request adds members */
+
+    return log->format.type == NGX_STR_ESCAPE_JSON
+           ? p : ctx->request->log_handler(log, p, last, ctx);
+#else
+    return ctx->request->log_handler(ctx->request, ctx->current_request, p,
+                                     (size_t) (last - p));
+#endif
+}
+
+
 /* ngx_http_pgw_peek.c */
 
 /* An entry of the trees of locations: the location itself, or in Angie one of

@@ -37,8 +37,8 @@ u_char *ngx_sprintf(u_char *buf, const char *fmt, ...)
     return buf;
 }
 
-ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
-                                              const pj_str_t *iss)
+ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_find(ngx_http_pgw_issuer_t *first,
+                                                const pj_str_t *iss)
 {
     return first;
 }

@@ -64,7 +64,7 @@ ngx_http_pgw_token_claims(ngx_http_pgw_keys_t *keys, pj_claims_t *claims,
 {
     ngx_http_pgw_issuer_t  *issuer;
 
-    issuer = ngx_http_pgw_issuer_of(keys->issuer, &claims->iss);
+    issuer = ngx_http_pgw_issuer_find(keys->issuer, &claims->iss);
 
     if (issuer == NULL && claims->iss.len
         && (steps == NULL || keys->issuer->names.nelts == 0
@@ -407,9 +407,9 @@ ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
 
 
 /* Makes the text of an id.  An id of another issuer is "ISSUER/ID", and "/" in
-   an id is escaped, so that the ids of different issuers are never equal.  Other
-   bytes are escaped because a variable may become a header or a part of a URL.
-   */
+   an id is escaped, so that the ids of different issuers are never equal.
+   Other bytes are escaped because a variable may become a header or a part of a
+   URL. */
 
 static ngx_int_t
 ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *issuer, pj_str_t id,
