@@ -111,7 +111,6 @@ PJ_MUST_CHECK bool auth_attempt_identify(const struct keys *keys,
                                          pj_str_t account, pj_str_t remote_addr,
                                          struct attempt *out);
 
-/* An attempt in progress. */
 struct auth_attempt {
     struct attempt attempt;
     bool counted; /* counted as failed until settled */

@@ -217,7 +217,6 @@ static void log_in(struct worker *w, struct login *login)
     (void) auth_busy(w);
 }
 
-/* Counts the login by the code of its answer. */
 static void count_outcome(const char *code)
 {
     static const char *const codes[METRICS_LOGIN_INVALID] = {

@@ -28,7 +28,6 @@ static void publish(struct worker *w, const char *type, const char *etag,
     buf_add(&w->res->body, document.data, document.len);
 }
 
-/* The key set (RFC 7517). */
 void h_published_keys(struct worker *w)
 {
     const struct keys *keys = w->keys;

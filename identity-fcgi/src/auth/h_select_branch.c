@@ -4,7 +4,6 @@
 
 #include "store/store_session.h"
 
-/* Reads the session with the requested branch. */
 static bool check(struct worker *w, const pj_claims_t *claims,
                   pj_str_t branch_id, struct session_view *view)
 {

@@ -8,9 +8,9 @@
  * credential does not wait for the hashes of others. */
 enum hasher_lane { HASHER_HASH, HASHER_SIGN, HASHER_LANES };
 
-/* Starts the threads of a lane.  Call before serving.  Low priority keeps
- * computations of tens of milliseconds from delaying answers of one.  places is
- * the maximum number of callers that compute or wait. */
+/* Starts the threads of a lane.  Call before serving.  They have low priority,
+ * so that a computation of tens of milliseconds does not delay an answer that
+ * takes one.  places is the maximum number of callers that compute or wait. */
 PJ_MUST_CHECK bool hasher_start(enum hasher_lane lane, int threads, int places);
 
 /* Runs fn(arg) in a thread of the lane, in the order of calls, and waits for

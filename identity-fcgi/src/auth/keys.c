@@ -79,7 +79,6 @@ static bool derive_hmac_key(struct keys *keys, struct error *e)
                     pj_strerror(code));
 }
 
-/* Loads an item kid=base64. */
 static bool load_additional_key(struct keys *keys, char *item, struct error *e)
 {
     char *base64 = strchr(item, '=');

@@ -275,7 +275,6 @@ bool keys_dir_is_good(struct keys_dir *d)
 
 /* -- writing -- */
 
-/* Renames a file and syncs the directory. */
 static bool rename_to(struct keys_dir *d, const char *from, const char *to)
 {
     return (renameat(d->fd, from, d->fd, to) == 0 && fsync(d->fd) == 0) ||

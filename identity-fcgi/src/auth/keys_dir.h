@@ -11,7 +11,7 @@
 #include <pj.h>
 #include <sys/types.h>
 
-#define KEYS_DIR_MAX 16 /* maximum of keys */
+#define KEYS_DIR_MAX 16 /* maximum number of keys */
 #define KEYS_GOOD "RSA of 2048 bits or more, P-256 or Ed25519"
 #define KEYS_DIR_TEXT 16384
 

@@ -356,7 +356,6 @@ bool password_hash(pj_str_t credential, int64_t deadline_ms,
 #define LIST_MAX_BYTES (256 * 1024 * 1024)
 #define OTHER SIZE_MAX /* the line differs */
 
-/* A search for a credential in the list of forbidden ones. */
 struct search {
     const char *path;
     pj_str_t credential;

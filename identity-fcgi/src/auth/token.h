@@ -13,7 +13,6 @@
 #define TOKEN_MAX_BYTES 16384 /* largest token accepted from a client */
 #define TOKEN_LEEWAY_S 30     /* for access tokens only */
 
-/* The contents of a token. */
 struct token {
     pj_token_kind_t kind;
     const struct session *session; /* for its ids and account type */

@@ -36,7 +36,6 @@ struct setting {
     bool secret;
 };
 
-/* Visible ASCII without the double quote and the backslash. */
 #define A_TEXT(limit)                                                          \
     "visible ASCII without quotes and backslashes, at most " #limit,           \
         .form = PARSE_VISIBLE "+", .max = limit
@@ -268,7 +267,6 @@ static void write_refusal(const struct setting *s, const char *text,
 
 /* -- rules across settings ------------------------------------------------ */
 
-/* Derives defaults from other settings and from the machine. */
 static void derive(struct config *cfg, const struct parse_env *file)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

@@ -10,7 +10,6 @@ void jsonw_init(struct jsonw *w, struct buf *out)
     *w = (struct jsonw){.out = out};
 }
 
-/* Writes the comma and the name before a value. */
 static void before_value(struct jsonw *w, const char *name)
 {
     if (w->need_comma[w->depth]) {

@@ -75,8 +75,6 @@ struct parse_env {
 PJ_MUST_CHECK bool parse_env_read(struct parse_env *file, const char *path,
                                   struct error *e);
 
-/* Returns the value of name, or NULL. */
 const char *parse_env_get(const struct parse_env *file, const char *name);
 
-/* Wipes and frees the file. */
 void parse_env_free(struct parse_env *file);

@@ -15,7 +15,6 @@ PJ_MUST_CHECK bool uuid_generate(char out[UUID_LEN + 1]);
  * to the NUL. */
 char *uuid_hex(char *out, const unsigned char *bytes, size_t n);
 
-/* Writes the text of bytes and a NUL. */
 void uuid_write(char out[UUID_LEN + 1], const unsigned char bytes[UUID_BYTES]);
 
 /* Parse a UUID. uuid_read() accepts only the form that uuid_write() writes,

@@ -63,7 +63,7 @@ struct cmd_spec {
     const char *parent;          /* SQL that locks the parent of a name */
     const char *status;          /* the new status, unless "to" is set */
     const char *to;              /* the value that --to changes */
-    const char *sql;             /* runs if status or value changes */
+    const char *sql;             /* runs unless the new value is the old one */
     bool (*work)(struct cmd *c);
     /* After the transaction: */
     const char *event; /* the audit line, if c->changed */

@@ -69,7 +69,6 @@ bool cmd_main_knows(const char *word)
 
 /* -- help -- */
 
-/* Joins one or two words. */
 static const char *join(char out[64], const char *one, const char *two)
 {
     snprintf(out, 64, "%s%s%s", one, two != NULL ? " " : "",
@@ -118,7 +117,6 @@ static void help_command(const struct cmd_spec *s)
     print_options(common_options);
 }
 
-/* Refuses a word and lists the accepted ones. */
 static bool refuse_word(struct cmd *c, const char *group)
 {
     char mem[256];

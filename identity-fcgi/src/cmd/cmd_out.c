@@ -113,7 +113,6 @@ void cmd_out_audit(struct cmd *c, const char *event, const char *only)
     c->audit_lost = c->audit_lost || log_lost();
 }
 
-/* Returns the column for an element of spec->columns. */
 static struct column column_of(const char *text)
 {
     size_t len = strcspn(text, "=");

@@ -257,7 +257,6 @@ static bool check_grant(struct cmd *c)
 
 static bool check_revoke(struct cmd *c)
 {
-    /* For --all. */
     static const struct cmd_spec end = {
         .lock = true,
         .find = find_member,

@@ -114,7 +114,6 @@ static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part, pj_str_t *json)
                : NULL;
 }
 
-/* Prints a claim for people. */
 static void print_claim(struct cmd *c, const pj_json_t *claim)
 {
     char label[32], value[256];

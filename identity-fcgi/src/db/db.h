@@ -33,7 +33,6 @@ struct db_params {
     size_t fence;
 };
 
-/* The value of a parameter. */
 struct db_value {
     enum {
         OID_ANY = 0, /* text of a type that the server infers */
@@ -75,7 +74,6 @@ void db_params_add(struct db_params *p, const struct db_value *values,
             sizeof(struct db_value)
 #define db_params(p, ...) db_params_add(p, DB_VALUES(__VA_ARGS__))
 
-/* A failure as reported by the server. */
 struct db_error {
     char state[6];       /* SQLSTATE, or "" without an answer */
     char constraint[64]; /* the violated constraint, or "" */

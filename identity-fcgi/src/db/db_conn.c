@@ -247,7 +247,6 @@ static bool is_refusal(const PGconn *pg)
            strstr(why, ":  3D000:") != NULL || strstr(why, ":  42501:") != NULL;
 }
 
-/* Connects to one host.  On failure *e has one line. */
 static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
                         bool autocommit, int64_t deadline_ms, struct error *e)
 {
@@ -395,7 +394,6 @@ static bool send_statement(struct db_conn *c, const struct db_statement *st,
     return ok && (!c->shared || PQpipelineSync(c->pg));
 }
 
-/* Sends the statement and runs meanwhile while the server works. */
 static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
                            const struct db_params *params, bool prepared,
                            int64_t deadline_ms, struct meanwhile *meanwhile,

@@ -32,7 +32,6 @@ struct db_conn {
     unsigned char fence[8];                /* of the current statement */
 };
 
-/* The outcome of an attempt to run a statement. */
 enum db_outcome {
     DB_DONE,
     DB_REFUSED, /* refused by the server, nothing was changed */

@@ -38,7 +38,6 @@ const struct db_error *db_script_error(const struct db_script *s)
     return &s->error;
 }
 
-/* Waits for the answer to a statement. */
 static bool finish(struct db_script *s, bool sent, struct db_rows **rows)
 {
     PGresult *res = NULL;

@@ -90,7 +90,6 @@ void fcgi_exchange_free(struct fcgi_exchange *ex)
     }
 }
 
-/* Records the first failure. */
 static bool fail(struct fcgi_exchange *ex, enum fcgi_end why)
 {
     ex->end = ex->end == FCGI_WHOLE ? why : ex->end;
@@ -212,7 +211,6 @@ static bool receive(struct fcgi_exchange *ex)
     return true;
 }
 
-/* Lets libfcgi parse the request. */
 static bool parse(struct fcgi_exchange *ex, struct fcgi_call *call)
 {
     FCGX_Request *req = &ex->req;
@@ -280,7 +278,6 @@ static void write_text(struct fcgi_exchange *ex, const struct buf *text)
     }
 }
 
-/* Sends the records that libfcgi wrote. */
 static void send_answer(struct fcgi_exchange *ex)
 {
     const unsigned char *p = ex->raw + REQUEST_ROOM;

@@ -26,5 +26,4 @@ PJ_MUST_CHECK bool listener_open(struct listener *l, const char *address,
 /* Removes the path if it is still ours, so that new clients cannot connect. */
 void listener_unlink(struct listener *l);
 
-/* Removes the path and closes the descriptor. */
 void listener_close(struct listener *l);

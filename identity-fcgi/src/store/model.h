@@ -82,7 +82,6 @@ struct attempt {
     char address[64]; /* in the form of PostgreSQL's inet */
 };
 
-/* Sessions revoked by a call. */
 struct session_refs {
     struct {
         char session_id[STORE_UUID];

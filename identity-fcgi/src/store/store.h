@@ -11,7 +11,6 @@ PJ_MUST_CHECK bool store_open(struct store *st, const struct config *cfg);
 /* Frees the pool.  Call once, after all threads have stopped using it. */
 void store_close(struct store *st);
 
-/* See db_pool_use(). */
 void store_use(const struct store *st, int *size, int *used, bool *refused);
 
 /* All functions may return STORE_UNAVAILABLE; writes may also return

@@ -9,7 +9,6 @@
 
 #include <string.h>
 
-/* Parameters: the scope columns of a session. */
 #define SCOPE(s)                                                               \
     db_id_or_null((s)->workspace_id), db_id_or_null((s)->member_id),           \
         db_id_or_null((s)->active_branch_id)

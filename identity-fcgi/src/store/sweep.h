@@ -4,7 +4,7 @@
 
 #include "base/config.h"
 
-/* How long ended sessions are kept for investigations. */
+/* Retention of ended sessions, for investigations. */
 #define SWEEP_KEEP_S (7 * 86400)
 
 /* The kinds of rows, in the order of deletion. */
