@@ -14,6 +14,10 @@ sub script ($name, $text) {
     return $path;
 }
 
+# What takes longest to ask is asked once, where a machine lacks nothing.
+my $quick = $t->dir . '/quick';
+script("quick/$_", 'echo "$0 1.0"') for qw(chromium clang npm patroni);
+
 # What configure.sh says of the nginx that it has, were it of that version.
 # The sources are those of the real one, so nothing is ever configured.
 sub configure ($version) {
@@ -21,7 +25,7 @@ sub configure ($version) {
 [ "\$1" != -v ] || { echo 'nginx version: nginx/$version' >&2; exit; }
 exec $nginx "\$@"
 SH
-    my $said = qx{@{[ $t->root ]}/configure.sh --with-nginx=$fake 2>&1};
+    my $said = qx{PATH=$quick:\$PATH @{[ $t->root ]}/configure.sh --with-nginx=$fake 2>&1};
     isnt $?, 0, "$version: not what the sources are of";
     return $said;
 }
@@ -39,7 +43,9 @@ system("mkdir -p $copy/bin $copy/tools && cd @{[ $t->root ]} &&"
     or die "cannot copy\n";
 delete @ENV{qw(MAKEFLAGS MFLAGS MAKELEVEL BUILD)};
 
-sub said { return scalar qx{cd $copy && PATH=$copy/bin:\$PATH $_[0] 2>&1} }
+sub said ($command, $path = "$copy/bin:$quick") {
+    return scalar qx{cd $copy && PATH=$path:\$PATH $command 2>&1};
+}
 
 sub configure_without ($library) {
     my ($real) = grep { -x } map {"$_/pkg-config"} split /:/, $ENV{PATH};
@@ -70,7 +76,7 @@ for my $target (qw(check unit t asan)) {
 }
 configure_without('');
 my $plain = said("./configure.sh --with-nginx=$nginx --with-nginx-src="
-    . Platform::Test::Env::config('NGINX_SRC'));
+    . Platform::Test::Env::config('NGINX_SRC'), "$copy/bin");
 unlike $plain, qr/not found/, 'a machine that builds and runs lacks nothing';
 unlike said('make -n unit'), qr/install-test-deps/, 'which it does not where it is';
 
