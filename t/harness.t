@@ -1,59 +1,8 @@
-# The harness itself: what it sends and tells is exact, what goes wrong fails a
-# test.
+# The harness itself: what goes wrong fails a test.
 
 use Platform::Test;
 
 my $t = Platform::Test->new(module => 0);
-
-# Requests and answers, as they are.
-
-my $upstream = $t->echo_upstream;
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    server {
-        listen 127.0.0.1:%%PORT_front%%;
-        location / { %%TO_upstream%% proxy_http_version 1.1; }
-        location /version { return 200 "one"; }
-        location /issuer { %%TO_issuer%% }
-    }
-}
-CONF
-$t->start_nginx;
-my $port = $t->port('front');
-my $res = http_post($port, '/a?b=1', json => { x => 1 },
-    headers => [ 'X-Twice' => 'a', 'X-Twice' => 'b' ]);
-is_deeply [ $res->status, @{ $res->json }{qw(uri body)}, header_values($res->json, 'x-twice') ],
-    [ 200, '/a?b=1', '{"x":1}', 'a', 'b' ], 'the upstream says what came, duplicates kept';
-my $c = Platform::Test::Http->new(port => $port);
-is $c->request(HEAD => '/version')->header('Content-Length'), 3, 'HEAD';
-$c->send(http_request_bytes(GET => '/version', connection => 'keep-alive')
-        . http_request_bytes(GET => '/version'));
-is $c->read_response->body, 'one', 'pipelined' for 1 .. 2;
-ok $c->closed, 'closed as asked';
-like http_raw($port, "GET /version\r\n"), qr/^one$/, 'HTTP/0.9, raw';
-my @all = http_parallel([ map { [ $port, http_request_bytes(GET => "/$_") ] } 1 .. 50 ]);
-is_deeply [ map { $_->json->{uri} } @all ], [ map {"/$_"} 1 .. 50 ],
-    'fifty at once, answers in order';
-is $upstream->count, 51, 'the upstream counts';
-
-my $issuer = $t->issuer(body => 'keys');
-is http_get($port, '/issuer')->truncated, 0, 'a whole document';
-$issuer->set(truncate => 2);
-is http_get($port, '/issuer')->truncated, 1, 'a truncated one';
-$issuer->down;
-is http_get($port, '/issuer')->status, 502, 'an issuer that is down';
-$issuer->set(truncate => undef)->up;
-is http_get($port, '/issuer')->body, 'keys', 'and up again';
-
-my $token = jwt_token(branch => jwt_key('a'), roles => undef);
-my ($header, $claims) = jwt_decode($token);
-is_deeply [ $header, $claims->{token_scope}, exists $claims->{roles} ],
-    [ { alg => 'RS256', typ => 'JWT', kid => 'a' }, 'BRANCH', !!0 ], 'a token, a claim left out';
-isnt jwt_tamper($token, 2, -1), $token, 'tampering changes';
-is jwt_tamper(jwt_tamper($token, 2, 9), 2, 9), $token, 'one bit only';
 
 # What must fail a test.  Each runs as a test file of its own.
 
