@@ -40,9 +40,9 @@ ngx_http_pgw_abi_equal(ngx_log_t *log, const char *what, size_t ours,
     pgw_value("offset of " #type "." #field, offsetof(type, field), its)
 
 
-/* Finds a row by its name, and returns the offset that it contains at byte "at".
-   Returns 0 without such a row.  A row begins with its name, and the last name
-   is empty. */
+/* Finds a row by its name, and returns the offset that it has at byte "at", or
+   0 without such a row.  A row begins with its name.  The last name is
+   empty. */
 
 static size_t
 ngx_http_pgw_abi_offset(const void *table, size_t size, size_t at,
