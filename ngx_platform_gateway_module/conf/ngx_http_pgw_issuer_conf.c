@@ -319,10 +319,31 @@ ngx_http_pgw_issuer_conf_check(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
 }
 
 
+static void
+ngx_http_pgw_issuer_conf_defaults(ngx_http_pgw_main_conf_t *mcf,
+    ngx_http_pgw_issuer_t *issuer)
+{
+    ngx_uint_t  n;
+
+    issuer->wait = mcf->key_wait;
+
+    for (n = 0; n < NGX_HTTP_PGW_AGES; n++) {
+        ngx_conf_init_msec_value(issuer->ages[n], mcf->issuers->ages[n]);
+    }
+
+    if (issuer->claims.subject == NULL) {
+        issuer->claims.subject = "sub";
+    }
+
+    if (issuer->claims.session == NULL) {
+        issuer->claims.session = issuer->name.len ? "sid" : "session_id";
+    }
+}
+
+
 char *
 ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_uint_t              n;
     ngx_http_pgw_issuer_t  *issuer;
 
     mcf->cycle = cf->cycle;
@@ -336,19 +357,7 @@ ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
 
-        issuer->wait = mcf->key_wait;
-
-        for (n = 0; n < NGX_HTTP_PGW_AGES; n++) {
-            ngx_conf_init_msec_value(issuer->ages[n], mcf->issuers->ages[n]);
-        }
-
-        if (issuer->claims.subject == NULL) {
-            issuer->claims.subject = "sub";
-        }
-
-        if (issuer->claims.session == NULL) {
-            issuer->claims.session = issuer->name.len ? "sid" : "session_id";
-        }
+        ngx_http_pgw_issuer_conf_defaults(mcf, issuer);
 
         if (ngx_http_pgw_issuer_usable(issuer) && mcf->keys_zone == NULL) {
 
