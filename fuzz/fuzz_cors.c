@@ -53,7 +53,8 @@ static bool allowed(ngx_http_pgw_loc_conf_t *conf, pj_str_t origin,
                                  .method = nginx_copy(method),
                                  .headers = nginx_copy(headers)};
     const char *detail = NULL;
-    ngx_http_pgw_reason_e why = ngx_http_pgw_cors_explain(NULL, conf, &q, &detail);
+    ngx_http_pgw_reason_e why =
+        ngx_http_pgw_cors_explain(NULL, conf, &q, &detail);
     ngx_str_t name;
 
     for (; detail != NULL && *detail != '\0'; detail++)
