@@ -3,10 +3,10 @@
 --
 --   psql -d platform -v partitions=16 -f db/partition.sql
 --
--- Every write to the table is repeated in the new one from the first step on, which
--- then gets the rows that were there, some blocks at a time; it is compared with the
--- old one, and takes its place.  No step waits for a lock longer than 0.2 s: where it
--- would, it lets go and tries again.  If it ends early, run it again: it goes on.
+-- From the first step on every write to the table is repeated in the new table.  The
+-- new table then gets the existing rows, some blocks at a time, is compared with the
+-- old table, and takes its place.  No step waits for a lock longer than 0.2 s: it
+-- gives up and tries again.  If the script ends early, run it again: it goes on.
 -- Until the last step nothing has changed, and this undoes it:
 --
 --   DROP TRIGGER auth_sessions_mirror ON auth_sessions;
@@ -25,14 +25,14 @@ SET client_min_messages = notice;
 SET search_path = public, pg_temp;
 SET statement_timeout = 0;
 SET lock_timeout = 0;
--- The swap waits for the disk, and so for all that was written before it.
+-- The swap waits for the disk, and so for all earlier writes.
 SET synchronous_commit = off;
--- The rows that come have been checked when they were written.
+-- The copied rows were checked when they were written.
 SET session_replication_role = replica;
 SELECT set_config('partition.count', :'partitions', false),
        set_config('partition.pause_ms', :'pause_ms', false) \g /dev/null
 
--- That of the sweep: meanwhile nothing is deleted that is being copied.
+-- The lock of the sweep: meanwhile it deletes no row that is being copied.
 SELECT pg_advisory_lock(7236589412357) \g /dev/null
 
 CREATE PROCEDURE pg_temp.patiently(step text, command text) LANGUAGE plpgsql AS $$
@@ -86,7 +86,7 @@ BEGIN
   LOOP
     EXECUTE line;
   END LOOP;
-  -- Before anything else: what its indexes compute is computed as their owner.
+  -- First, because the functions of its indexes run as the table's owner.
   FOR line IN SELECT relid FROM pg_partition_tree('partitioned.auth_sessions') LOOP
     EXECUTE format('ALTER TABLE %s OWNER TO %s', line, class.relowner::regrole);
   END LOOP;
@@ -106,7 +106,8 @@ BEGIN
     EXECUTE line;
   END LOOP;
 
-  -- The new table has no triggers yet: those of the old one have done their work.
+  -- The new table does not have triggers yet, because the old table's triggers
+  -- have run for these rows.
   EXECUTE format($mirror$
     CREATE FUNCTION partitioned.mirror() RETURNS trigger LANGUAGE plpgsql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
@@ -133,8 +134,8 @@ $$;
 
 -- -- the rows: a write meanwhile either finds the copy, or is found by it
 --
--- These two run as the owner of the tables, since indexes, constraints and types may
--- call functions of the owner's.
+-- These two run as the owner of the tables, because indexes, constraints and types
+-- may call the owner's functions.
 
 CREATE FUNCTION pg_temp.copy(low bigint, past bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -148,8 +149,8 @@ BEGIN
 END;
 $$;
 
--- How many rows have no like, in one snapshot.  A subquery, not a join, which might
--- read the whole of the new table each time.
+-- The number of rows without an equal, in one snapshot.  By a subquery, because a
+-- join might read the whole new table each time.
 CREATE FUNCTION pg_temp.compare(low bigint, past bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -201,7 +202,7 @@ BEGIN
       FROM pg_trigger
      WHERE tgrelid = 'public.auth_sessions'::regclass AND NOT tgisinternal
     UNION ALL
-    -- Those for each statement are not inherited, and there may be a TRUNCATE of one.
+    -- Statement triggers are not inherited, and a single partition may be truncated.
     SELECT replace(pg_get_triggerdef(t.oid), ' ON public.auth_sessions ',
                    format(' ON %s ', inhrelid::regclass))
       FROM pg_trigger t, pg_inherits
@@ -249,7 +250,8 @@ SELECT to_regclass('replaced.auth_sessions') IS NULL AS is_to_do \gset
   CALL pg_temp.patiently('prepare', 'SELECT pg_temp.prepare()');
   \echo copying
   CALL pg_temp.throughout('copy');
-  -- What is known to be empty would be read as a whole for long.
+  -- Without statistics the planner takes the table for empty, and reads it as
+  -- a whole.
   SELECT EXISTS (SELECT FROM public.auth_sessions) AS has_rows \gset
   \if :has_rows
     ANALYZE partitioned.auth_sessions;

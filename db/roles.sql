@@ -35,7 +35,7 @@ GRANT USAGE ON SCHEMA public TO platform_identity, platform_operator;
 
 DO $$
 BEGIN
-  -- None of these roles needs tables or types of its own, not even temporary
+  -- These roles do not need tables or types of their own, not even temporary
   -- ones, which everybody may make by default.
   EXECUTE format('REVOKE CREATE, TEMPORARY ON DATABASE %I '
                  'FROM PUBLIC, platform_identity, platform_operator',
@@ -50,13 +50,13 @@ BEGIN
                   members, branch_grants, member_roles, selectable_branches
     TO platform_identity, platform_operator;
   GRANT SELECT ON stand_in_secret TO platform_identity;
-  -- The last one ends very many sessions at once.
+  -- The last function ends very many sessions at once.
   GRANT UPDATE (credential_hash, updated_at, sessions_valid_after) ON accounts
     TO platform_identity;
   GRANT SELECT, INSERT, UPDATE, DELETE
     ON auth_sessions, rotated_tokens, login_attempts
     TO platform_identity, platform_operator;
-  -- Only triggers write it, whoever ends a session.
+  -- Only triggers write this table.
   GRANT SELECT, DELETE ON session_revocations
     TO platform_identity, platform_operator;
   GRANT INSERT, UPDATE ON tenants, workspaces, branches, accounts, members

@@ -1,5 +1,5 @@
-# What tools/run and tools/render know of settings: their forms, which the
-# program goes by too, names that are nearly right, and environment files.
+# Settings, for tools/run and tools/render: their forms, which the program
+# uses too, names that are nearly right, and environment files.
 
 use strict;
 use warnings;
@@ -49,7 +49,7 @@ sub distance {
     return $row[-1];
 }
 
-# What a name may have meant: "did you mean ...?", or another hint.
+# A hint for an unknown name: "did you mean ...?", or another.
 sub meant {
     my ($name, $hint, @known) = @_;
     my %distance = map { $_ => distance($name, $_) } @known;
