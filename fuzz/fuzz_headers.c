@@ -26,10 +26,10 @@ static ngx_array_t strip = {.elts = names, .nelts = STRIPPED};
 static ngx_array_t claims = {.elts = &names[2], .nelts = 2};
 static ngx_http_pgw_srv_conf_t server = {
     .strip = &strip, .any_enabled = 1, .strip_lengths = LENGTHS};
-static ngx_http_pgw_from_t from = {
+static ngx_http_pgw_token_from_t from = {
     {ngx_string("token="), ngx_string("bearer.")}};
 static ngx_http_pgw_loc_conf_t conf = {
-    .enable = 1, .claim_headers = &claims, .from = &from};
+    .enable = 1, .claim_headers = &claims, .token_from = &from};
 static ngx_connection_t connection;
 static ngx_http_request_t r, sent;
 static ngx_http_pgw_request_t gr;
@@ -166,11 +166,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         kept_check(true);
         FUZZ_ASSERT(others_of(&r) == others_of(&sent));
         gr.sent = r.headers_in.headers.part;
-        from.mark[0].len = conf.forward_authorization ? 0 : 6;
+        from.prefix[0].len = conf.forward_authorization ? 0 : 6;
         FUZZ_ASSERT(ngx_http_pgw_source_find(
                         &r, &gr, &conf, NGX_HTTP_PGW_REASON_TOKEN_MISSING,
                         &token) == NGX_HTTP_PGW_REASON_TOKEN_MISSING);
-        from.mark[0].len = 6;
+        from.prefix[0].len = 6;
         FUZZ_ASSERT(ngx_http_pgw_headers_make(&r, &gr, NULL, NULL) == NGX_OK);
         (void) ours_of(0, NULL);
     }

@@ -318,10 +318,10 @@ enum {
 
 
 typedef struct {
-    ngx_str_t                    mark[NGX_HTTP_PGW_SOURCES];
-                                               /* prefix of the token; len 0 if
-                                                  the place is not used */
-} ngx_http_pgw_from_t;
+    ngx_str_t                    prefix[NGX_HTTP_PGW_SOURCES];
+                                               /* of the token; len 0 if the
+                                                  place is not used */
+} ngx_http_pgw_token_from_t;
 
 
 /* Context: http, server, location; merged.  Const in request handlers. */
@@ -344,7 +344,8 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_array_t                  *claim_headers;
     const ngx_array_t            *claims_read;   /* of main_conf_t */
     ngx_array_t                  *required;      /* rule_t, or NULL */
-    ngx_http_pgw_from_t          *from;          /* NULL: Authorization only */
+    ngx_http_pgw_token_from_t    *token_from;    /* NULL for only
+                                                    Authorization */
     ngx_flag_t                    forward_authorization;
     ngx_flag_t                    close_at_expiry;
     ngx_flag_t                    allow_confirmation;  /* accept "cnf" */

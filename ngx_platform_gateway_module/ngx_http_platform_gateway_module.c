@@ -38,7 +38,7 @@
     X(resource, ptr_value, NGX_CONF_UNSET_PTR, NULL)                          \
     X(leeway, sec_value, NGX_CONF_UNSET, 30)                                  \
     X(token_max_size, size_value, NGX_CONF_UNSET_SIZE, 16384)                 \
-    X(from, ptr_value, NGX_CONF_UNSET_PTR, NULL)                              \
+    X(token_from, ptr_value, NGX_CONF_UNSET_PTR, NULL)                        \
     X(close_at_expiry, value, NGX_CONF_UNSET, 0)                              \
     X(forward_authorization, value, NGX_CONF_UNSET, 1)                        \
     X(allow_confirmation, value, NGX_CONF_UNSET, 0)                           \
@@ -363,7 +363,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_token_max_size"),
       PGW_ANY(TAKE1, ngx_conf_set_size_slot, token_max_size, NULL) },
     { ngx_string("platform_gateway_token_from"),
-      PGW_ANY(TAKE12, ngx_http_pgw_source_directive, from, NULL) },
+      PGW_ANY(TAKE12, ngx_http_pgw_source_directive, token_from, NULL) },
     { ngx_string("platform_gateway_close_at_expiry"),
       PGW_FLAG(close_at_expiry) },
     { ngx_string("platform_gateway_allow_confirmation"),

@@ -522,9 +522,9 @@ ngx_uint_t ngx_http_pgw_headers_stripped(
 ngx_http_pgw_set_t  ngx_http_pgw_source_directive;
 
 /*
- * Searches the places of conf->from for the token of r.  reason is NONE with
- * *token from Authorization, or TOKEN_MISSING.  Returns NONE with *token, or
- * the reason to refuse r.  The result must not be cached with the token,
+ * Searches the places of conf->token_from for the token of r.  reason is NONE
+ * with *token from Authorization, or TOKEN_MISSING.  Returns NONE with *token,
+ * or the reason to refuse r.  The result must not be cached with the token,
  * because it depends on the request.
  */
 ngx_http_pgw_reason_e ngx_http_pgw_source_find(const ngx_http_request_t *r,

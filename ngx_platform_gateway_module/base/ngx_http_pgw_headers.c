@@ -11,13 +11,9 @@
 
 
 #include "base/base.h"
+#include "nginx/nginx.h"
 
 #include <openssl/rand.h>
-
-
-#if (nginx_version < 1022000)
-#error nginx 1.22 or newer is needed
-#endif
 
 
 #define NGX_HTTP_PGW_ID_MAX_LEN  128
@@ -471,7 +467,7 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     ngx_uint_t                      first;
     ngx_http_pgw_pass_t             pass = { 0 };
-    const ngx_http_pgw_loc_conf_t  *from;
+    const ngx_http_pgw_loc_conf_t  *lcf;
 
     pass.conf = ngx_http_pgw_srv(r);
 
@@ -480,9 +476,9 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     first = gr->request_id.data == NULL;
 
     if (!first) {
-        from = ngx_http_pgw_loc(r);
+        lcf = ngx_http_pgw_loc(r);
         pass.hide = r->headers_in.authorization;
-        pass.from = from->enable && from->from ? from : NULL;
+        pass.from = lcf->enable && lcf->token_from ? lcf : NULL;
     }
 
     if ((first && ngx_http_pgw_headers_trace(r, gr, &pass) != NGX_OK)
@@ -492,12 +488,7 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         return NGX_ERROR;
     }
 
-#if (nginx_version >= 1023000)
-
-    /* nginx must link equal names again, without the removed headers */
-
-    r->headers_in.multi_linked = 0;
-#endif
+    ngx_http_pgw_headers_relink(r);
 
     return pass.conf->any_enabled
            ? ngx_http_pgw_headers_replace(r, gr, conf, grant, &pass) : NGX_OK;

@@ -35,7 +35,7 @@ ngx_http_pgw_source_find_header(const ngx_http_pgw_loc_conf_t *conf,
 
     for (i = 0; i < NGX_HTTP_PGW_SOURCES; i++) {
 
-        if (conf->from->mark[i].len
+        if (conf->token_from->prefix[i].len
             && h->key.len == ngx_http_pgw_sources[i].name.len
             && ngx_memcmp(h->lowcase_key, ngx_http_pgw_sources[i].name.data,
                           h->key.len) == 0)
@@ -108,6 +108,7 @@ ngx_http_pgw_source_find(const ngx_http_request_t *r,
     ngx_str_t             rest, item;
     ngx_uint_t            source, shown;
     ngx_table_elt_t      *h;
+    const ngx_str_t      *prefix = conf->token_from->prefix;
     ngx_http_pgw_walk_t   walk = { &gr->sent, 0 };
 
     /* set by a script or a program, since a browser adds only the cookie */
@@ -124,7 +125,7 @@ ngx_http_pgw_source_find(const ngx_http_request_t *r,
                            (u_char) *ngx_http_pgw_sources[source].separator,
                            &item))
         {
-            if (!ngx_http_pgw_source_match(&conf->from->mark[source], &item)
+            if (!ngx_http_pgw_source_match(&prefix[source], &item)
                 || item.len == 0)
             {
                 continue;
@@ -152,10 +153,11 @@ ngx_int_t
 ngx_http_pgw_source_hide(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_table_elt_t *h, ngx_table_elt_t **rest)
 {
-    u_char      *p, *start;
-    ngx_str_t    left = h->value, item, whole;
-    ngx_uint_t   source, found;
-    const char  *separator;
+    u_char           *p, *start;
+    ngx_str_t         left = h->value, item, whole;
+    ngx_uint_t        source, found;
+    const char       *separator;
+    const ngx_str_t  *prefix = conf->token_from->prefix;
 
     source = ngx_http_pgw_source_find_header(conf, h);
 
@@ -181,7 +183,7 @@ ngx_http_pgw_source_hide(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 
         whole = item;
 
-        if (ngx_http_pgw_source_match(&conf->from->mark[source], &item)) {
+        if (ngx_http_pgw_source_match(&prefix[source], &item)) {
             found = 1;
 
         } else {
@@ -211,10 +213,10 @@ ngx_http_pgw_source_hide(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 char *
 ngx_http_pgw_source_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_http_pgw_from_t **from = (ngx_http_pgw_from_t **)
+    ngx_http_pgw_token_from_t **from = (ngx_http_pgw_token_from_t **)
                                  ((char *) conf + cmd->offset);
 
-    ngx_str_t   *value = cf->args->elts, *mark;
+    ngx_str_t   *value = cf->args->elts, *prefix;
     ngx_uint_t   i, source, off;
 
     if (*from != NGX_CONF_UNSET_PTR) {
@@ -222,7 +224,8 @@ ngx_http_pgw_source_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     off = (cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0);
-    *from = off ? NULL : ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_from_t));
+    *from = off ? NULL : ngx_pcalloc(cf->pool,
+                                     sizeof(ngx_http_pgw_token_from_t));
 
     for (i = 1; *from && i < cf->args->nelts; i++) {
 
@@ -232,9 +235,9 @@ ngx_http_pgw_source_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         for (source = 0; source < NGX_HTTP_PGW_SOURCES; source++) {
 
-            mark = &(*from)->mark[source];
+            prefix = &(*from)->prefix[source];
 
-            if (mark->len == 0
+            if (prefix->len == 0
                 && ngx_http_pgw_source_match(
                               &ngx_http_pgw_sources[source].word, &value[i]))
             {
@@ -252,15 +255,15 @@ ngx_http_pgw_source_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                    "once, or \"off\"";
         }
 
-        *mark = value[i];
+        *prefix = value[i];
 
         if (source == NGX_HTTP_PGW_SOURCE_COOKIE) {
 
             /* "NAME=", moved to the left within "cookie=NAME" */
 
-            *ngx_movemem(mark->data - 1, mark->data, mark->len) = '=';
-            mark->data--;
-            mark->len++;
+            *ngx_movemem(prefix->data - 1, prefix->data, prefix->len) = '=';
+            prefix->data--;
+            prefix->len++;
         }
     }
 

@@ -11,6 +11,20 @@
 #include "ngx_http_pgw.h"
 
 
+#if (nginx_version < 1022000)
+#error nginx 1.22 or newer is needed
+#endif
+
+
+/* Makes nginx link headers with equal names again, after some were removed. */
+
+#if (nginx_version >= 1023000)
+#define ngx_http_pgw_headers_relink(r)  (r)->headers_in.multi_linked = 0
+#else
+#define ngx_http_pgw_headers_relink(r)
+#endif
+
+
 /* Appends the description of a log's request to a line of the error log. */
 
 static ngx_inline u_char *

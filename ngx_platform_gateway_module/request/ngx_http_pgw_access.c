@@ -81,7 +81,7 @@ static ngx_int_t
 ngx_http_pgw_access_clean(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    return gr->injected || (conf->enable && conf->from)
+    return gr->injected || (conf->enable && conf->token_from)
            ? ngx_http_pgw_headers_make(r, gr, NULL, NULL) : NGX_OK;
 }
 

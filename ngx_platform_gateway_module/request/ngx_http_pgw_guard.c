@@ -182,7 +182,7 @@ ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
 
     reason = ngx_http_pgw_token_find(h ? &h->value : NULL, &token);
 
-    if (conf->from && reason != NGX_HTTP_PGW_REASON_TOKEN_SHAPE) {
+    if (conf->token_from && reason != NGX_HTTP_PGW_REASON_TOKEN_SHAPE) {
         reason = ngx_http_pgw_source_find(r, ngx_http_pgw_request_get(r), conf,
                                           reason, &token);
     }
