@@ -11,7 +11,7 @@ use Platform::Test::KeyDir;
 
 # Gives $nginx, which is not started yet, such a clock.
 sub new ($class, $t, $nginx) {
-    my $self = bless { file => $t->dir . '/clock', passed => 0 }, $class;
+    my $self = bless { file => $t->dir . '/clock', ahead => 0, passed => 0 }, $class;
     $self->ahead(0);
     $self->{so} = preload($t, 'clock', <<'C');
 #include <fcntl.h>
@@ -51,16 +51,19 @@ C
     return $nginx->{clock} = $self;
 }
 
-# Sets the time of day.  Written in place, since nginx has the file mapped.
+# Sets the time of day, beside what has passed.  Written in place, since nginx has the
+# file mapped.
 sub ahead ($self, $seconds) {
+    $self->{ahead} = $seconds;
     open my $fh, (-e $self->{file} ? '+<' : '>'), $self->{file} or die "$self->{file}: $!\n";
-    syswrite($fh, pack 'ii', $seconds, $self->{passed}) == 8 or die "$self->{file}: $!\n";
+    syswrite($fh, pack 'ii', $seconds + $self->{passed}, $self->{passed}) == 8 or die "$self->{file}: $!\n";
 }
 
 # So many seconds pass at once, by both clocks, and for the tokens that are made.
 sub pass ($self, $seconds) {
     $Platform::Test::Jwt::AHEAD += $seconds;
-    return $self->ahead($self->{passed} += $seconds);
+    $self->{passed} += $seconds;
+    return $self->ahead($self->{ahead});
 }
 
 # The time of day there, after nothing but pass().
