@@ -144,7 +144,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
     u_char                tmp[NGX_MAX_PATH];
     ngx_fd_t              fd;
     ngx_err_t             err;
-    const char           *what;
+    const char           *failed;
     const ngx_str_t      *name;
     ngx_http_pgw_copy_t  *copy = ngx_http_pgw_keys_copy(issuer);
 
@@ -159,7 +159,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
     }
 
     name = &issuer->cache_file;
-    what = "opening a temporary file";
+    failed = "opening a temporary file";
     *ngx_snprintf(tmp, sizeof(tmp) - 1, "%V.%P.tmp", name, ngx_pid) = '\0';
 
     /* a file that is there was left by a dead process with the same pid */
@@ -169,29 +169,29 @@ ngx_http_pgw_disk_write(ngx_http_pgw_issuer_t *issuer)
     fd = ngx_open_tempfile(tmp, 1, 0);
 
     if (fd != NGX_INVALID_FILE) {
-        what = "writing a temporary file";
+        failed = "writing a temporary file";
         ngx_set_errno(NGX_ENOSPC);      /* the cause of a short write */
 
         if (ngx_write_fd(fd, &copy->disk, len) == (ssize_t) len) {
-            what = ngx_rename_file(tmp, name->data) == NGX_FILE_ERROR
-                   ? ngx_rename_file_n : NULL;
+            failed = ngx_rename_file(tmp, name->data) == NGX_FILE_ERROR
+                     ? ngx_rename_file_n : NULL;
         }
     }
 
-    err = what ? ngx_errno : 0;
+    err = failed ? ngx_errno : 0;
 
     if (fd != NGX_INVALID_FILE) {
         (void) ngx_close_file(fd);
     }
 
-    (void) (what && ngx_delete_file(tmp));
+    (void) (failed && ngx_delete_file(tmp));
 
     /* an error is logged once, not at every fetch */
 
-    if (what && err != issuer->disk_err) {
+    if (failed && err != issuer->disk_err) {
         ngx_log_error(NGX_LOG_ERR, issuer->from.log, err,
                       "platform gateway: key cache file \"%V\" not written: "
-                      "%s failed%s", name, what,
+                      "%s failed%s", name, failed,
                       err == NGX_EACCES || err == NGX_ENOENT
                       ? "; its directory has to be the user's of workers" : "");
     }

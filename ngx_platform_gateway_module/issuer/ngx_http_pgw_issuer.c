@@ -11,10 +11,10 @@ ngx_str_t  ngx_http_pgw_issuer_default_name = ngx_string("platform");
 
 
 static ngx_int_t
-ngx_http_pgw_issuer_cmp(const void *one, const void *two)
+ngx_http_pgw_issuer_cmp(const void *left, const void *right)
 {
-    const pj_str_t  *a = &((const ngx_http_pgw_name_t *) one)->iss;
-    const pj_str_t  *b = &((const ngx_http_pgw_name_t *) two)->iss;
+    const pj_str_t  *a = &((const ngx_http_pgw_name_t *) left)->iss;
+    const pj_str_t  *b = &((const ngx_http_pgw_name_t *) right)->iss;
 
     return ngx_memn2cmp((u_char *) a->data, (u_char *) b->data, a->len, b->len);
 }
@@ -48,7 +48,7 @@ ngx_http_pgw_issuer_nearest(ngx_http_pgw_issuer_t *issuer,
 {
     size_t                      max, same, end, differ, least = 0;
     ngx_uint_t                  i;
-    const pj_str_t             *one, *nearest = NULL;
+    const pj_str_t             *known, *nearest = NULL;
     const ngx_http_pgw_name_t  *name;
 
     if (ngx_http_pgw_issuer_find(issuer, iss)) {
@@ -59,25 +59,25 @@ ngx_http_pgw_issuer_nearest(ngx_http_pgw_issuer_t *issuer,
         name = issuer->names.elts;
 
         for (i = 0; i < issuer->names.nelts; i++) {
-            one = &name[i].iss;
-            max = ngx_min(one->len, iss->len);
+            known = &name[i].iss;
+            max = ngx_min(known->len, iss->len);
 
             for (same = 0;
-                 same < max && one->data[same] == iss->data[same];
+                 same < max && known->data[same] == iss->data[same];
                  same++)
             { /* void */ }
 
             for (end = 0;
                  same + end < max
-                 && one->data[one->len - 1 - end]
+                 && known->data[known->len - 1 - end]
                     == iss->data[iss->len - 1 - end];
                  end++)
             { /* void */ }
 
-            differ = ngx_max(one->len, iss->len) - same - end;
+            differ = ngx_max(known->len, iss->len) - same - end;
 
             if (nearest == NULL || differ < least) {
-                nearest = one;
+                nearest = known;
                 least = differ;
             }
         }
@@ -197,7 +197,7 @@ ngx_http_pgw_issuer_opens(const ngx_http_pgw_issuer_t *issuer,
     const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_uint_t                   i, opens = 0;
-    const ngx_http_pgw_opens_t  *one;
+    const ngx_http_pgw_opens_t  *level;
 
     for ( /* void */ ; issuer; issuer = issuer->next) {
 
@@ -210,8 +210,8 @@ ngx_http_pgw_issuer_opens(const ngx_http_pgw_issuer_t *issuer,
         for (i = 0; conf->trusted && issuer->opens
                     && i < issuer->opens->nelts; i++)
         {
-            one = (const ngx_http_pgw_opens_t *) issuer->opens->elts + i;
-            opens |= one->access;
+            level = (const ngx_http_pgw_opens_t *) issuer->opens->elts + i;
+            opens |= level->access;
         }
     }
 

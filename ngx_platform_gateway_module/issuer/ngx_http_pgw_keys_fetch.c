@@ -103,7 +103,7 @@ ngx_http_pgw_keys_fetch_metadata(ngx_http_pgw_issuer_t *issuer,
     const char           *err;
     pj_arena_t            arena;
     const pj_json_t      *root;
-    const pj_str_t       *own = issuer->issuers->elts;
+    const pj_str_t       *name = issuer->issuers->elts;
     ngx_http_pgw_zone_t  *zone = issuer->zone;
 
     mem = ngx_alloc(size, issuer->from.log);
@@ -123,12 +123,12 @@ ngx_http_pgw_keys_fetch_metadata(ngx_http_pgw_issuer_t *issuer,
         iss = pj_json_string(root, "issuer");
         uri = pj_json_string(root, "jwks_uri");
 
-        err = iss.len != own->len
-              || ngx_memcmp(iss.data, own->data, own->len) != 0
+        err = iss.len != name->len
+              || ngx_memcmp(iss.data, name->data, name->len) != 0
               ? "the issuer's metadata are another's"
               : uri.len == 0 || uri.len > sizeof(zone->jwks_uri)
                 || !ngx_http_pgw_keys_fetch_safe(uri.data, uri.len)
-                || (own->data[4] == 's' && uri.data[4] != 's')
+                || (name->data[4] == 's' && uri.data[4] != 's')
               ? "the issuer's metadata have no \"jwks_uri\" that begins with "
                 "\"https://\", or is of this host" : NULL;
 
@@ -242,7 +242,7 @@ static void
 ngx_http_pgw_keys_fetch_log_failure(const ngx_http_pgw_issuer_t *issuer,
     const char *err)
 {
-    const char                 *of = issuer->name.len ? ", of " : "";
+    const char                 *prefix = issuer->name.len ? ", of " : "";
     ngx_msec_t                  age;
     const ngx_http_pgw_zone_t  *zone = issuer->zone;
 
@@ -251,7 +251,7 @@ ngx_http_pgw_keys_fetch_log_failure(const ngx_http_pgw_issuer_t *issuer,
     if (zone->fetched_at == 0) {
         ngx_log_error(NGX_LOG_ERR, issuer->from.log, 0,
                       "platform gateway: key set not fetched: %s; "
-                      "there is none yet%s%V", err, of, &issuer->name);
+                      "there is none yet%s%V", err, prefix, &issuer->name);
         return;
     }
 
@@ -260,7 +260,7 @@ ngx_http_pgw_keys_fetch_log_failure(const ngx_http_pgw_issuer_t *issuer,
                   "one is %Ms old, %s%s%V", err, age / 1000,
                   age >= issuer->ages[NGX_HTTP_PGW_AGE_HARD]
                   ? "which is past the hard age" : "and kept",
-                  of, &issuer->name);
+                  prefix, &issuer->name);
 }
 
 

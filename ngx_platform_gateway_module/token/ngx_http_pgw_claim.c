@@ -105,7 +105,7 @@ ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
     ngx_http_pgw_rule_t *rule)
 {
     u_char      *p;
-    ngx_str_t   *value = cf->args->elts, *one;
+    ngx_str_t   *value = cf->args->elts, *item;
     ngx_uint_t   i, scope;
 
     if (ngx_http_pgw_claim_place(cf, &value[first], &rule->claim)
@@ -135,21 +135,21 @@ ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
                    "without spaces, quotes and backslashes";
         }
 
-        one = ngx_array_push(&rule->values);
+        item = ngx_array_push(&rule->values);
         p = ngx_pnalloc(cf->pool, rule->scope.len + 1 + value[i].len);
 
-        if (one == NULL || p == NULL) {
+        if (item == NULL || p == NULL) {
             return NGX_CONF_ERROR;
         }
 
-        *one = value[i];
+        *item = value[i];
 
         /* the text of a challenge */
 
         if (scope) {
             rule->scope.len = (size_t) (ngx_sprintf(p, "%V%s%V", &rule->scope,
                                                     rule->scope.len ? " " : "",
-                                                    one)
+                                                    item)
                                         - p);
             rule->scope.data = p;
         }
@@ -284,13 +284,13 @@ ngx_http_pgw_claim_missing(const ngx_array_t *rules, const pj_json_t *root)
 /* Returns 1 if a text contains a word. */
 
 static ngx_uint_t
-ngx_http_pgw_claim_has_word(ngx_str_t words, const ngx_str_t *one)
+ngx_http_pgw_claim_has_word(ngx_str_t words, const ngx_str_t *word)
 {
-    ngx_str_t  word;
+    ngx_str_t  item;
 
-    while (ngx_http_pgw_names_split(&words, ' ', &word)) {
-        if (word.len == one->len
-            && ngx_memcmp(word.data, one->data, word.len) == 0)
+    while (ngx_http_pgw_names_split(&words, ' ', &item)) {
+        if (item.len == word->len
+            && ngx_memcmp(item.data, word->data, item.len) == 0)
         {
             return 1;
         }
@@ -305,7 +305,7 @@ ngx_http_pgw_claim_scopes(ngx_pool_t *pool, const ngx_array_t *rules,
     uint64_t lines, ngx_str_t *scope)
 {
     size_t                      len = 0;
-    ngx_str_t                   words, one;
+    ngx_str_t                   words, word;
     ngx_uint_t                  i;
     const ngx_http_pgw_rule_t  *rule = rules->elts;
 
@@ -324,9 +324,9 @@ ngx_http_pgw_claim_scopes(ngx_pool_t *pool, const ngx_array_t *rules,
         words = rule[i].scope;
 
         while ((lines >> i & 1)
-               && ngx_http_pgw_names_split(&words, ' ', &one))
+               && ngx_http_pgw_names_split(&words, ' ', &word))
         {
-            if (ngx_http_pgw_claim_has_word(*scope, &one)) {
+            if (ngx_http_pgw_claim_has_word(*scope, &word)) {
                 continue;
             }
 
@@ -334,8 +334,8 @@ ngx_http_pgw_claim_scopes(ngx_pool_t *pool, const ngx_array_t *rules,
                 scope->data[scope->len++] = ' ';
             }
 
-            ngx_memcpy(scope->data + scope->len, one.data, one.len);
-            scope->len += one.len;
+            ngx_memcpy(scope->data + scope->len, word.data, word.len);
+            scope->len += word.len;
         }
     }
 

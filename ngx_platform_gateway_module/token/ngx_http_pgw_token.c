@@ -504,7 +504,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 char *
 ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_http_pgw_loc_conf_t   *one;
+    ngx_http_pgw_loc_conf_t   *other;
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
     conf->claims_read = &mcf->claims_read;
@@ -516,18 +516,18 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         return NGX_CONF_OK;
     }
 
-    for (one = mcf->policies; one; one = one->policy_next) {
+    for (other = mcf->policies; other; other = other->policy_next) {
 
-        if (one->leeway == conf->leeway
-            && one->token_max_size == conf->token_max_size
-            && one->allow_confirmation == conf->allow_confirmation
-            && one->claim_headers == conf->claim_headers
-            && one->required == conf->required
-            && one->issuers == conf->issuers
-            && one->audiences == conf->audiences
-            && one->trusted == conf->trusted)
+        if (other->leeway == conf->leeway
+            && other->token_max_size == conf->token_max_size
+            && other->allow_confirmation == conf->allow_confirmation
+            && other->claim_headers == conf->claim_headers
+            && other->required == conf->required
+            && other->issuers == conf->issuers
+            && other->audiences == conf->audiences
+            && other->trusted == conf->trusted)
         {
-            conf->policy = one->policy;
+            conf->policy = other->policy;
             return NGX_CONF_OK;
         }
     }
