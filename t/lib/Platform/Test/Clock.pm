@@ -55,8 +55,9 @@ C
 # file mapped.
 sub ahead ($self, $seconds) {
     $self->{ahead} = $seconds;
+    my $text = pack 'ii', $seconds + $self->{passed}, $self->{passed};
     open my $fh, (-e $self->{file} ? '+<' : '>'), $self->{file} or die "$self->{file}: $!\n";
-    syswrite($fh, pack 'ii', $seconds + $self->{passed}, $self->{passed}) == 8 or die "$self->{file}: $!\n";
+    syswrite($fh, $text) == 8 or die "$self->{file}: $!\n";
 }
 
 # So many seconds pass at once, by both clocks, and for the tokens that are made.
