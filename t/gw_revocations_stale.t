@@ -229,6 +229,14 @@ $count = $feed->count;
 ok eventually(sub { $feed->count > $count + 5 }), 'it is asked as before';
 is whole(), $was, 'for what is new';
 
+# It is noticed between two polls, too.
+
+$clock->ahead(3600);
+revocations_gateway($t, $key, set => $SET =~ s/100ms/20s/r, stale => 'pass after=60s');
+is ready()->status, 200, 'control: ready, ahead';
+$clock->ahead(0);
+is ready()->status, 503, 'set back between two polls: not ready at once';
+
 # The directives: [what is said (nothing: accepted), what is given].
 
 my ($TWICE, $NOT_THERE) = (qr/is duplicate/, qr/no server has an internal location for the revocations of "\//);

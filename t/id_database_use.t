@@ -102,6 +102,19 @@ ok eventually(sub {    # until four ask at once
         'four at a time over three connections' or diag explain $answers;
     return $identity->log_text =~ /too many connections for role/;
 }), 'and there were no more';
+
+# The fourth waits although the server has just refused it a connection.
+restart($identity, DB_STATEMENT_TIMEOUT => '9s');
+my @sessions = map { logged_in($_) } qw(one several two-workspaces two-hundred);
+my $held = $pg->begin('select 1 from auth_sessions where session_id in ('
+    . join(', ', map { "'" . session_of($_) . "'" } @sessions[ 0 .. 2 ]) . ') for update', user => 'postgres');
+my @waiting = map { sent(refresh => { refreshToken => $_->{refreshToken} }) } @sessions[ 0 .. 2 ];
+ok $pg->waiting(3), 'three have a connection each, and wait for a row';
+push @waiting, sent(refresh => { refreshToken => $sessions[3]{refreshToken} });
+ok eventually(sub { 2 == (() = $identity->log_text =~ /too many connections for role/g) }),
+    'the fourth gets none';
+$pg->end($held, 'rollback');
+is_deeply [ map { $_->read_response->status } @waiting ], [ (200) x 4 ], 'and waits for one of theirs';
 $pg->sql('alter role platform connection limit -1', user => 'postgres');
 
 # -- a request that has run out of time says nothing of the server
