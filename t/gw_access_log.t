@@ -10,7 +10,9 @@ use POSIX qw(strftime);
 my ($t, $key, undef, $upstream) = Platform::Test->gateway;
 
 my $nginx = $t->gateway_conf(<<'SERVER', buffers => '2 4k', http => <<'HTTP');
+listen unix:%%DIR%%/socket;
 platform_gateway_cors_origins https://app.example.com;
+location = /network { platform_gateway_access public; return 200 $platform_client_network; }
 error_log %%DIR%%/debug.log debug;
 location / { platform_gateway_access public; platform_gateway_route_not_found; }
 pass /public: platform_gateway_access public; platform_gateway_route public-route public-service;
@@ -36,6 +38,12 @@ lingering_timeout 100ms;
 upstream two { server 127.0.0.1:%%PORT_nobody%%; server 127.0.0.1:%%PORT_upstream%% backup; }
 HTTP
 my $port = $t->start_gateway;
+
+# The client's network, which limits count by; by a Unix socket there is none.
+
+is http_get($port, '/network')->body, pack('C4', 127, 0, 0, 1), 'an IPv4 client is its address';
+is qx{curl -s -m 60 --unix-socket @{[ $t->dir ]}/socket http://localhost/network}, 'unix:',
+    'and one of a Unix socket is all of them';
 
 my @MEMBERS = qw(time requestId correlationId traceId clientIp method path status bytes durationMs
     routeId serviceName access decision reason accountId sessionId workspaceId upstreamAddr
