@@ -145,7 +145,7 @@ my ($status, $took) = stopped($identity, 'TERM');
 ok $status eq '1' && $took < 20, 'a second one: exit 1, before the login ends' or diag $status;
 $pg->freeze('CONT');
 
-# -- a supervisor's socket: a restart loses nothing (under load: soak/identity_restart.t)
+# -- a supervisor's socket: a restart loses nothing (under load: soak/history.t)
 
 my $path = $t->dir . '/inherited.sock';
 my $listener = IO::Socket::UNIX->new(

@@ -3,7 +3,8 @@
 # call is recorded, and t/soak/check_history holds the record against the rules.
 #
 # HISTORY_SECONDS (60), HISTORY_CALLS (a million at most), HISTORY_RATE (calls a second,
-# at most), HISTORY_SEED; HISTORY_KEEP=1 leaves the record where it is.
+# at most), HISTORY_WINDOW (seconds for a retry, 10), HISTORY_SEED; HISTORY_KEEP=1 leaves
+# the record where it is.
 
 use feature 'state';
 use File::Temp qw(tempdir);
@@ -19,7 +20,7 @@ my $CALLS = $ENV{HISTORY_CALLS} // 1_000_000;
 my $RATE = $ENV{HISTORY_RATE} // 320;
 my $SEED = $ENV{HISTORY_SEED} // int time;
 my ($CLIENTS, $SESSIONS, $ACCOUNTS) = (40, 60, 24);
-my ($ACCESS_TTL, $WINDOW, $FAILURES, $LOCKOUT) = (30, 10, 5, 10);
+my ($ACCESS_TTL, $WINDOW, $FAILURES, $LOCKOUT) = (30, $ENV{HISTORY_WINDOW} // 10, 5, 10);
 my ($ID_STEP, $GATEWAY_STEP) = (8, 4);    # seconds that clocks are off, at most
 my $FAKETIME = (glob '/usr/lib/*/faketime/libfaketimeMT.so.1')[0]
     // Platform::Test::Env::needs('libfaketime');
@@ -86,7 +87,7 @@ my @identity = map {
         LD_PRELOAD => $FAKETIME, FAKETIME_TIMESTAMP_FILE => $clock,
         FAKETIME_NO_CACHE => 1, FAKETIME_DONT_FAKE_MONOTONIC => 1,
         PLATFORM_JWT_ACCESS_TOKEN_TTL => "${ACCESS_TTL}s",
-        PLATFORM_AUTH_REFRESH_RETRY_WINDOW => "${WINDOW}s",
+        PLATFORM_AUTH_REFRESH_RETRY_WINDOW => $WINDOW ? "${WINDOW}s" : undef,
         PLATFORM_AUTH_MAX_FAILURES => $FAILURES, PLATFORM_AUTH_FAILURE_WINDOW => "${LOCKOUT}s",
         PLATFORM_AUTH_MAX_SESSIONS => 0, PLATFORM_REQUEST_TIMEOUT => '5s',
         PLATFORM_DB_STATEMENT_TIMEOUT => '3s', PLATFORM_DB_CONNECT_TIMEOUT => '2s')
