@@ -1,6 +1,6 @@
-# Refresh: what it answers, where the token comes from, what makes one no good and what
-# becomes of the cookie then; the policy `revoke`.  How the parts of a request are judged,
-# and clocks: check_refresh; the longest life of a session: id_refresh_statement.t.
+# Refresh: what makes a token no good and what becomes of the cookie then; the policy
+# `revoke`.  How the parts of a request are judged, and clocks: check_refresh; what it
+# answers: http_api.t; the longest life of a session: id_refresh_statement.t.
 #
 # PLATFORM_AUTH_REFRESH_RETRY_WINDOW: a refresh that is sent again, since its answer
 # was lost, gets the very same refresh token again, until that is used or the time is
@@ -17,7 +17,6 @@ my $pg = $t->postgres(settings => {
     log_parameter_max_length => 0,
 });
 my $identity = $t->identity_face(
-    PLATFORM_CORS_ALLOWED_ORIGINS      => 'https://app.test',
     PLATFORM_AUTH_MAX_FAILURES         => 0,
     PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '60s',
 );
@@ -249,14 +248,9 @@ is row($first, qw(retry_jti retry_next retry_iat)), '||', 'off: nothing kept';
 alter($first, "retry_jti = '" . claims($first)->{jti} . "', retry_next = jti, retry_iat = now()");
 is_stale($first, 'off: even if it was kept');
 
-# -- once rotated it is good nowhere: not in the same second, by no other way, and not
-#    after a restart or a crash
+# -- once rotated it is good nowhere: not in the same second, and not after a crash
 
-my %ways = (
-    'in the body' => sub { refresh($_[0]) }, 'in the cookie' => sub { by_cookie($_[0]) },
-    'with the account token' => sub { refresh($_[0], more => { includeAccountToken => \1 }) },
-);
-for my $when ('in the same second', 'after a restart', 'after a crash') {
+for my $when ('in the same second', 'after a crash') {
     my @old = map { my ($first, $second) = lost('several'); $first } 1 .. 2;
     my $same = logged_in('one');
     if ($when =~ /same/) {
@@ -267,98 +261,26 @@ for my $when ('in the same second', 'after a restart', 'after a crash') {
         });
         push @old, @chain[ -3, -2 ];
     }
-    restart($identity) if $when =~ /restart/;
     $identity->stop('KILL'), $identity->start if $when =~ /crash/;
-    for my $way (sort keys %ways) {
-        is_problem($ways{$way}->($_), 401, 'AUTH_REFRESH_TOKEN_STALE', "$when, $way") for @old;
-    }
+    is_stale($_, $when) for @old;
 }
 
-# -- what it answers, with these members beside those that all have
-
-(my $one, $several) = map { logged_in($_) } qw(one several);
-my $chosen = $several->{branches}[1]{branchId};
-
-sub answers ($name, $session, $members, %o) {
-    my $res = refresh($session, %o);
-    my $json = $res->json;
-    is_deeply [ $res->status, $res->header('Cache-Control'), $json->{code}, sort keys %$json ],
-        [ 200, 'no-store', 'AUTH_REFRESH_SUCCESS', sort @$members,
-            (grep { $_ eq 'accessToken' } @$members) ? qw(workspaceId activeBranchId) : (),
-            qw(code message refreshToken tokenType expiresIn nextAction accountId sessionId) ],
-        "$name: its members";
-    is_deeply [ $json->{nextAction}{type}, $json->{branches}, $res->cookie($COOKIE) ],
-        [ (grep { $_ eq 'accessToken' } @$members) ? 'load_current_context' : 'select_branch',
-            (grep { $_ eq 'branches' } @$members) ? $several->{branches} : undef,
-            $json->{refreshToken} ], "$name: what they say; the cookie is set again";
-    return $json;
-}
-
-$answer = answers('in a branch', $one, ['accessToken']);
-my ($old, $new) = map { claims($_) } $one, $answer;
-is_deeply [ $new->{session_id}, claims($answer->{accessToken})->{session_id} ],
-    [ ($old->{session_id}) x 2 ], 'the same session';
-isnt $new->{jti}, $old->{jti}, 'another jti';
-is row($one, 'jti, extract(epoch from expires_at)::bigint'),
-    "$new->{jti}|$new->{exp}", 'the row has jti and expiry of the new token';
-$answer = answers('without one', $several, [qw(accountAccessToken branches)]);
-is select_branch($answer, $chosen)->status, 200, 'selected';
-$answer = answers('selected', $answer, ['accessToken']);
-is claims($answer->{accessToken})->{active_branch_id}, $chosen, 'the selection stays';
-$answer = answers('includeAccountToken', $answer,
-    [qw(accessToken accountAccessToken branches)], more => { includeAccountToken => \1 });
-is_problem(refresh($answer, more => { includeAccountToken => 'yes' }), 400,
-    'REQUEST_INVALID', 'includeAccountToken of another type');
-
-# -- where the token comes from (what more there is to it: check_refresh, check_http)
-
-my $token = next_of(refresh($one = logged_in('one')));
-for my $case (
-    [ undef, 'the body, any origin' => sub {
-        refresh($_[0], headers => [ Origin => 'https://evil.test' ]) } ],
-    [ undef, 'the cookie, of an allowed one' => sub {
-        by_cookie($_[0], headers => [ Origin => 'https://app.test' ]) } ],
-    [ undef, 'an empty member' => sub {
-        call(refresh => { refreshToken => '' }, cookie => "$COOKIE=$_[0]") } ],
-    [ [ 400, 'AUTH_REFRESH_TOKEN_CONFLICT' ], 'two headers of cookies' => sub {
-        call(refresh => undef, body => '', headers => [ map { (Cookie => "$COOKIE=$_") }
-            $_[0], 'b' ]) } ],
-    [ [ 401, 'AUTH_REFRESH_TOKEN_MISSING' ], none => sub { by_cookie('') } ],
-    map({ my $headers = $_; [ [ 403, 'AUTH_ORIGIN_NOT_ALLOWED' ], "by cookie, @$_" => sub {
-        by_cookie($_[0], headers => $headers) } ] } [ Origin => 'https://evil.test' ],
-        [ 'Sec-Fetch-Site' => 'cross-site' ]),
-    )
-{
-    my ($refusal, $name, $ask) = @$case;
-    my $res = $ask->($token);
-    if ($refusal) {
-        is_problem($res, @$refusal, $name);
-        is cookies($res), 0, "$name: no cookie is touched";
-    }
-    else {
-        $token = next_of($res);
-    }
-}
+my $one = logged_in('one');
+my $token = next_of(refresh($one));
 
 # -- tokens that are no good: in a body, and in a cookie, which is cleared where it
 #    never can be
 
-my $claims = claims($token);
 my $over = logged_in('one');
 my $next = next_of(refresh($over));
 alter($next, "status = 'REVOKED', revoked_at = now()");
 for my $case (
     [ REFRESH_TOKEN_INVALID => expired => forged($token, exp => time) ],
-    [ REFRESH_TOKEN_INVALID => 'of another key' =>
-        jwt_token('refresh', jwt_key('other'), %$claims) ],
     [ SESSION_NOT_ACTIVE => 'of no session' => forged($token, session_id => uuid()) ],
     [ SESSION_NOT_ACTIVE => 'whose id is none' => forged($token, session_id => 'x' x 99) ],
-    [ SESSION_NOT_ACTIVE => 'of another account' =>
-        forged($token, account_id => uuid(9), sub => uuid(9)) ],
     [ SESSION_NOT_ACTIVE => 'a stale token of a revoked session' => $over ],
     [ SESSION_NOT_ACTIVE => 'the token of one' => $next ],
     [ REFRESH_TOKEN_STALE => 'rotated out' => $one->{refreshToken} ],
-    [ REFRESH_TOKEN_STALE => 'in capitals' => forged($token, jti => uc $claims->{jti}) ],
     )
 {
     my ($code, $name, $bad) = @$case;
