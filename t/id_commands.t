@@ -182,26 +182,6 @@ for my $case (
     is scalar(grep { $_->wait_end(60 * $t->scale); $_->status == 0 } @all), $good, $name;
 }
 
-# Roles of the database.
-
-$pg->sql($t->read_file($t->root . '/db/roles.sql') . 'create role ops login
-        in role platform_operator;
-    create role nobody login; revoke execute on all functions in schema public from public',
-    user => 'postgres');
-my %ops = (env => { PLATFORM_DB_USER => 'ops' });
-$c->done({ %ops, stdin => $cred }, split / /) for 'workspace add Ops --new-tenant Ops',
-    'branch add One --workspace Ops', 'account add ops',
-    'member add --account ops --workspace Ops',
-    'member grant --account ops --branch One --role A',
-    'member revoke --account ops --branch One', (map {"account $_ ops"}
-        qw(disable enable unlock sessions revoke-sessions show)),
-    (map {"$_ list"} qw(account workspace branch member)),
-    'workspace rename Ops --to Ops2', 'branch rename One --to Two',
-    'account rename ops --to ops2', 'account delete ops2', 'sweep',
-    'sessions revoke --since 2020-01-01T00:00:00Z';
-refuses(1, [ qr/needs the rights of platform_operator/, 'account disable ops2',
-    { env => { PLATFORM_DB_USER => 'nobody' } } ]);
-
 # A database that hangs, and output that goes nowhere.
 
 my $disable = 'account disable ann@example.com';

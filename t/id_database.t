@@ -326,11 +326,14 @@ for my $command ('workspace add Shop --new-tenant Acme', 'branch add Main --work
     'member grant --account op@x.test --branch Main --role A', 'account unlock op@x.test',
     'account revoke-sessions op@x.test', 'account disable op@x.test',
     'account enable op@x.test', 'sessions revoke --since 2026-01-01T00:00:00Z', 'sweep',
+    (map {"$_ list"} qw(account workspace branch member)), (map {"account $_ op\@x.test"}
+        qw(sessions show)), 'workspace rename Shop --to Shop2', 'branch rename Main --to Two',
+    'member revoke --account op@x.test --branch Two',
     'account rename op@x.test --to op2@x.test', 'account delete op2@x.test')
 {
     runs("the service may not: $command", [ split / /, $command ],
         qr/needs the rights of platform_operator/, PLATFORM_DB_USER => 'identity')
-        if $command =~ /^\w+ (?:add|disable|rename)/;
+        if $command =~ /^(?:\w+ add|account (?:disable|rename))/;
     runs("the operator may: $command", [ split / /, $command ], undef,
         PLATFORM_DB_USER => 'identity_operator');
 }

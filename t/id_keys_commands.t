@@ -10,10 +10,13 @@ use Platform::Test::KeyDir;
 
 my $t = Platform::Test->new;
 my $dir = key_dir($t);
-my $c = Platform::Test::Commands->new(test => $t, secrets => [ 'BEGIN', 'MII' ], env => {
+my $c = Platform::Test::Commands->new(test => $t, secrets => [qw(BEGIN MII MIG MHc)], env => {
     key_dir_env($dir), PLATFORM_JWT_ACCESS_TOKEN_TTL => '15m',
     PLATFORM_JWT_REFRESH_TOKEN_TTL => '30d' });
 my $asked = $t->issuer(name => 'asked');
+
+# An ES256 key, since a command makes one of the same kind, and an RSA key takes seconds.
+sub key ($kid) { return jwt_key($kid, alg => 'ES256') }
 
 # Begins anew with these: KEY.STATE.SECONDS or KEY.STATE.DAYSd of age, and .public for
 # one without its private part, as each has it that is there for refresh tokens.
@@ -22,7 +25,7 @@ sub keys_are ($keys) {
     for (split / /, $keys) {
         my ($kid, $state, $age, $public) = split /[.]/;
         $age *= 86400 if $age =~ s/d\z//;
-        key_put($dir, jwt_key($kid), $state, time - $age, public => $public || $state eq 'refresh');
+        key_put($dir, key($kid), $state, time - $age, public => $public || $state eq 'refresh');
     }
 }
 
@@ -111,8 +114,6 @@ is_deeply [ $st[2] & 07777, $st[4] ], [ 0600, (stat $dir)[4] ],
     'its mode; its owner is that of the directory';
 chown 0, 0, $dir, "$dir/" . names() if $> == 0;
 ok good(), 'a service starts';
-is_deeply [ map { @$_{qw(kid state step dueAt)} } @{ $c->done(qw(keys list)) } ],
-    [ $kid, 'signing', undef, undef ], 'list';
 my (undef, $out) = $c->run(qw(keys list));
 like $out, qr/^key id .*state .*since .*\n\Q$kid\E +signing +20\d\d-/, 'columns';
 
@@ -126,7 +127,7 @@ command('add', undef, "add --kid $_->[0]", refused => $_->[1], status => $_->[2]
     map { [ $_ => qr/cannot be the name of a file/ ] } 'a/b', '.a', 'x' x 250;
 ok !-e "$dir/.new", 'a key that gets no name does not stay';
 keys_are($id);
-key_put($dir, jwt_key('next')->as("k$_"), 'refresh', 1, public => 1) for 1 .. 14;
+key_put($dir, key('next')->as("k$_"), 'refresh', 1, public => 1) for 1 .. 14;
 command('full', undef, 'add', refused => qr/there are 15 keys already: remove one/);
 command('full', undef, 'revoke identity');
 is scalar(() = states() =~ /\.signing/g), 1, 'but there is always room for one that replaces';
@@ -149,9 +150,7 @@ for my $case (
     [ RS256 => [qw(add --kid new)], 'RS256' ],
     [ ES256 => [qw(add --kid new)], 'ES256' ],
     [ EdDSA => [qw(rotate --every 0)], 'EdDSA' ],
-    [ EdDSA => [qw(revoke identity)], 'EdDSA' ],
     [ EdDSA => [qw(add --kid new --algorithm RS256)], 'RS256' ],
-    [ RS256 => [qw(rotate --every 0 --algorithm ES256)], 'ES256' ],
     [ ES256 => [qw(rotate --every 0 --algorithm EdDSA)], 'EdDSA' ],
 ) {
     my ($signs, $words, $new) = @$case;
@@ -163,8 +162,8 @@ for my $case (
     is_deeply [ values %algs ], [$new], 'and the new one';
     ok good(), 'which a service takes';
 }
-for my $alg (qw(RS256 ES256 EdDSA)) {
-    my ($status, $env) = $c->run(qw(keys generate --algorithm), $alg);
+for my $alg (qw(ES256 EdDSA)) {    # RS256: id_config.t
+    my (undef, $env) = $c->run(qw(keys generate --algorithm), $alg);
     my %env = $env =~ /^(\w+)=(.*)$/mg;
     is +($t->run_identity(['--check'], %{ $c->{env} }, PLATFORM_JWT_KEY_DIR => undef, %env))[0],
         0, "keys generate --algorithm $alg, and a service takes it" or diag $env;
@@ -182,7 +181,7 @@ sub at_once (@commands) {
     my $inode = (stat $dir)[1];
     ok eventually(sub { @all == (() = $t->read_file('/proc/locks') =~ /-> FLOCK .*:$inode /g) }),
         'commands wait for another one';
-    key_put($dir, jwt_key('next')->as('two'), 'published', 1) if @all == 1;
+    key_put($dir, key('next')->as('two'), 'published', 1) if @all == 1;
     close $lock;
     $_->wait_end(60) for @all;
 }
@@ -208,9 +207,8 @@ for my $case (
     [ 'a set from before', $lacks, 200, metrics(2, 1500) ],
     [ 'a set of fewer keys', $lacks, 200, metrics(1, 1) ],
     [ 'no set yet', $lacks, 200, "platform_gateway_key_set_keys 0\n" ],
-    [ 'a key set without it', $lacks, 200, '{"keys":[{"kid":"identity"}]}' ],
     [ 'a key set with one like it', $lacks, 200, '{"keys":[{"kid":"next2"}]}' ],
-    [ 'nothing', $lacks, 200, '' ], [ 'a redirect', $status, 302, metrics(2, 1) ],
+    [ 'a redirect', $status, 302, metrics(2, 1) ],
 ) {
     my ($name, $why, @said) = @$case;
     command($name, $asked_for, "activate next $ask", said => \@said, refused => $why);
@@ -232,7 +230,6 @@ my ($due) = names() =~ /next\.published\.(\d+)/;
 is $rows->[0]{dueAt}, POSIX::strftime('%FT%TZ', gmtime $due + 606), 'when it has to have it';
 command('early', undef, "activate next $ask", refused => $lacks);
 command('late', undef, "rotate --soft-age 50s $ask", fails => $lacks, states => $as_was);
-command('an error', undef, "rotate $ask", said => [503], fails => $status, states => $as_was);
 command('it has it early', undef, "rotate $ask", said => [ 200, metrics(2, 50) ],
     rows => $activated);
 command('one of two is down', $asked_for, "activate next $ask --ask http://127.0.0.1:1/",
@@ -271,12 +268,10 @@ command(@$_) for (
     [ 'sooner', undef, 'activate next --soft-age 8m', events => 'activated' ],
     [ 'now', $soon, 'activate next --force', dry => 1, states => 'identity.signing next.signing' ],
     [ 'ten minutes later', 'identity.signing.60 next.published.700', 'activate next' ],
-    [ 'and back at once', undef, 'activate identity' ],
     (map { [ 'unknown', undef, "$_ third", refused => qr/no key has this id/ ] }
         qw(activate revoke)),
     [ 'a public part', 'identity.signing.60 next.published.700.public', 'activate next --force',
         refused => qr/next\.published\.\d+\.pem: has no private key/ ],
-    [ 'a clock that was ahead', 'identity.signing.-3600 next.published.700', 'activate next' ],
     # retire: the last access token is dead
     [ 'system tokens live', "${replaced}3300", 'retire identity', refused =>
         [ 'next.signing', 6 + 30 + 3600, 'access tokens of this key may still be valid' ] ],
@@ -290,7 +285,6 @@ command(@$_) for (
         events => 'retired', states => 'identity.refresh next.signing' ],
     [ 'an hour later', "${replaced}3640", 'retire identity',
         states => 'identity.refresh next.signing' ],
-    [ 'now', "${replaced}3640", 'retire identity --force', @longer ],
     # remove: the last refresh token is dead
     [ 'refresh tokens live', "${old}29d", 'remove identity', refused =>
         [ 'identity.refresh', 6 + 30 * $day, 'refresh tokens of this key may still be valid' ] ],
@@ -306,8 +300,7 @@ command(@$_) for (
     [ 'what never signed', $unsigned, 'retire identity',
         refused => qr/state "published", whose next step is keys activate/ ],
     # rotate
-    [ 'not yet', 'next.signing.60d', 'rotate --every 61d', rows => 'add - due',
-        states => 'next.signing' ],
+    [ 'not yet', 'next.signing.60d', 'rotate --every 61d', rows => 'add - due' ],
     [ 'one after the other', "${replaced}3300 third.published.9999", 'rotate --system-ttl 2h',
         rows => 'retire identity due' ],
     [ 'all that is due', "${replaced}3300 other.refresh.0", 'rotate --system-ttl 0 --dry-run',
@@ -326,7 +319,7 @@ my ($then) = names() =~ /^identity\.refresh\.(\d+)\.pem next\.signing/;
 cmp_ok abs($then - $since), '<', 100, 'since it ended to sign';
 my $retired = "$dir/identity.refresh.$then.pem";
 is_deeply [ $t->read_file($retired), (stat $retired)[2] & 07777 ],
-    [ jwt_key('identity')->public_pem, 0600 ], 'its public part alone is left, in its mode';
+    [ key('identity')->public_pem, 0600 ], 'its public part alone is left, in its mode';
 
 # A rotation from its beginning, which is not begun twice.
 
@@ -346,7 +339,7 @@ for my $case ([ '--every does not wait for refresh tokens', "${old}1d", 'rotate 
 
 my $why = qr/accepted: RSA/;
 keys_are('identity.signing.60d next.published.1d');
-key_put($dir, jwt_key('other'), 'refresh', 1, text => "-----BEGIN PUBLIC KEY-----\nx\n");
+key_put($dir, key('other'), 'refresh', 1, text => "-----BEGIN PUBLIC KEY-----\nx\n");
 command('garbage', undef, $_, refused => $why, status => 2) for 'list', 'add',
     'activate next', 'rotate', 'rotate --dry-run', 'remove other --force';
 command('garbage: done, and told', undef, 'revoke next',
@@ -360,16 +353,13 @@ like states(), qr/\A[^ ]+\.signing\z/, 'nor one without';
 
 # -- revoke: at once ---------------------------------------------------------------
 
-my $got = command('the signing key', $soon, 'revoke identity', dry => 1,
-    events => 'activated revoked');
-is_deeply [ @$got{qw(step kid)} ], [qw(revoke identity)], 'tells which';
+command('the signing key', $soon, 'revoke identity', dry => 1, events => 'activated revoked');
 like states() =~ s/next\.published//r, qr/\A ?(?!identity)\S+\.signing ?\z/,
     'another one signs, which no gateway knows yet';
-ok good(), 'and all is well';
 
 # Where no new key can be written, as on a full disk, another one signs: a key goes when
 # another one is there, as for rotate, which e2e_keys_rotate.t kills at each write.  The
-# last has room for the beginning of one.
+# last has room for the beginning of one, an RSA key.
 for my $case (
     [ 'other.signing.99 next.published.20', 'next.signing other.signing' ],
     [ 'next.signing.99', 'next.signing' ],
@@ -380,7 +370,8 @@ for my $case (
     # TSan itself writes a file before a program begins.
     next if !$room && (Platform::Test::Env::asan() // '') eq 'thread';
     my $name = "room$room" . $others =~ tr/. /-/r;
-    keys_are("identity.signing.10 $others");
+    keys_are($room ? $others : "identity.signing.10 $others");
+    key_put($dir, jwt_key('identity'), 'signing', time - 10) if $room;
     $t->identity_process($name, $c->{env}, args => [qw(keys revoke identity --json)],
         via => [ 'sh', '-c', '(ulimit -f ' . $room . '; "$@" 2>&1) | cat', 'sh' ])
         ->expect_end->wait_end(60);
