@@ -17,57 +17,55 @@ my @others = grep { -e && !/_abi\.o\z/ } glob("$made/jose/*.o $build/*_module_mo
     "$made/$MODULE/modules_list.o",
     map({s/\A\Q$root\E(.*)c\z/$made$1o/r} glob "$root/$MODULE/*.c"),
     map {s{.*/([^/]+/[^/]+)c\z}{$rooms/$1o}r} map { glob "$root/$MODULE/$_/*.c" } @ROOMS;
-my @headers = map {"-isystem $_"} "$dir/new", map({"$nginx/$_"} qw(src/core src/event
+my $headers = join ' ', map {"-isystem $_"} map({"$nginx/$_"} qw(src/core src/event
         src/event/modules src/event/quic src/os/unix src/http src/http/modules src/http/v2
-        src/http/v3 objs)),
-    "$root/jose";
+        src/http/v3 objs)), "$root/jose";
 my @paths = map {"${_}_temp_path $dir/$_;"} qw(client_body proxy fastcgi uwsgi scgi);
 $t->write_file('nginx.conf', "load_module $dir/module.so;\npid $dir/nginx.pid;\n"
     . "error_log stderr;\nevents { }\nhttp { access_log off; @paths\n"
     . "platform_gateway_zone keys:1m; platform_gateway_key_file $dir/keys.json;\n"
     . "server { listen unix:$dir/s; location /a/ { } location /a/b/ { } location ~ x { } } }\n");
 $t->write_file('keys.json', jwks(jwt_key('a')));
-my %header = map { m{([^/]+)\z} => $t->read_file($_) }
-    glob "$nginx/src/{core,event,http}/*.h";
 
-# That structure with another field before one (+field), without that (-field), with
-# that before its neighbour (~field), or with one at its end; where bits are, it is a
-# bit.  Returns the header and its text;
-# nothing if this nginx has no such field.
+# The file that looks, preprocessed once, and all others linked into one.  The text is
+# cut where a structure begins and where it ends.
+my $text = qx{cd $root/$MODULE && cc -E -P $headers -I. nginx/ngx_http_pgw_abi.c};
+my @part = split /^(?=typedef struct \{|struct \w+ \{|\})/m, $text;
+system("ld -r -o $dir/others.o @others") == 0 or die "ld failed\n";
+
+# The text where that structure has another field before one (+field), lacks that
+# (-field), has that before its neighbour (~field), or another one at its end; where bits
+# are, it is a bit.  Returns nothing if this nginx has no such field.
 sub edited ($type, $place) {
     my ($how, $field) = $place =~ /\A([+~-]?)(\w+)\z/;
     my $struct = $type =~ s/_t\z/_s/r;
-    for my $file (sort keys %header) {
-        my @part = split /^(?=typedef struct \{|struct \w+ \{|\})/m, $header{$file};
-        my ($n) = grep { $part[$_] =~ /\Astruct $struct \{/
-            || $part[$_] =~ /\Atypedef struct \{/ && $part[ $_ + 1 ] =~ /\A\} $type;/ } 0 .. $#part;
-        defined $n or next;
-        if ($how eq '~') {
-            $part[$n] =~ s/^([^\n]+\n\n*)([^\n]*[ *]$field;[^\n]*\n)/$2$1/m or return;
-            return ($file, join '', @part);
-        }
-        my $new = "void *pgw_new;\n";
+    my ($n) = grep { $part[$_] =~ /\Astruct $struct \{/
+        || $part[$_] =~ /\Atypedef struct \{/ && $part[ $_ + 1 ] =~ /\A\} $type;/ } 0 .. $#part;
+    defined $n or die "no $type\n";
+    my $new = "void *pgw_new;\n";
+    local $part[$n] = $part[$n];
+    if ($how eq '~') {
+        $part[$n] =~ s/^([^\n]+\n)([^\n]*[ *]$field;[^\n]*\n)/$2$1/m or return;
+    }
+    else {
         $part[$n] =~ s/^[^\n]*[ *]$field(:\d+)?;[^\n]*\n/
             $how eq '-' ? '' : ($1 ? "unsigned pgw_new:1;\n" : $new) . $&/me
             || $field eq 'end' && ($part[$n] .= $new) or return;
-        return ($file, join '', @part);
     }
-    die "no $type\n";
+    return join '', @part;
 }
 
-# What nginx -t says of the module, of which the file that looks was compiled with
-# that header; all others are as they were.
-sub said ($file = undef, $text = undef) {
-    system("rm -rf $dir/new && mkdir $dir/new") == 0 or die;
-    $t->write_file("new/$file", $text) if $file;
-    my $said = qx{cd $root/$MODULE && cc -c -O -fPIC -fvisibility=hidden @headers -o $dir/abi.o \\
-        -I. nginx/ngx_http_pgw_abi.c 2>&1 && cc -shared -Wl,--version-script=module.map \\
-        -o $dir/module.so $dir/abi.o @others -lyajl -lcrypto 2>&1};
+# What nginx -t says of the module, if the file that looks was compiled with that text.
+sub said ($text) {
+    $t->write_file('abi.i', $text);
+    my $said = qx{cd $dir && cc -w -c -O0 -fPIC -fvisibility=hidden -o abi.o abi.i 2>&1 \\
+        && cc -shared -Wl,--version-script=$root/$MODULE/module.map -o module.so abi.o others.o \\
+        -lyajl -lcrypto 2>&1};
     return $? ? "not made: $said"
         : qx{@{[ Platform::Test::Env::nginx() ]} -e stderr -t -c $dir/nginx.conf 2>&1};
 }
 
-like said(), qr/test is successful/, 'the headers of this nginx (control)';
+like said($text), qr/test is successful/, 'the headers of this nginx (control)';
 
 my ($IN, $OUT, $R) = map {"ngx_http_${_}_t"} qw(headers_in headers_out request);
 my ($MAIN, $SRV, $LOC) = map {"ngx_http_core_${_}_conf_t"} qw(main srv loc);
@@ -120,8 +118,8 @@ my @cases = (
 );
 for my $case (@cases) {
     my ($type, $place, $what) = @$case;
-    my @edited = edited($type, $place) or diag("this nginx has no $type, $place"), next;
-    my @lines = grep {/\[emerg\]/} split /^/, said(@edited);
+    my $edited = edited($type, $place) // do { diag("this nginx has no $type, $place"); next };
+    my @lines = grep {/\[emerg\]/} split /^/, said($edited);
     is scalar @lines, 1, "$type, $place: refused in one line";
     like $lines[0] // '', qr/: \Q$what\E is -?\d+ in the module and -?\d+ in nginx: rebuild\b/,
         "$type, $place: which says why";
