@@ -111,7 +111,7 @@ like_gateway(@$_) for
     [ 'its token', 204, GET => '/branch/12', token => $token{system} ],
     [ 'no token', 401, GET => '/branch/a' ],
     map({ [ "a path that is read in two ways, $_", 400, GET => "/strict/$_", token => $token{branch} ] }
-        '..;/branch/', '%2e%2e%3b/', ';x', 'a%2fb', '/x'),
+        '%2e%2e%3b/', '/x'),
     [ 'a plain path', 204, GET => '/strict/x?a;b', token => $token{branch} ],
     [ 'no bearer token', 401, GET => '/branch/a', headers => [ Authorization => 'Basic YTpi' ] ],
     [ 'the realm of the location', 401, GET => '/realm' ],

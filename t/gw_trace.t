@@ -32,39 +32,16 @@ sub seen ($mode, $headers, $path = '/') {
 
 my ($ID, $PARENT) = ('4bf92f3577b34da6a3ce929d0e0e4736', '00f067aa0ba902b7');
 my $GOOD = "00-$ID-$PARENT-01";
-my $ZERO = '0' x 32;
 my @STATE = (tracestate => 'a=1', tracestate => 'b=2');
 my $MADE = qr/^00-([0-9a-f]{32})-([0-9a-f]{16})-00$/;
 
-# [name, valid, traceparent ...]
+# [name, valid, traceparent ...]; check_headers has all forms.
 for my $case (
     [ 'a good one', 1, $GOOD ],
-    [ 'all flags', 1, "00-$ID-$PARENT-ff" ],
-    [ 'the ids of one bit', 1, '00-' . '0' x 31 . '1-' . '0' x 15 . '1-00' ],
-    [ 'a later version, as long', 1, "01-$ID-$PARENT-01" ],
     [ 'a later version, longer', 1, "cc-$ID-$PARENT-01-what will be" ],
-    [ 'version fe', 1, "fe-$ID-$PARENT-01" ],
-    [ 'version ff', 0, "ff-$ID-$PARENT-01" ],
     [ 'version 00, longer', 0, "$GOOD-x" ],
-    [ 'a later version, longer without a dash', 0, "cc-$ID-$PARENT-01x" ],
-    [ 'a later version, shorter', 0, "cc-$ID-$PARENT-0" ],
-    [ 'no version', 0, "$ID-$PARENT-01" ],
-    [ 'a version that is no number', 0, "0g-$ID-$PARENT-01" ],
-    [ 'too short', 0, substr $GOOD, 0, -1 ],
-    [ 'no trace', 0, "00-$ZERO-$PARENT-01" ],
-    [ 'no parent', 0, "00-$ID-" . '0' x 16 . '-01' ],
-    [ 'upper case in the version', 0, "0A-$ID-$PARENT-01" ],
-    [ 'upper case in the trace', 0, '00-' . uc($ID) . "-$PARENT-01" ],
-    [ 'upper case in the parent', 0, "00-$ID-" . uc($PARENT) . '-01' ],
-    [ 'upper case in the flags', 0, "00-$ID-$PARENT-0A" ],
-    [ 'flags that are none', 0, "00-$ID-$PARENT-0g" ],
-    [ 'no hex in the trace', 0, '00-' . substr($ID, 1) . "g-$PARENT-01" ],
-    [ 'another separator', 0, $GOOD =~ s/-/_/r ],
-    [ 'the second too', 0, "00-${ID}_$PARENT-01" ],
-    [ 'the third too', 0, "00-$ID-${PARENT}_01" ],
     [ 'empty', 0, '' ],
     [ 'two of them', 0, $GOOD, $GOOD ],
-    [ 'two in one', 0, "$GOOD, $GOOD" ],
     [ 'a bad one before it', 0, 'x', $GOOD ],
     [ 'none, and a state', 0 ],
 ) {

@@ -252,6 +252,7 @@ START_TEST (test_ids) {
         {"X-Request-Id: ", NULL, NULL},
         {"X-Request-Id: a b", NULL, NULL},
         {"X-Request-Id: a\"b", NULL, NULL},
+        {"X-Request-Id: \xc3\xa9", NULL, NULL},
         {"X-Request-Id: a", "X-Request-Id: a", NULL},
         {"X-Request-Id: a", "X_Request_Id: b", "a"},
         {"X_Request_Id: b", NULL, NULL},
@@ -273,6 +274,55 @@ START_TEST (test_ids) {
         }
         ck_assert_ptr_eq(gr.correlation_id.data, id->data);
         ck_assert_ptr_null(strstr(lines_of(), "_Id"));
+    }
+}
+END_TEST
+
+/* -- traces */
+
+#define ID "4bf92f3577b34da6a3ce929d0e0e4736"
+#define PARENT "00f067aa0ba902b7"
+#define ZERO15 "000000000000000"
+#define ZERO31 ZERO15 "0" ZERO15
+
+START_TEST (test_traces) {
+    static const struct {
+        const char *value;
+        ngx_uint_t valid;
+    } rows[] = {
+        {"00-" ID "-" PARENT "-01", 1},
+        {"00-" ID "-" PARENT "-ff", 1},
+        {"00-" ZERO31 "1-" ZERO15 "1-00", 1},
+        {"01-" ID "-" PARENT "-01", 1},
+        {"cc-" ID "-" PARENT "-01-what will be", 1},
+        {"fe-" ID "-" PARENT "-01", 1},
+        {"ff-" ID "-" PARENT "-01", 0},
+        {"00-" ID "-" PARENT "-01-x", 0},
+        {"cc-" ID "-" PARENT "-01x", 0},
+        {"cc-" ID "-" PARENT "-0", 0},
+        {ID "-" PARENT "-01", 0},
+        {"0g-" ID "-" PARENT "-01", 0},
+        {"00-" ID "-" PARENT "-0", 0},
+        {"00-" ZERO31 "0-" PARENT "-01", 0},
+        {"00-" ID "-" ZERO15 "0-01", 0},
+        {"0A-" ID "-" PARENT "-01", 0},
+        {"00-4BF92F3577B34DA6A3CE929D0E0E4736-" PARENT "-01", 0},
+        {"00-" ID "-00F067AA0BA902B7-01", 0},
+        {"00-" ID "-" PARENT "-0A", 0},
+        {"00-" ID "-" PARENT "-0g", 0},
+        {"00-bf92f3577b34da6a3ce929d0e0e4736g-" PARENT "-01", 0},
+        {"00_" ID "-" PARENT "-01", 0},
+        {"00-" ID "_" PARENT "-01", 0},
+        {"00-" ID "-" PARENT "_01", 0},
+        {"00-" ID "-" PARENT "-01, 00-" ID "-" PARENT "-01", 0},
+        {"", 0},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ngx_str_t value = {strlen(rows[i].value), (u_char *) rows[i].value};
+
+        ck_assert_msg(ngx_http_pgw_trace_valid(&value) == rows[i].valid, "%s",
+                      rows[i].value);
     }
 }
 END_TEST
@@ -318,6 +368,7 @@ int main(void)
     tcase_add_test(tc, test_elements_do_not_move);
     tcase_add_test(tc, test_names);
     tcase_add_test(tc, test_ids);
+    tcase_add_test(tc, test_traces);
     tcase_add_test(tc, test_a_grant_and_the_next_location);
     suite_add_tcase(suite, tc);
     srunner_run_all(runner, CK_NORMAL);

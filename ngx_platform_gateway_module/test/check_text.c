@@ -1,7 +1,8 @@
 /*
  * Tests of text that is written piece by piece: what the pieces look like, that
  * they are whole and within their room however little that is at first, and
- * that nothing is sent of a text for which memory was short.
+ * that nothing is sent of a text for which memory was short.  And which paths
+ * all servers read alike.
  */
 
 #include <check.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../base/ngx_http_pgw_path.c"
 #include "../base/ngx_http_pgw_text.c"
 
 /* -- what it needs of nginx */
@@ -40,6 +42,14 @@ u_char *ngx_vslprintf(u_char *buf, u_char *last, const char *fmt, va_list args)
 }
 
 void *ngx_list_push(ngx_list_t *list) { return &line; }
+
+ngx_int_t ngx_hextoi(u_char *hex, size_t n)
+{
+    char text[3] = {(char) hex[0], (char) hex[1], '\0'}, *end;
+    long value = strtol(text, &end, 16);
+
+    return n == 2 && end == text + 2 ? (ngx_int_t) value : NGX_ERROR;
+}
 
 ngx_int_t ngx_http_send_response(ngx_http_request_t *r, ngx_uint_t status,
                                  ngx_str_t *ct, ngx_http_complex_value_t *cv)
@@ -140,6 +150,38 @@ START_TEST (test_sent_whole_or_not_at_all) {
 }
 END_TEST
 
+/* -- paths */
+
+START_TEST (test_paths) {
+    static const struct {
+        const char *path;
+        ngx_uint_t plain;
+    } rows[] = {
+        {"..;/branch/x", 0}, {";x", 0}, {"x;", 0}, {"x;v=1/y", 0},
+        {"%2e%2e%3b/x", 0}, {"%3B", 0}, {"%2e", 0}, {"%2E%2e/strict/x", 0},
+        {"a%2fb", 0}, {"a%2Fb", 0}, {"a%5Cb", 0}, {"a\\b", 0},
+        {"%252e%252e", 0}, {"%25zz%2541", 0}, {"/x", 0}, {"x//y", 0},
+        {"./x", 0}, {"x/.", 0}, {"x/./y", 0}, {"../strict/x", 0},
+        {"x/y/..", 0}, {"%01", 0}, {"%7f", 0}, {"x%0d%0ay", 0}, {"x#y", 0},
+        {"x;?y", 0}, {"", 1}, {"x", 1}, {"x.y", 1}, {".x", 1}, {"..x", 1},
+        {"x..", 1}, {"x/.well-known/y", 1}, {"...", 1}, {"%20", 1},
+        {"a%2Db", 1}, {"%C3%A9", 1}, {"100%25", 1}, {"%25", 1},
+        {"\xc3\xa9", 1}, {"x?a;b//../%2f#c", 1}, {"?;", 1},
+        {":@&=+$,~!*()", 1}, {"%3f%23", 1}, {"%2544", 0},
+    };
+    char text[64];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ngx_str_t path = {0, (u_char *) text};
+
+        path.len = (size_t) snprintf(text, sizeof(text), "/strict/%s",
+                                     rows[i].path);
+        ck_assert_msg(ngx_http_pgw_path_plain(&path) == rows[i].plain, "%s",
+                      text);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("text");
@@ -150,6 +192,7 @@ int main(void)
     tcase_add_checked_fixture(tc, setup, NULL);
     tcase_add_test(tc, test_pieces_in_any_room);
     tcase_add_test(tc, test_sent_whole_or_not_at_all);
+    tcase_add_test(tc, test_paths);
     suite_add_tcase(suite, tc);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
