@@ -7,6 +7,7 @@
 use IPC::Open2 qw(open2);
 use JSON::PP qw(decode_json);
 use Platform::Test;
+use Platform::Test::Clock;
 use Platform::Test::Revocations;
 use Time::HiRes qw(time);
 use Time::Local qw(timegm);
@@ -19,8 +20,8 @@ my $LONG = 'data' x 4000;
 my $OK = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n";
 my $endless = $t->http_server(endless => sub ($request, $self, @) {
     my $uri = $request->{uri};
-    if ($uri =~ /late=(\d+)/) {
-        sleep 0.1 while time < $1;
+    if ($uri =~ /late/) {
+        sleep 0.1 until $self->get->{late};
         return [ 200, [], 'data' ];
     }
     my @say = ("$OK\r\n$LONG");
@@ -99,10 +100,13 @@ my @conf = (main => 'worker_processes 1;', http => 'proxy_cache_path %%DIR%%/cac
     location /part { internal; %%TO_upstream%% }
     location /goes { platform_gateway_access branch; proxy_buffering off; %%TO_endless%% }
 SERVER
-my $nginx = revocations_gateway($t, $key, @conf);
+my $nginx = revocations_conf($t, $key, @conf);
+my $clock = Platform::Test::Clock->new($t, $nginx);
+$t->start_gateway;
 my ($port, $h2, $tls) = map { $t->port($_) } qw(gateway h2 tls);
 
 my ($sessions, $requests) = (100, 0);
+my $LIFE = 30;    # seconds; nginx gives an upstream up after 60
 sub token ($expires, $session = uuid(++$sessions)) {
     return jwt_token(branch => $key, session_id => $session, exp => int $expires);
 }
@@ -302,7 +306,7 @@ push @cases, (
 
 for my $why (qw(expired revoked)) {
     $upstream->set(hold => 1);
-    my $expires = int(time) + ($why eq 'expired' ? 6 * $t->scale : 600);
+    my $expires = int($clock->now) + ($why eq 'expired' ? $LIFE : 600);
     my (%open, @gone);
     for (@cases) {
         my ($name, $client, $path, undef, @o) = @$_;
@@ -312,15 +316,17 @@ for my $why (qw(expired revoked)) {
     }
     my $goes = http1('/goes', token($expires, $gone[0]));
     my $late = Platform::Test::Http->new(port => $port);
-    $late->send(http_request_bytes(GET => '/endless?late=' . ($expires + 2),
-        token => token($expires)));
+    $late->send(http_request_bytes(GET => '/endless?late', token => token($expires)));
     my $done = Platform::Test::Http->new(port => $port);
     $done->send(http_request_bytes(GET => '/gif', token => token($expires, $gone[0]),
         headers => [ 'X-Request-Id' => "done-$why", 'Content-Length' => 9 ]));
     is $done->read_response->status, 200, "$why, a whole response: its client sends on";
     if ($why eq 'revoked') {
-        $expires = time;
+        $expires = $clock->now;
         $feed->set(all => [ map { revoked_id($_) } @gone ]);
+    }
+    else {
+        $clock->pass(int($expires - $clock->now));    # less than a second is left
     }
     for (@cases) {
         my ($name, undef, undef, $end) = @$_;
@@ -334,6 +340,7 @@ for my $why (qw(expired revoked)) {
         like $open{$name}{end}->(), ref $end ? $end : qr/\A$end\z/, "$why, $name: the client sees it";
     }
     unlike $nginx->access_log, qr/"requestId":"$goes->{id}"/, "$why, nobody asked: it goes on";
+    $endless->set(late => 1);
     is $late->read_response->body, 'data', 'one that begins later is whole' if $why eq 'expired';
     $done->close;
     is ended("done-$why")->{reason}, 'verified', "$why, a whole response: as it was";
@@ -344,10 +351,11 @@ for my $why (qw(expired revoked)) {
 revocations_conf($t, $key, @conf, stale => 'refuse after=1s');
 $t->reload;
 my $goes = http1('/endless', token(time + 600));
-my $ends = http1('/endless', token(time + 6 * $t->scale));
+my $ends = http1('/endless', token($clock->now + $LIFE));
 $feed->down;
 ok eventually(sub { http_get($port, '/branch', token => token(time + 600))->status == 503 }),
     'stale: refused';
+$clock->pass($LIFE);
 is ended($ends->{id})->{reason}, 'closed_expired', 'stale: a token expires';
 unlike $nginx->access_log, qr/"requestId":"$goes->{id}"/, 'stale: what was let in goes on';
 $endless->set(stop => 1);

@@ -2,6 +2,7 @@
 # by every worker, cached or not, wherever the guard is asked; no other is.
 
 use Platform::Test;
+use Platform::Test::Clock;
 use Platform::Test::Revocations;
 
 my ($t, $key, $issuer) = Platform::Test->gateway;
@@ -43,7 +44,7 @@ sub explained ($token) {
 }
 
 $t->set(BRANCH => 'platform_gateway_access branch;');
-my $nginx = revocations_gateway($t, $key, http => <<'HTTP', server => <<'SERVER');
+my $nginx = revocations_conf($t, $key, http => <<'HTTP', server => <<'SERVER');
 limit_req_zone $platform_session_id zone=slow:1m rate=20r/m;
 HTTP
 location /shadow { %%BRANCH%% platform_gateway_shadow on; %%TO_upstream%% }
@@ -61,6 +62,8 @@ location /held { %%BRANCH%% set $x $platform_session_id; limit_req zone=slow bur
 location /late { %%BRANCH%% %%TO_slow%% add_header X-Late $platform_session_id; }
 location /either { %%BRANCH%% satisfy any; allow 127.0.0.1; deny all; %%TO_upstream%% }
 SERVER
+my $clock = Platform::Test::Clock->new($t, $nginx);
+$t->start_gateway;
 
 # One session of two.
 
@@ -107,6 +110,7 @@ my ($ends, $stays) = map { uuid($_) } 80, 81;
 my %held = map { ask(token($_), '/held'); ($_ => begin($_, '/held')) } $ends, $stays;
 revoke(revoked_id($ends));
 becomes(token($ends), 401, 'one of two that are held ends');
+$clock->pass(3);
 is $held{$ends}->read_response->status, 401, 'and is refused';
 is $held{$stays}->read_response->status, 200, 'control: the other is let in';
 
@@ -175,6 +179,7 @@ gets([ 'it moves not back', of_account($now - 9.6), 401 ],
 my $soon = uuid(60);
 revoke(revoked_id($soon, dies_at => time - 295));
 becomes(token($soon), 401, 'about to die: counts');
+$clock->pass(6);
 becomes(token($soon), 200, 'dead: it is gone');
 revoke(revoked_id(uuid(61), dies_at => time - 302), revoked_id(uuid(62)));
 becomes(token(uuid(62)), 401, 'control: one more, with');
@@ -196,7 +201,7 @@ SERVER
 ($ends, $stays) = map { uuid($_) } 70, 71;
 $issuer->set(body => jwks($key, $next), hold => 1);
 my $fetches = $issuer->count;
-$issuer->quiet(1.05);    # then a fetch is permitted again
+$clock->pass(2);    # the cooldown
 my %waiting = map { $_ => begin($_, '/branch', $next) } $ends, $stays;
 ok eventually(sub { $issuer->count > $fetches }, 10), 'two wait for a key';
 revoke(revoked_id($ends), revoked_id(uuid(72)));

@@ -94,7 +94,7 @@ close $curl;
 
 # Bodies to the upstream.
 
-my $body = join '', map { sprintf "%07x\n", $_ } 1 .. 262_144;
+my $body = join '', map { sprintf "%07x\n", $_ } 1 .. 32_768;
 my @chunks = ('Transfer-Encoding' => 'chunked');
 my $over = 8 * 1024 * 1024 + 1;
 for my $path (qw(/buffered /unbuffered)) {

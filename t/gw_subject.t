@@ -4,6 +4,7 @@
 # where nobody is verified, no cache is read or filled.
 
 use Platform::Test;
+use Platform::Test::Clock;
 
 my $t = Platform::Test->new;
 my ($key, $late) = map { jwt_key($_) } qw(a late);
@@ -96,7 +97,7 @@ $locations .= "location = /njs { $PUBLIC js_content test.part; }\n"
     . cached('/by-script/claim/' => '$who:$claim', $SHADOW) if $njs;
 
 my @main = $njs ? (main => "load_module $njs;") : ();
-$t->gateway_conf($locations . <<'SERVER', @main, http => <<'HTTP');
+my $nginx = $t->gateway_conf($locations . <<'SERVER', @main, http => <<'HTTP');
 root %%DIR%%/www;
 platform_gateway_access branch;
 pass /teller: internal;
@@ -163,6 +164,7 @@ for my $whose (qw(ours theirs)) {
         '<!--# echo var="platform_account_id" default="nobody" -->');
 }
 
+my $clock = Platform::Test::Clock->new($t, $nginx);
 my $port = $t->start_gateway;
 
 sub token ($n, $by = undef, $kind = undef, %change) {
@@ -350,10 +352,9 @@ limits(@$_) for [ 1, '/limited/req/' ], [ 2, '/limited/req/' ],
     [ 1, '/limited/page/' ], [ 2, '/limited/page/' ];
 says('a stranger', ask(3, '/limited/req/', @NOBODY), 401, 'deny', 'token_missing', undef, undef);
 
-# A key that has yet to be fetched: the subject is waited for.  A second after
-# the last fetch another one is permitted.
+# A key that has yet to be fetched: the subject is waited for.
 
-$issuer->quiet(1.05);
+$clock->pass(2);    # the cooldown
 $issuer->set(body => jwks($key, $late), hold => 1);
 my %at = (set => '/set/late', map => '/map/late', 'set of a part' => '/ssi/late.html');
 my %waits = map { my $name = $_; map { ("$_ $name" => begin($_, $at{$name}, $late)) } 1, 2 }
@@ -376,6 +377,7 @@ is asked('/set/part'), 2, 'a part that waited for its key is kept';
 # Until the key is among those that the gateway has, or is not.
 sub key_is ($there, $name) {
     return ok eventually(sub {
+        $clock->pass(2);
         ask(1, '/direct/main', key => jwt_key('none'));
         (ask(1, '/direct/main')->status == 200) == $there;
     }), $name;
@@ -384,6 +386,7 @@ is ask(1, '/slow/1')->status, 200, 'the first goes through';
 my $slow = begin(1, '/slow/2');
 $issuer->set(body => jwks($late));
 key_is(0, 'the key goes');
+$clock->pass(6);    # the limit's delay
 says('the one that was held', $slow->read_response, 401, 'deny', 'kid_unknown', undef, undef);
 
 # A key that goes while an admitted request is at its upstream: what admitted
@@ -426,6 +429,7 @@ apart('shadow, no keys', '/shadow/no-keys', @NOT_KEPT);
 answers([ 'in earnest', 1, '/direct/main', 503 ]);
 my $fetches = $issuer->count;
 $issuer->set(status => 200, hold => 1, body => jwks($key));
+$clock->pass(2);
 ok eventually(sub { $issuer->count > $fetches }), 'a cold start: keys are asked for';
 my @cold = map { begin($_, '/limited/late/') } 1, 2;
 ok !$cold[0]->closed(0.2), 'a cold start: users wait';
