@@ -270,7 +270,6 @@ typedef struct {
     ngx_uint_t                      revocations_refuse;
 
     ngx_http_pgw_cache_t           *cache;       /* never NULL */
-    ngx_array_t                     locations;   /* of clcf pointers */
     ngx_http_pgw_route_t           *routes;
     ngx_str_t                       zone_name;
     size_t                          zone_size;

@@ -103,7 +103,7 @@ ngx_http_pgw_init(ngx_conf_t *cf)
 {
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
-    if (ngx_http_pgw_abi_locations(cf, &mcf->locations) != NGX_OK
+    if (ngx_http_pgw_abi_codes(cf) != NGX_OK
         || ngx_http_pgw_issuer_conf_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_request_init(cf) != NGX_OK
         || ngx_http_pgw_subject_init_conf(cf, mcf) != NGX_OK)
@@ -130,9 +130,7 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
     mcf->cache = ngx_http_pgw_cache_create(cf);
     mcf->issuers = ngx_http_pgw_issuer_conf_new(cf);
 
-    return mcf->cache && mcf->issuers
-           && ngx_array_init(&mcf->locations, cf->pool, 16, sizeof(void *))
-              == NGX_OK ? mcf : NULL;
+    return mcf->cache && mcf->issuers ? mcf : NULL;
 }
 
 
@@ -165,16 +163,8 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_pgw_srv_conf_t  *sscf;
 
     const char                *restriction;
-    ngx_http_core_loc_conf_t  **clcf;
 
     restriction = ngx_http_pgw_check_restriction(conf);
-
-    clcf = ngx_array_push(&ngx_http_pgw_conf_main(cf)->locations);
-    if (clcf == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    *clcf = ngx_http_pgw_conf_core(cf);
 
     sscf = ngx_http_conf_get_module_srv_conf(cf,
                                              ngx_http_platform_gateway_module);

@@ -24,7 +24,7 @@ my @paths = map {"${_}_temp_path $dir/$_;"} qw(client_body proxy fastcgi uwsgi s
 $t->write_file('nginx.conf', "load_module $dir/module.so;\npid $dir/nginx.pid;\n"
     . "error_log stderr;\nevents { }\nhttp { access_log off; @paths\n"
     . "platform_gateway_zone keys:1m; platform_gateway_key_file $dir/keys.json;\n"
-    . "server { listen unix:$dir/s; location /a/ { } location /a/b/ { } location ~ x { } } }\n");
+    . "server { listen unix:$dir/s; } }\n");
 $t->write_file('keys.json', jwks(jwt_key('a')));
 
 # The file that looks, preprocessed once, and all others linked into one.  The text is
@@ -107,11 +107,6 @@ my @cases = (
     [ ngx_slab_pool_t => '+mutex' => 'ngx_slab_pool_t.addr' ],
     [ ngx_shm_zone_t => '+init' => 'size of ngx_shm_zone_t' ],
     [ ngx_http_complex_value_t => 'end' => 'size of ngx_http_complex_value_t' ],
-    [ ngx_http_location_tree_node_t => '+left' => 'ngx_http_location_tree_node_t.len' ],
-    [ ngx_http_location_tree_node_t => '+exact' => 'ngx_http_location_tree_node_t.len' ],
-    [ ngx_http_location_tree_node_t => '+len' => 'ngx_http_location_tree_node_t.len' ],
-    [ ngx_http_location_tree_node_t => '~exact' => 'ngx_http_location_tree_node_t.len' ],
-    [ ngx_http_regex_t => '+regex' => 'ngx_http_regex_t.name' ],
     [ ngx_http_script_var_code_t => '+index' => 'size of ngx_http_script_*_code_t' ],
     [ ngx_http_script_regex_code_t => '+redirect' => 'ngx_http_script_regex_code_t.redirect' ],
     [ ngx_http_script_regex_code_t => 'end' => 'size of ngx_http_script_*_code_t' ],

@@ -128,6 +128,12 @@ rule(@$_[ 0, 1 ], keys => $_->[2], location => "$GUARDED proxy_cache off; empty_
     [ 'the default one', $SMALL_BUFFER, $SOURCE . $NO_BUFFER ],
     [ 'one set for the server', undef, "subrequest_output_buffer_size 64k; $SOURCE $NO_BUFFER" ],
     [ 'a prefix location', undef, $SOURCE . $KEYS =~ s{= /keys}{/k}r ],
+    [ 'an exact one beside prefixes', undef,
+        "$SOURCE location /key { internal; } $KEYS location /keys { internal; }" ],
+    [ 'the longer prefix', undef, "$SOURCE location /k { internal; } "
+            . $KEYS =~ s{= /keys}{/key}r . 'location /ke { internal; }' ],
+    [ 'a longer path is another', $NO_LOCATION, $SOURCE . $KEYS =~ s{= /keys}{/keys/}r ],
+    [ 'an exact one is no prefix', $NO_LOCATION, $SOURCE . $KEYS =~ s{/keys}{/key}r ],
     [ 'a nested one, among others', undef, "$SOURCE location /k { platform_gateway off; $KEYS "
         . join ' ', map({"location = /k$_ { empty_gif; }"} 'a' .. 'm', 'eys_other'), '}' ],
 

@@ -17,7 +17,10 @@ server_name gateway.test;
 location = /explain {
     client_body_buffer_size 32k; %%EXPLAIN%%
     if ($arg_inside) { set $any thing; } limit_except POST { deny all; }
+    add_header X-Looked "of $looked";
 }
+pass ~ ^/(?<looked>look)ed$: platform_gateway_access public; client_max_body_size 1;
+    log_subrequest on; access_log %%DIR%%/looked.log; limit_except POST { deny all; }
 location = /small { client_body_buffer_size 1k; client_body_in_file_only on; %%EXPLAIN%% }
 pass = /filed: client_body_in_file_only clean; platform_gateway_access public;
     proxy_intercept_errors on; error_page 404 = @explain;
@@ -109,6 +112,12 @@ sub says {
 sub results ($said) {
     return { map { $_->{check} => $_->{result} } @{ $said->{checks} } };
 }
+
+# The search for the location leaves nothing behind.
+my $looked = http_post($port, '/explain', json => { path => '/looked' });
+is_deeply [ $looked->status, $looked->json->{location}{match}, $looked->header('X-Looked') ],
+    [ 200, 'regex', 'of ' ], 'a location with limits and captures of its own';
+is $t->read_file('looked.log'), '', 'and a log, of its own requests alone';
 
 my @HEADER = qw(header alg typ crit kid key signature);
 my @CLAIMS = qw(payload kind claims issuer audience bound notBefore expiry context);

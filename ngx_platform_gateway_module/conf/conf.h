@@ -139,9 +139,8 @@ void ngx_http_pgw_fetch_conf_add(ngx_conf_t *cf, ngx_http_pgw_source_t *from,
 void ngx_http_pgw_fetch_conf_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from);
 
 /*
- * Finds the location of the source as nginx will, in the server of from->ctx or
- * else in the first server that has an internal location for the URI, and
- * checks it.  Adds the location and its upstream to the digest from->source.
+ * Checks the location of the source, if fetch_conf_match() has found it.  Adds
+ * the location and its upstream to the digest from->source.
  */
 char *ngx_http_pgw_fetch_conf_check(ngx_conf_t *cf,
     ngx_http_pgw_source_t *from);

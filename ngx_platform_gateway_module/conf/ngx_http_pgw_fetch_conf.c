@@ -9,22 +9,37 @@
 #include "nginx/nginx.h"
 
 
+/* Returns 1 if nginx would prefer the location to the one that was found. */
+
+static ngx_uint_t
+ngx_http_pgw_fetch_conf_better(const ngx_http_pgw_source_t *from,
+    const ngx_http_core_loc_conf_t *clcf)
+{
+    const ngx_str_t  *name = &clcf->name;
+
+    return !clcf->noname
+           && (clcf->exact_match ? name->len == from->location.len
+                                 : name->len <= from->location.len)
+           && ngx_memcmp(name->data, from->location.data, name->len) == 0
+           && (from->clcf == NULL
+               || clcf->exact_match
+               || name->len > from->clcf->name.len);
+}
+
+
 void
 ngx_http_pgw_fetch_conf_match(ngx_conf_t *cf)
 {
     ngx_http_pgw_source_t     *from = ngx_http_pgw_conf_main(cf)->sources;
     ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
+    ngx_http_core_srv_conf_t  *cscf = ngx_http_pgw_conf_server(cf);
 
     for ( /* void */ ; from && clcf->internal; from = from->next) {
 
-        if (from->clcf == NULL
-            && (from->ctx == NULL
-                || from->ctx->srv_conf
-                   == ((ngx_http_conf_ctx_t *) cf->ctx)->srv_conf)
-            && from->location.len == clcf->name.len
-            && ngx_memcmp(from->location.data, clcf->name.data, clcf->name.len)
-               == 0)
+        if ((from->ctx == NULL || from->ctx == cscf->ctx)
+            && ngx_http_pgw_fetch_conf_better(from, clcf))
         {
+            from->ctx = cscf->ctx;
             from->clcf = clcf;
         }
     }
@@ -58,41 +73,6 @@ ngx_http_pgw_fetch_conf_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 }
 
 
-/* Returns the configuration of a source's location, or NULL. */
-
-static void **
-ngx_http_pgw_fetch_conf_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
-{
-    void                       **loc_conf;
-    ngx_uint_t                   i;
-    ngx_http_core_srv_conf_t   **server;
-    ngx_http_core_main_conf_t   *cmcf = ngx_http_pgw_conf_nginx(cf);
-
-    server = cmcf->servers.elts;
-
-    for (i = 0; i < cmcf->servers.nelts; i++) {
-
-        loc_conf = server[i]->ctx->loc_conf;
-
-        if ((from->ctx && from->ctx != server[i]->ctx)
-            || ngx_http_pgw_peek_find(&from->location, &loc_conf)
-               != NGX_OK)
-        {
-            continue;
-        }
-
-        from->clcf = loc_conf[ngx_http_core_module.ctx_index];
-
-        if (from->clcf->internal) {
-            from->ctx = server[i]->ctx;
-            return loc_conf;
-        }
-    }
-
-    return NULL;
-}
-
-
 static void
 ngx_http_pgw_fetch_conf_warn(ngx_conf_t *cf, const ngx_http_pgw_source_t *from,
     const ngx_http_conf_ctx_t *location)
@@ -122,9 +102,7 @@ ngx_http_pgw_fetch_conf_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
     const ngx_http_pgw_passer_t     *passer = NULL;
     const ngx_http_upstream_conf_t  *u;
 
-    location.loc_conf = ngx_http_pgw_fetch_conf_location(cf, from);
-
-    if (location.loc_conf == NULL) {
+    if (from->clcf == NULL) {
         return ngx_http_pgw_conf_fail(cf, &from->place,
                    "no server has an internal location for the %s of \"%V\", "
                    "or not the one where \"%s\" stands: add "
@@ -141,6 +119,7 @@ ngx_http_pgw_fetch_conf_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 
     location.main_conf = from->ctx->main_conf;
     location.srv_conf = from->ctx->srv_conf;
+    location.loc_conf = from->clcf->loc_conf;
     ngx_memzero(text, sizeof(text));
     text[0] = from->location;
 

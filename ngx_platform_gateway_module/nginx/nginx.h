@@ -47,20 +47,6 @@ ngx_http_pgw_log_request(ngx_log_t *log, u_char *p, u_char *last)
 
 /* ngx_http_pgw_peek.c */
 
-/* An entry of the trees of locations: the location itself, or in Angie one of
-   its names. */
-
-#if (angie_version >= 1010000)
-#define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_t
-#define ngx_http_pgw_peek_conf(loc)  (loc)->conf
-#else
-#define NGX_HTTP_PGW_PEEK_LOC        ngx_http_core_loc_conf_t
-#define ngx_http_pgw_peek_conf(loc)  (loc)
-#endif
-
-typedef NGX_HTTP_PGW_PEEK_LOC  ngx_http_pgw_peek_loc_t;
-
-
 /* The first directive of that name that is set in locations, and its module.
    module and set narrow the search if they are not NULL.  Returns NULL if the
    directive is not found. */
@@ -112,19 +98,15 @@ ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
 
 /*
- * Replaces *loc_conf, the configuration of a server, by that of the location
- * which serves uri.  Returns NGX_OK; NGX_DONE if nginx would redirect to the
- * path with a final "/", and *loc_conf is the location of that path;
- * NGX_DECLINED if no location matches, and *loc_conf stays; or NGX_ERROR.
+ * Finds the location of server for a path as in a request line, by nginx's own
+ * search.  *loc_conf is its configuration, or that of the server if no location
+ * matches.  Returns NGX_OK; NGX_DONE if nginx would redirect to the path with a
+ * final "/", and *loc_conf is of the location of that path; NGX_DECLINED if
+ * nginx would refuse the path; or NGX_ERROR.
  */
-ngx_int_t ngx_http_pgw_peek_find(ngx_str_t *uri, void ***loc_conf);
-
-/* Parses a path as nginx would parse it in a request line to server.  *uri gets
-   the decoded path without arguments, in the pool of r.  Returns NGX_DECLINED
-   if nginx would refuse the path. */
-ngx_int_t ngx_http_pgw_peek_uri(const ngx_http_request_t *r,
+ngx_int_t ngx_http_pgw_peek_location(ngx_http_request_t *r,
     const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
-    ngx_str_t *uri);
+    void ***loc_conf);
 
 
 /* ngx_http_pgw_abi.c */
@@ -134,10 +116,8 @@ ngx_int_t ngx_http_pgw_peek_uri(const ngx_http_request_t *r,
    nginx's own variables are defined. */
 ngx_int_t ngx_http_pgw_abi_check(ngx_conf_t *cf);
 
-/* Compares the trees of locations, in postconfiguration.  locations has an
-   ngx_http_core_loc_conf_t * for each location. */
-ngx_int_t ngx_http_pgw_abi_locations(ngx_conf_t *cf,
-    const ngx_array_t *locations);
+/* Compares the code of the rewrite module, in postconfiguration. */
+ngx_int_t ngx_http_pgw_abi_codes(ngx_conf_t *cf);
 
 /* Compares the header of a zone that nginx has just created. */
 ngx_int_t ngx_http_pgw_abi_zone(const ngx_shm_zone_t *shm_zone);

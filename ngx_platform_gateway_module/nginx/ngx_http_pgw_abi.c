@@ -318,13 +318,12 @@ ngx_http_pgw_abi_check(ngx_conf_t *cf)
 }
 
 
-#if (NGX_PCRE)
-
 /* nginx compiles a "rewrite" in the http block, which is not run there. */
 
-static ngx_uint_t
+ngx_int_t
 ngx_http_pgw_abi_codes(ngx_conf_t *cf)
 {
+#if (NGX_PCRE)
     size_t                          size;
     ngx_conf_t                      in = *cf;
     ngx_array_t                   **codes;
@@ -342,7 +341,7 @@ ngx_http_pgw_abi_codes(ngx_conf_t *cf)
     cmd = ngx_http_pgw_peek_command(cf, "ngx_http_rewrite_module", "rewrite",
                                     NULL, &m);
     if (codes == NULL || cmd == NULL) {
-        return 1;
+        return NGX_OK;
     }
 
     in.args = &args;
@@ -350,7 +349,7 @@ ngx_http_pgw_abi_codes(ngx_conf_t *cf)
     if (cmd->set(&in, cmd, ((ngx_http_conf_ctx_t *) cf->ctx)
                            ->loc_conf[m->ctx_index]) != NGX_CONF_OK)
     {
-        return 0;
+        return NGX_ERROR;
     }
 
     code = (*codes)->elts;
@@ -368,95 +367,8 @@ ngx_http_pgw_abi_codes(ngx_conf_t *cf)
         && pgw_value("ngx_http_script_regex_code_t.name", words[1].data,
                      code->name.data)
         && pgw_value("ngx_http_script_regex_code_t.redirect", 1,
-                     code->redirect);
-}
-
-#endif
-
-
-/* Returns 1 if the node has a name of the location. */
-
-static ngx_uint_t
-ngx_http_pgw_abi_named(const ngx_http_core_loc_conf_t *clcf,
-    const ngx_http_location_tree_node_t *node)
-{
-    const ngx_str_t  *name = &clcf->name;
-
-#if (angie_version >= 1010000)
-    const ngx_http_pgw_peek_loc_t  *loc;
-
-    for (loc = clcf->combined;
-         loc && (name->len != node->len
-                 || ngx_memcmp(name->data, node->name, node->len) != 0);
-         loc = loc->next)
-    {
-        name = &loc->name;
-    }
-#endif
-
-    return name->len == node->len
-           && ngx_memcmp(name->data, node->name, node->len) == 0;
-}
-
-
-/* Checks the root of a tree: it has the name of a location, and points to it.
-   The pointer is followed only if the name is known. */
-
-static ngx_uint_t
-ngx_http_pgw_abi_tree(ngx_conf_t *cf, const ngx_array_t *locations,
-    const ngx_http_location_tree_node_t *node)
-{
-    ngx_uint_t                        i, found = 0;
-    ngx_http_core_loc_conf_t        **known = locations->elts;
-    const ngx_http_pgw_peek_loc_t    *loc;
-
-    loc = node->exact ? node->exact : node->inclusive;
-
-    for (i = 0; i < locations->nelts; i++) {
-        found |= ngx_http_pgw_abi_named(known[i], node)
-                 && ngx_http_pgw_peek_conf(loc) == known[i];
-    }
-
-    return pgw_value("ngx_http_location_tree_node_t.len", 1, found);
-}
-
-
-static ngx_uint_t
-ngx_http_pgw_abi_server(ngx_conf_t *cf, const ngx_array_t *locations,
-    const ngx_http_core_loc_conf_t *clcf)
-{
-    return (clcf->static_locations == NULL
-            || ngx_http_pgw_abi_tree(cf, locations, clcf->static_locations))
-#if (NGX_PCRE)
-        && (clcf->regex_locations == NULL
-            || pgw_value("ngx_http_regex_t.name",
-                         (*clcf->regex_locations)->name.data,
-                         (*clcf->regex_locations)->regex->name.data))
-#endif
-        ;
-}
-
-
-ngx_int_t
-ngx_http_pgw_abi_locations(ngx_conf_t *cf, const ngx_array_t *locations)
-{
-    ngx_uint_t                   i;
-    ngx_http_core_loc_conf_t    *clcf;
-    ngx_http_core_srv_conf_t   **server;
-    ngx_http_core_main_conf_t   *cmcf = ngx_http_pgw_conf_nginx(cf);
-
-    server = cmcf->servers.elts;
-
-    for (i = 0; i < cmcf->servers.nelts; i++) {
-        clcf = server[i]->ctx->loc_conf[ngx_http_core_module.ctx_index];
-
-        if (!ngx_http_pgw_abi_server(cf, locations, clcf)) {
-            return NGX_ERROR;
-        }
-    }
-
-#if (NGX_PCRE)
-    return ngx_http_pgw_abi_codes(cf) ? NGX_OK : NGX_ERROR;
+                     code->redirect)
+           ? NGX_OK : NGX_ERROR;
 #else
     return NGX_OK;
 #endif

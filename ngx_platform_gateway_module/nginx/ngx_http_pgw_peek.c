@@ -5,8 +5,6 @@
  *
  * nginx -t needs these settings to refuse a "return" that answers before the
  * guard, a cache that clients share, and an explanation that is open to all.
- * nginx's own search for a location cannot be called, because it also answers:
- * with redirects, 404 for internal locations and 413 for large bodies.
  */
 
 
@@ -243,126 +241,11 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
 }
 
 
-/* Returns NGX_OK for an exact match, NGX_DONE if only the final slash is
-   missing, NGX_AGAIN for the longest prefix, or NGX_DECLINED. */
+/* Parses a path as nginx would parse it in a request line to server.  *uri gets
+   the decoded path without arguments.  Returns NGX_DECLINED if nginx would
+   refuse the path. */
 
 static ngx_int_t
-ngx_http_pgw_peek_static(const ngx_str_t *uri,
-    const ngx_http_location_tree_node_t *node,
-    const ngx_http_pgw_peek_loc_t **loc)
-{
-    size_t                          len, n;
-    u_char                         *p = uri->data;
-    ngx_int_t                       rc, found;
-    const ngx_http_pgw_peek_loc_t  *here;
-
-    len = uri->len;
-    found = NGX_DECLINED;
-
-    while (node) {
-
-        here = node->exact ? node->exact : node->inclusive;
-        n = ngx_min(len, (size_t) node->len);
-        rc = ngx_filename_cmp(p, (u_char *) node->name, n);
-
-        if (rc != 0) {
-            node = (rc < 0) ? node->left : node->right;
-
-        } else if (len > n && node->inclusive) {
-            *loc = node->inclusive;
-            found = NGX_AGAIN;
-            node = node->tree;
-            p += n;
-            len -= n;
-
-        } else if (len > n) {
-            node = node->right;
-
-        } else if (len == (size_t) node->len) {
-            *loc = here;
-            return node->exact ? NGX_OK : NGX_AGAIN;
-
-        } else {
-            if (len + 1 == (size_t) node->len && node->auto_redirect) {
-                *loc = here;
-                found = NGX_DONE;
-            }
-
-            node = node->left;
-        }
-    }
-
-    return found;
-}
-
-
-/* Returns NGX_DECLINED also for a prefix, because a regex may still match. */
-
-static ngx_int_t
-ngx_http_pgw_peek_in(ngx_str_t *uri, void ***loc_conf)
-{
-    ngx_int_t                        rc;
-    ngx_http_core_loc_conf_t        *in;
-    const ngx_http_pgw_peek_loc_t   *loc, *prefix;
-#if (NGX_PCRE)
-    ngx_int_t                        n;
-    ngx_http_pgw_peek_loc_t        **locp;
-#endif
-
-    in = (*loc_conf)[ngx_http_core_module.ctx_index];
-    loc = prefix = NULL;
-
-    rc = ngx_http_pgw_peek_static(uri, in->static_locations, &loc);
-
-    if (loc) {
-        *loc_conf = ngx_http_pgw_peek_conf(loc)->loc_conf;
-    }
-
-    if (rc == NGX_AGAIN) {
-        prefix = loc;
-
-        /* nested locations may match better */
-
-        rc = ngx_http_pgw_peek_in(uri, loc_conf);
-    }
-
-#if (NGX_PCRE)
-
-    locp = (prefix && prefix->noregex) ? NULL : in->regex_locations;
-
-    for ( /* void */ ; rc == NGX_DECLINED && locp && *locp; locp++) {
-
-        n = ngx_regex_exec((*locp)->regex->regex, uri, NULL, 0);
-        rc = n >= 0 ? NGX_OK
-             : n == NGX_REGEX_NO_MATCHED ? NGX_DECLINED : NGX_ERROR;
-
-        if (rc == NGX_OK) {
-            *loc_conf = ngx_http_pgw_peek_conf(*locp)->loc_conf;
-            rc = ngx_http_pgw_peek_in(uri, loc_conf);
-
-            return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
-        }
-    }
-
-#else
-    (void) prefix;
-#endif
-
-    return rc;
-}
-
-
-ngx_int_t
-ngx_http_pgw_peek_find(ngx_str_t *uri, void ***loc_conf)
-{
-    void       **in = *loc_conf;
-    ngx_int_t    rc = ngx_http_pgw_peek_in(uri, loc_conf);
-
-    return (rc == NGX_DECLINED && *loc_conf != in) ? NGX_OK : rc;
-}
-
-
-ngx_int_t
 ngx_http_pgw_peek_uri(const ngx_http_request_t *asks,
     const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
     ngx_str_t *uri)
@@ -397,4 +280,79 @@ ngx_http_pgw_peek_uri(const ngx_http_request_t *asks,
     *uri = r.uri;
 
     return NGX_OK;
+}
+
+
+typedef struct {
+    void                       **loc_conf;
+    ngx_int_t                    status;
+} ngx_http_pgw_peek_found_t;
+
+
+/* Called when the subrequest ends.  With log_subrequest in the location that
+   was found, nginx would log the search. */
+
+static ngx_int_t
+ngx_http_pgw_peek_end(ngx_http_request_t *sr, void *data, ngx_int_t rc)
+{
+    ngx_http_pgw_peek_found_t  *found = data;
+
+    found->loc_conf = sr->loc_conf;
+    found->status = rc;
+
+    sr->loc_conf = sr->parent->loc_conf;
+
+    return NGX_OK;
+}
+
+
+/* A background subrequest runs the phase FIND_CONFIG alone, without a wait.
+   nginx ends it there with 301 if it redirects the path. */
+
+ngx_int_t
+ngx_http_pgw_peek_location(ngx_http_request_t *r,
+    const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
+    void ***loc_conf)
+{
+    ngx_int_t                    rc;
+    ngx_str_t                    uri;
+    ngx_http_request_t          *sr;
+    ngx_http_variable_value_t   *captures;
+    ngx_http_core_main_conf_t   *cmcf;
+    ngx_http_pgw_peek_found_t    found;
+    ngx_http_post_subrequest_t   end = { ngx_http_pgw_peek_end, &found };
+
+    rc = ngx_http_pgw_peek_uri(r, server, path, &uri);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    cmcf = ngx_http_get_module_main_conf(r, ngx_http_core_module);
+    captures = ngx_pcalloc(r->pool, cmcf->variables.nelts
+                                    * sizeof(ngx_http_variable_value_t));
+
+    if (captures == NULL
+        || ngx_http_subrequest(r, &uri, NULL, &sr, &end,
+                               NGX_HTTP_SUBREQUEST_BACKGROUND)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    sr->srv_conf = server->ctx->srv_conf;
+    sr->loc_conf = server->ctx->loc_conf;
+    sr->variables = captures;
+    sr->method = 0;                            /* is in no limit_except */
+    sr->headers_in.content_length_n = -1;      /* is not too large */
+    sr->discard_body = 0;
+    sr->write_event_handler = ngx_http_request_empty_handler;
+
+    if (ngx_http_core_find_config_phase(sr, NULL) == NGX_AGAIN) {
+        ngx_http_finalize_request(sr, NGX_OK);
+    }
+
+    *loc_conf = found.loc_conf;
+
+    return found.status == NGX_OK ? NGX_OK
+           : found.status == NGX_HTTP_MOVED_PERMANENTLY ? NGX_DONE : NGX_ERROR;
 }

@@ -176,26 +176,17 @@ ngx_http_pgw_explain_route_checks(ngx_http_pgw_explain_t *e)
 static ngx_int_t
 ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 {
-    void       **loc_conf = e->asked->server->ctx->loc_conf;
+    void       **loc_conf;
     ngx_int_t    rc;
-    ngx_str_t    uri;
 
-    rc = ngx_http_pgw_peek_uri(e->request, e->asked->server,
-                               &e->asked->path, &uri);
+    rc = ngx_http_pgw_peek_location(e->request, e->asked->server,
+                                    &e->asked->path, &loc_conf);
 
     ngx_http_pgw_explain_note(e, "path", rc == NGX_DECLINED
                               ? NGX_HTTP_PGW_REASON_BAD_REQUEST : 0,
                               "nginx does not accept this path");
-    if (rc == NGX_DECLINED) {
-        return NGX_OK;
-    }
-
-    if (rc == NGX_OK) {
-        rc = ngx_http_pgw_peek_find(&uri, &loc_conf);
-    }
-
-    if (rc == NGX_ERROR) {
-        return NGX_ERROR;
+    if (rc == NGX_DECLINED || rc == NGX_ERROR) {
+        return rc;
     }
 
     e->redirect = (rc == NGX_DONE);
@@ -549,7 +540,7 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
 
     ngx_http_pgw_keys_select(mcf->issuers, &e.by);
 
-    if (ngx_http_pgw_explain_route(&e) != NGX_OK
+    if (ngx_http_pgw_explain_route(&e) == NGX_ERROR
         || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
             && ngx_http_pgw_explain_verify(&e) != NGX_OK))
     {

@@ -178,22 +178,20 @@ static ngx_int_t
 ngx_http_pgw_forward_find(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_loc_conf_t **found)
 {
-    void                      **loc_conf = conf->explain->ctx->loc_conf;
+    void                      **loc_conf;
     ngx_int_t                   rc;
-    ngx_str_t                   uri;
     const char                 *fault;
     ngx_http_core_loc_conf_t   *clcf;
 
     fault = ngx_http_pgw_forward_read(r, conf->forward);
     rc = fault ? NGX_DECLINED
-         : ngx_http_pgw_peek_uri(r, conf->explain, &r->unparsed_uri, &uri);
+         : ngx_http_pgw_peek_location(r, conf->explain, &r->unparsed_uri,
+                                      &loc_conf);
 
     if (rc == NGX_DECLINED) {
         return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
                    NULL, fault ? fault : "the original URI is malformed", 0);
     }
-
-    rc = (rc == NGX_OK) ? ngx_http_pgw_peek_find(&uri, &loc_conf) : rc;
 
     if (rc == NGX_ERROR) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -202,7 +200,7 @@ ngx_http_pgw_forward_find(ngx_http_request_t *r,
     clcf = loc_conf[ngx_http_core_module.ctx_index];
     *found = loc_conf[ngx_http_platform_gateway_module.ctx_index];
 
-    return rc == NGX_DONE || rc == NGX_DECLINED
+    return rc == NGX_DONE || loc_conf == conf->explain->ctx->loc_conf
            || clcf->internal || !(*found)->enable || (*found)->route_not_found
            ? ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
                                        NULL, NULL, 0) : NGX_OK;

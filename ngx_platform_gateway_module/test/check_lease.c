@@ -117,7 +117,6 @@ void ngx_sort(void *base, size_t n, size_t size,
 #pragma weak ngx_http_pgw_keys_read
 #pragma weak ngx_http_pgw_keys_release
 #pragma weak ngx_http_pgw_keys_warn_duplicate
-#pragma weak ngx_http_pgw_peek_find
 #pragma weak ngx_http_pgw_peek_passer
 #pragma weak ngx_http_pgw_peek_unverified
 #pragma weak ngx_http_pgw_zone_part
