@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "testing.h"
 
-START_TEST (test_appends_in_order) {
+TEST (test_appends_in_order) {
     char mem[32];
     struct buf b;
 
@@ -16,9 +16,8 @@ START_TEST (test_appends_in_order) {
     ck_assert_mem_eq(b.data, "ab-x42", 6);
     ck_assert_uint_eq(b.len, 6);
 }
-END_TEST
 
-START_TEST (test_exact_fit_is_no_overflow) {
+TEST (test_exact_fit_is_no_overflow) {
     char mem[4];
     struct buf b;
 
@@ -29,9 +28,8 @@ START_TEST (test_exact_fit_is_no_overflow) {
     ck_assert(b.overflow);
     ck_assert_uint_eq(b.len, 4);
 }
-END_TEST
 
-START_TEST (test_overflow_sticks_until_reset) {
+TEST (test_overflow_sticks_until_reset) {
     char mem[4];
     struct buf b;
 
@@ -45,9 +43,8 @@ START_TEST (test_overflow_sticks_until_reset) {
     ck_assert(!b.overflow);
     ck_assert_uint_eq(b.len, 1);
 }
-END_TEST
 
-START_TEST (test_formatted_overflow_writes_no_further) {
+TEST (test_formatted_overflow_writes_no_further) {
     char mem[8] = "ABCDEFG";
     struct buf b;
 
@@ -57,9 +54,8 @@ START_TEST (test_formatted_overflow_writes_no_further) {
     ck_assert_uint_eq(b.len, 0);
     ck_assert_mem_eq(mem + 4, "EFG", 3);
 }
-END_TEST
 
-START_TEST (test_empty_and_null_appends) {
+TEST (test_empty_and_null_appends) {
     struct buf b;
 
     buf_init(&b, NULL, 0);
@@ -68,18 +64,8 @@ START_TEST (test_empty_and_null_appends) {
     buf_addf(&b, "%s", "");
     ck_assert(b.overflow);
 }
-END_TEST
-
-static void fill(TCase *t)
-{
-    tcase_add_test(t, test_appends_in_order);
-    tcase_add_test(t, test_exact_fit_is_no_overflow);
-    tcase_add_test(t, test_overflow_sticks_until_reset);
-    tcase_add_test(t, test_formatted_overflow_writes_no_further);
-    tcase_add_test(t, test_empty_and_null_appends);
-}
 
 int main(void)
 {
-    return run_case("buf", fill);
+    return run_case("buf", NULL);
 }

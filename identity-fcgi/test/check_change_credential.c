@@ -39,7 +39,7 @@ static void ck_not_allowed(void)
     ck_assert(!db.settled_success); /* and no failure either */
 }
 
-START_TEST (test_a_new_one_is_long_enough) {
+TEST (test_a_new_one_is_long_enough) {
     cfg.credential_min = 8;
     change("right", "seven\u00e9\u00e9");
     ck_not_allowed();
@@ -50,7 +50,6 @@ START_TEST (test_a_new_one_is_long_enough) {
     change("right", "eight\u00e9\u00e9\u00e9");
     ck_changed();
 }
-END_TEST
 
 static enum password_new judge(const char *credential)
 {
@@ -73,7 +72,7 @@ static void list_is(const void *lines, size_t len)
     close(fd);
 }
 
-START_TEST (test_a_new_one_is_not_forbidden) {
+TEST (test_a_new_one_is_not_forbidden) {
     static const char list[] = "Password1\n\nTr0ub4dor&3\r\nright\nqwertyuiop";
     static const char *const forbidden[] = {"Password1", "pASSWORD1",
                                             "tr0ub4dor&3", "QWERTYUIOP"};
@@ -95,9 +94,8 @@ START_TEST (test_a_new_one_is_not_forbidden) {
     ck_assert_int_eq(judge("x"), PASSWORD_UNREAD);
     ck_assert_int_eq(errno, ENOENT);
 }
-END_TEST
 
-START_TEST (test_a_changed_list_counts_at_once) {
+TEST (test_a_changed_list_counts_at_once) {
     list_is("one\n", 4);
     ck_assert_int_eq(judge("one"), PASSWORD_FORBIDDEN);
     ck_assert_int_eq(judge("three"), PASSWORD_FITS);
@@ -107,9 +105,8 @@ START_TEST (test_a_changed_list_counts_at_once) {
     unlink(path);
     ck_assert_int_eq(judge("one"), PASSWORD_UNREAD);
 }
-END_TEST
 
-START_TEST (test_the_list_is_bounded) {
+TEST (test_the_list_is_bounded) {
     list_is("one\n", 4);
     ck_assert_int_eq(truncate(path, 256 << 20), 0);
     ck_assert_int_eq(judge("x"), PASSWORD_FITS);
@@ -118,10 +115,9 @@ START_TEST (test_the_list_is_bounded) {
     ck_assert_int_eq(errno, EFBIG);
     unlink(path);
 }
-END_TEST
 
 /* Every line of a list of a million is found, and nothing else. */
-START_TEST (test_a_large_list) {
+TEST (test_a_large_list) {
     enum { LINES = 1000000 };
     char *lines = malloc(LINES * 16), name[16];
     size_t len = 0;
@@ -142,7 +138,6 @@ START_TEST (test_a_large_list) {
     unlink(path);
     free(lines);
 }
-END_TEST
 
 static void nap(void *arg)
 {
@@ -151,7 +146,7 @@ static void nap(void *arg)
 }
 
 /* It is read by the threads that hash, as many at a time. */
-START_TEST (test_the_list_waits_for_a_thread) {
+TEST (test_the_list_waits_for_a_thread) {
     bool napped = false;
 
     cfg.worker_threads = cfg.hash_concurrency = 1;
@@ -163,17 +158,15 @@ START_TEST (test_the_list_waits_for_a_thread) {
     hasher_stop();
     unlink(path);
 }
-END_TEST
 
-START_TEST (test_a_directory_is_no_list) {
+TEST (test_a_directory_is_no_list) {
     cfg.credential_forbidden = strdup("/tmp");
     ck_assert_int_eq(judge("x"), PASSWORD_UNREAD);
     ck_assert_int_eq(errno, EISDIR);
 }
-END_TEST
 
 /* The session was read before: the account was disabled since. */
-START_TEST (test_an_account_that_is_disabled) {
+TEST (test_an_account_that_is_disabled) {
     db.account.enabled = false;
     change("right", "another one");
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read account ");
@@ -181,18 +174,16 @@ START_TEST (test_an_account_that_is_disabled) {
     change("right", "another one");
     ck_changed();
 }
-END_TEST
 
 /* Nothing is told of what is forbidden. */
-START_TEST (test_the_current_one_comes_first) {
+TEST (test_the_current_one_comes_first) {
     cfg.credential_min = 8;
     change("wrong", "x");
     ck_answer(401, "AUTH_INVALID_CREDENTIALS", "read account attempt ");
 }
-END_TEST
 
 /* If the answer to the write is lost, the credential is read again. */
-START_TEST (test_a_lost_answer) {
+TEST (test_a_lost_answer) {
     tell(&db.change, STORE_UNKNOWN);
     change("right", "another one");
     ck_answer(503, "DATABASE_UNAVAILABLE",
@@ -203,35 +194,18 @@ START_TEST (test_a_lost_answer) {
     ck_answer(200, "AUTH_CHANGE_CREDENTIAL_SUCCESS",
               "read account attempt change account end settle ");
 }
-END_TEST
 
 /* If a login with the old credential has ended the caller's session, all
  * sessions end. */
-START_TEST (test_the_caller_is_ended_first) {
+TEST (test_the_caller_is_ended_first) {
     tell(&db.end, STORE_NONE);
     tell(&db.end, STORE_OK);
     change("right", "another one");
     ck_answer(200, "AUTH_CHANGE_CREDENTIAL_SUCCESS",
               "read account attempt change end end settle ");
 }
-END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_a_new_one_is_long_enough,
-        test_a_new_one_is_not_forbidden,
-        test_a_changed_list_counts_at_once,
-        test_the_list_is_bounded,
-        test_a_large_list,
-        test_the_list_waits_for_a_thread,
-        test_a_directory_is_no_list,
-        test_an_account_that_is_disabled,
-        test_the_current_one_comes_first,
-        test_a_lost_answer,
-        test_the_caller_is_ended_first,
-    };
-
-    return run_tests("change_credential", tests,
-                     sizeof(tests) / sizeof(tests[0]));
+    return run_tests("change_credential");
 }

@@ -43,7 +43,7 @@ static bool parse(const struct cmd_spec *spec, char *const *argv)
     return parse_count(spec, argc, argv);
 }
 
-START_TEST (test_options_stand_anywhere) {
+TEST (test_options_stand_anywhere) {
     const char *tags[3] = {NULL, NULL, NULL};
 
     ck_assert(parse(&thing_add, ARGS("--size", "3", "n", "--tag=a", "--quick",
@@ -57,9 +57,8 @@ START_TEST (test_options_stand_anywhere) {
     ck_assert(args.json);
     ck_assert_ptr_null(cmd_get(&args, "env-file"));
 }
-END_TEST
 
-START_TEST (test_what_was_not_given_is_not_there) {
+TEST (test_what_was_not_given_is_not_there) {
     ck_assert(parse(&thing_add, ARGS("n", "--size=1")));
     ck_assert(!args.json);
     ck_assert_ptr_null(cmd_get(&args, "quick"));
@@ -68,9 +67,8 @@ START_TEST (test_what_was_not_given_is_not_there) {
     ck_assert_str_eq(cmd_get(&args, "env-file"), "f");
     ck_assert_ptr_null(args.operand);
 }
-END_TEST
 
-START_TEST (test_two_dashes_end_options) {
+TEST (test_two_dashes_end_options) {
     ck_assert(parse(&thing_add, ARGS("--size", "1", "--", "--quick")));
     ck_assert_str_eq(args.operand, "--quick");
     ck_assert_ptr_null(cmd_get(&args, "quick"));
@@ -80,15 +78,13 @@ START_TEST (test_two_dashes_end_options) {
     ck_assert(parse(&thing_add, ARGS("n", "--size", "--quick")));
     ck_assert_str_eq(cmd_get(&args, "size"), "--quick");
 }
-END_TEST
 
-START_TEST (test_help_leaves_the_rest_unchecked) {
+TEST (test_help_leaves_the_rest_unchecked) {
     ck_assert(parse(&thing_add, ARGS("--help")));
     ck_assert(args.help);
     ck_assert(parse(&thing_add, ARGS("n", "-h", "--frob")));
     ck_assert(args.help);
 }
-END_TEST
 
 /* One line that has what, and none of the values "SECRET". */
 static void refused(const struct cmd_spec *spec, char *const *argv,
@@ -100,7 +96,7 @@ static void refused(const struct cmd_spec *spec, char *const *argv,
     ck_assert_ptr_null(strchr(args.line, '\n'));
 }
 
-START_TEST (test_mistakes_are_named) {
+TEST (test_mistakes_are_named) {
     refused(&thing_add, ARGS("--size", "1"), "thing add: needs NAME; try");
     refused(&thing_add, ARGS("n"), "needs --size");
     refused(&thing_add, ARGS("n", "--size"), "needs a value: --size");
@@ -114,9 +110,8 @@ START_TEST (test_mistakes_are_named) {
     refused(&bare, ARGS("SECRET"), "bare: unexpected argument; try");
     refused(&bare, ARGS("--size=SECRET"), "unknown option --size");
 }
-END_TEST
 
-START_TEST (test_secrets_in_the_wrong_place_are_not_repeated) {
+TEST (test_secrets_in_the_wrong_place_are_not_repeated) {
     refused(&thing_add, ARGS("n", "SECRET"), "takes one argument: NAME");
     refused(&thing_add, ARGS("n", "--credential=SECRET"), "standard input");
     refused(&thing_add, ARGS("n", "--token", "SECRET"), "standard input");
@@ -126,9 +121,8 @@ START_TEST (test_secrets_in_the_wrong_place_are_not_repeated) {
     refused(&thing_add, ARGS("n", "--size=1", "--", "SECRET"),
             "takes one argument: NAME");
 }
-END_TEST
 
-START_TEST (test_options_are_not_abbreviated) {
+TEST (test_options_are_not_abbreviated) {
     refused(&thing_add, ARGS("n", "--si=1"), "unknown option --si;");
     refused(&thing_add, ARGS("n", "--size=1", "--qui"),
             "unknown option --qui;");
@@ -137,9 +131,8 @@ START_TEST (test_options_are_not_abbreviated) {
     refused(&thing_add, ARGS("n", "-h="), "unknown option;");
     refused(&thing_add, ARGS("n", "-h2SECRET"), "unknown option;");
 }
-END_TEST
 
-START_TEST (test_many_values_are_bounded) {
+TEST (test_many_values_are_bounded) {
     char *argv[CMD_MAX_GIVEN + 4] = {(char *) "add", (char *) "n",
                                      (char *) "--size=1"};
     const char *tags[2];
@@ -152,9 +145,8 @@ START_TEST (test_many_values_are_bounded) {
     ck_assert(parse_count(&thing_add, CMD_MAX_GIVEN + 2, argv));
     ck_assert_uint_eq(cmd_given(&args, "tag", tags, 2), CMD_MAX_GIVEN - 1);
 }
-END_TEST
 
-START_TEST (test_account_names_fold) {
+TEST (test_account_names_fold) {
     static const struct {
         const char *given, *folded, *wrong;
     } names[] = {
@@ -181,7 +173,6 @@ START_TEST (test_account_names_fold) {
     long_name.len--;
     ck_assert_ptr_null(parse_account_name(long_name, mem, &name));
 }
-END_TEST
 
 /* Parts follow each other and cover every block once. */
 static unsigned cover(uint64_t blocks)
@@ -199,7 +190,7 @@ static unsigned cover(uint64_t blocks)
     return parts;
 }
 
-START_TEST (test_sweep_parts_cover_the_table) {
+TEST (test_sweep_parts_cover_the_table) {
     uint64_t first, count;
 
     ck_assert_uint_eq(cover(1), 1);
@@ -218,23 +209,8 @@ START_TEST (test_sweep_parts_cover_the_table) {
     ck_assert_uint_eq(first, 5000);
     ck_assert_uint_eq(count, 4096);
 }
-END_TEST
-
-static void fill(TCase *tcase)
-{
-    tcase_add_test(tcase, test_options_stand_anywhere);
-    tcase_add_test(tcase, test_what_was_not_given_is_not_there);
-    tcase_add_test(tcase, test_two_dashes_end_options);
-    tcase_add_test(tcase, test_help_leaves_the_rest_unchecked);
-    tcase_add_test(tcase, test_mistakes_are_named);
-    tcase_add_test(tcase, test_secrets_in_the_wrong_place_are_not_repeated);
-    tcase_add_test(tcase, test_options_are_not_abbreviated);
-    tcase_add_test(tcase, test_many_values_are_bounded);
-    tcase_add_test(tcase, test_account_names_fold);
-    tcase_add_test(tcase, test_sweep_parts_cover_the_table);
-}
 
 int main(void)
 {
-    return run_case("cmd_args", fill);
+    return run_case("cmd_args", NULL);
 }

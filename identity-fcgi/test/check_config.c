@@ -29,7 +29,7 @@ static bool load(void)
     return config_load(&cfg, NULL, &err);
 }
 
-START_TEST (test_local_defaults) {
+TEST (test_local_defaults) {
     ck_assert_msg(load(), "%s", err.text);
     ck_assert(cfg.is_local);
     ck_assert_str_eq(cfg.app_name, "identity-service");
@@ -62,9 +62,8 @@ START_TEST (test_local_defaults) {
     ck_assert_int_eq(cfg.sweep_interval_s, 600);
     ck_assert_ptr_null(cfg.warning);
 }
-END_TEST
 
-START_TEST (test_elsewhere_defaults_are_the_safe_ones) {
+TEST (test_elsewhere_defaults_are_the_safe_ones) {
     setenv("APP_ENV", "production", 1);
     ck_assert_msg(load(), "%s", err.text);
     ck_assert(!cfg.is_local);
@@ -73,50 +72,44 @@ START_TEST (test_elsewhere_defaults_are_the_safe_ones) {
     ck_assert(!cfg.db_seed_on_start);
     ck_assert_ptr_null(cfg.cors_origins);
 }
-END_TEST
 
-START_TEST (test_no_app_env_is_not_local) {
+TEST (test_no_app_env_is_not_local) {
     unsetenv("APP_ENV");
     ck_assert(load());
     ck_assert(!cfg.is_local);
     ck_assert(cfg.cookie_secure);
 }
-END_TEST
 
-START_TEST (test_local_is_exact) {
+TEST (test_local_is_exact) {
     setenv("APP_ENV", "Local", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "false", 1);
     ck_assert(!load());
     ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_AUTH_COOKIE_SECURE"));
 }
-END_TEST
 
-START_TEST (test_empty_value_is_unset) {
+TEST (test_empty_value_is_unset) {
     setenv("PLATFORM_WORKER_THREADS", "", 1);
     ck_assert(load());
     ck_assert_int_eq(cfg.worker_threads, 16);
 }
-END_TEST
 
-START_TEST (test_host_prefix_rules) {
+TEST (test_host_prefix_rules) {
     setenv("PLATFORM_AUTH_REFRESH_COOKIE_NAME", "__Host-rt", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
     ck_assert(!load());
     setenv("PLATFORM_AUTH_COOKIE_PATH", "/", 1);
     ck_assert_msg(load(), "%s", err.text);
 }
-END_TEST
 
-START_TEST (test_same_site_none_needs_secure) {
+TEST (test_same_site_none_needs_secure) {
     setenv("PLATFORM_AUTH_COOKIE_SAME_SITE", "None", 1);
     ck_assert(!load());
     ck_assert_ptr_nonnull(strstr(err.text, "SAME_SITE"));
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
     ck_assert_msg(load(), "%s", err.text);
 }
-END_TEST
 
-START_TEST (test_retry_window_needs_the_client) {
+TEST (test_retry_window_needs_the_client) {
     setenv("PLATFORM_AUTH_REFRESH_RETRY_WINDOW", "30s", 1);
     ck_assert_msg(load(), "%s", err.text);
     config_free(&cfg);
@@ -127,9 +120,8 @@ START_TEST (test_retry_window_needs_the_client) {
     setenv("PLATFORM_AUTH_REFRESH_RETRY_WINDOW", "0", 1);
     ck_assert_msg(load(), "%s", err.text);
 }
-END_TEST
 
-START_TEST (test_at_jwt_needs_an_audience) {
+TEST (test_at_jwt_needs_an_audience) {
     ck_assert(load());
     ck_assert_int_eq(cfg.jwt_typ, PJ_TYP_JWT);
     config_free(&cfg);
@@ -145,9 +137,8 @@ START_TEST (test_at_jwt_needs_an_audience) {
     ck_assert(!load());
     ck_assert_ptr_eq(strstr(err.text, "PLATFORM_JWT_AUDIENCE: "), err.text);
 }
-END_TEST
 
-START_TEST (test_partitioned_needs_same_site_none) {
+TEST (test_partitioned_needs_same_site_none) {
     setenv("PLATFORM_AUTH_COOKIE_PARTITIONED", "true", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
     ck_assert(!load());
@@ -162,9 +153,8 @@ START_TEST (test_partitioned_needs_same_site_none) {
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "false", 1);
     ck_assert(!load());
 }
-END_TEST
 
-START_TEST (test_seeding_is_local_only) {
+TEST (test_seeding_is_local_only) {
     setenv("APP_ENV", "production", 1);
     setenv("PLATFORM_DB_MIGRATE_ON_START", "true", 1);
     ck_assert_msg(load(), "%s", err.text);
@@ -173,9 +163,8 @@ START_TEST (test_seeding_is_local_only) {
     ck_assert(!load());
     ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_DB_SEED_ON_START"));
 }
-END_TEST
 
-START_TEST (test_seeding_heeds_libpq_environment) {
+TEST (test_seeding_heeds_libpq_environment) {
     setenv("PGHOST", "db.example.com", 1);
     ck_assert(!load());
     unsetenv("PGHOST");
@@ -184,9 +173,8 @@ START_TEST (test_seeding_heeds_libpq_environment) {
     unsetenv("PGHOSTADDR");
     ck_assert_msg(load(), "%s", err.text);
 }
-END_TEST
 
-START_TEST (test_seed_follows_migrate) {
+TEST (test_seed_follows_migrate) {
     setenv("PLATFORM_DB_MIGRATE_ON_START", "false", 1);
     ck_assert(load());
     ck_assert(!cfg.db_seed_on_start);
@@ -194,9 +182,8 @@ START_TEST (test_seed_follows_migrate) {
     setenv("PLATFORM_DB_SEED_ON_START", "true", 1);
     ck_assert(!load());
 }
-END_TEST
 
-START_TEST (test_pool_is_never_larger_than_its_users) {
+TEST (test_pool_is_never_larger_than_its_users) {
     setenv("PLATFORM_DB_POOL_SIZE", "3", 1);
     ck_assert(load());
     ck_assert_int_eq(cfg.db_pool_size, 3);
@@ -206,25 +193,22 @@ START_TEST (test_pool_is_never_larger_than_its_users) {
     ck_assert(load());
     ck_assert_int_eq(cfg.db_pool_size, 16);
 }
-END_TEST
 
-START_TEST (test_typing_error_is_named) {
+TEST (test_typing_error_is_named) {
     setenv("PLATFORM_JWT_ISSER", "x", 1);
     ck_assert(!load());
     ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_JWT_ISSER"));
     ck_assert_ptr_nonnull(strstr(err.text, "did you mean PLATFORM_JWT_ISSUER"));
 }
-END_TEST
 
-START_TEST (test_unknown_name_is_warned_of) {
+TEST (test_unknown_name_is_warned_of) {
     setenv("PLATFORM_SERVICE_PORT", "tcp://10.0.0.1:80", 1);
     ck_assert_msg(load(), "%s", err.text);
     ck_assert_ptr_nonnull(cfg.warning);
     ck_assert_ptr_nonnull(strstr(cfg.warning, "PLATFORM_SERVICE_PORT"));
 }
-END_TEST
 
-START_TEST (test_secret_value_is_never_printed) {
+TEST (test_secret_value_is_never_printed) {
     char *long_value = malloc(70000);
 
     memset(long_value, 'S', 69999);
@@ -235,9 +219,8 @@ START_TEST (test_secret_value_is_never_printed) {
     ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_DB_PASSWORD"));
     ck_assert_ptr_null(strstr(err.text, "SSS"));
 }
-END_TEST
 
-START_TEST (test_scrub_overwrites_in_place) {
+TEST (test_scrub_overwrites_in_place) {
     const char *value;
 
     setenv("PLATFORM_DB_PASSWORD", "hunter2", 1);
@@ -250,9 +233,8 @@ START_TEST (test_scrub_overwrites_in_place) {
     ck_assert_str_eq(getenv("PLATFORM_DB_USER"), "me");
     ck_assert_uint_eq(strlen(value), 0);
 }
-END_TEST
 
-START_TEST (test_print_shows_no_secret) {
+TEST (test_print_shows_no_secret) {
     char *text = NULL;
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
@@ -270,9 +252,8 @@ START_TEST (test_print_shows_no_secret) {
         strstr(text, "PLATFORM_WORKER_THREADS=16 (default)\n"));
     free(text);
 }
-END_TEST
 
-START_TEST (test_print_is_alphabetical) {
+TEST (test_print_is_alphabetical) {
     char *text = NULL, *line, *rest;
     char last[128] = "";
     size_t len = 0;
@@ -289,7 +270,6 @@ START_TEST (test_print_is_alphabetical) {
     ck_assert_str_eq(last, "PLATFORM_WORKER_THREADS");
     free(text);
 }
-END_TEST
 
 /* -- environment files ----------------------------------------------------
  */
@@ -363,7 +343,7 @@ static bool read_env_file(struct parse_env *file, const char *text, size_t len)
     return ok;
 }
 
-START_TEST (test_env_file_syntax) {
+TESTS (test_env_file_syntax, LENGTH(good_files)) {
     const char *text = good_files[_i].text;
     struct parse_env file;
 
@@ -372,9 +352,8 @@ START_TEST (test_env_file_syntax) {
     ck_assert_ptr_null(parse_env_get(&file, "B"));
     parse_env_free(&file);
 }
-END_TEST
 
-START_TEST (test_env_file_refusals) {
+TESTS (test_env_file_refusals, LENGTH(bad_files)) {
     const char *text = bad_files[_i].text;
     struct parse_env file;
     char want[100];
@@ -384,9 +363,8 @@ START_TEST (test_env_file_refusals) {
     ck_assert_str_eq(strchr(err.text, ':'), want);
     ck_assert_ptr_null(file.vars);
 }
-END_TEST
 
-START_TEST (test_env_file_says_which_line) {
+TEST (test_env_file_says_which_line) {
     static const char nul[] = "A=b\n\n#\nB=\0c\n";
     struct parse_env file;
 
@@ -396,9 +374,8 @@ START_TEST (test_env_file_says_which_line) {
     ck_assert_str_eq(strchr(err.text, ':'),
                      ": line 4: not of the form NAME=value");
 }
-END_TEST
 
-START_TEST (test_env_file_is_bounded) {
+TEST (test_env_file_is_bounded) {
     static char text[PARSE_ENV_MAX_BYTES];
     char path[] = "/tmp/check_config.XXXXXX";
     struct parse_env file;
@@ -414,9 +391,8 @@ START_TEST (test_env_file_is_bounded) {
     ck_assert(!parse_env_read(&file, "/tmp", &err));
     ck_assert_str_eq(err.text, "/tmp: cannot read: Is a directory");
 }
-END_TEST
 
-START_TEST (test_env_file_wins_over_environment) {
+TEST (test_env_file_wins_over_environment) {
     char path[] = "/tmp/check_config.XXXXXX";
     static const char text[] = "APP_ENV=staging\nPLATFORM_WORKER_THREADS=3\n";
 
@@ -429,45 +405,15 @@ START_TEST (test_env_file_wins_over_environment) {
     ck_assert_int_eq(cfg.worker_threads, 3);
     ck_assert_str_eq(cfg.db_user, "from-environment");
 }
-END_TEST
 
-START_TEST (test_missing_env_file_is_named) {
+TEST (test_missing_env_file_is_named) {
     ck_assert(!config_load(&cfg, "/nonexistent/env", &err));
     ck_assert_ptr_nonnull(strstr(err.text, "/nonexistent/env"));
 }
-END_TEST
-
-#define COUNT(a) ((int) (sizeof(a) / sizeof((a)[0])))
 
 static void fill(TCase *t)
 {
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, test_local_defaults);
-    tcase_add_test(t, test_elsewhere_defaults_are_the_safe_ones);
-    tcase_add_test(t, test_no_app_env_is_not_local);
-    tcase_add_test(t, test_local_is_exact);
-    tcase_add_test(t, test_empty_value_is_unset);
-    tcase_add_test(t, test_host_prefix_rules);
-    tcase_add_test(t, test_same_site_none_needs_secure);
-    tcase_add_test(t, test_at_jwt_needs_an_audience);
-    tcase_add_test(t, test_partitioned_needs_same_site_none);
-    tcase_add_test(t, test_retry_window_needs_the_client);
-    tcase_add_test(t, test_seeding_is_local_only);
-    tcase_add_test(t, test_seeding_heeds_libpq_environment);
-    tcase_add_test(t, test_seed_follows_migrate);
-    tcase_add_test(t, test_pool_is_never_larger_than_its_users);
-    tcase_add_test(t, test_typing_error_is_named);
-    tcase_add_test(t, test_unknown_name_is_warned_of);
-    tcase_add_test(t, test_secret_value_is_never_printed);
-    tcase_add_test(t, test_scrub_overwrites_in_place);
-    tcase_add_test(t, test_print_shows_no_secret);
-    tcase_add_test(t, test_print_is_alphabetical);
-    tcase_add_loop_test(t, test_env_file_syntax, 0, COUNT(good_files));
-    tcase_add_loop_test(t, test_env_file_refusals, 0, COUNT(bad_files));
-    tcase_add_test(t, test_env_file_says_which_line);
-    tcase_add_test(t, test_env_file_is_bounded);
-    tcase_add_test(t, test_env_file_wins_over_environment);
-    tcase_add_test(t, test_missing_env_file_is_named);
 }
 
 int main(void)

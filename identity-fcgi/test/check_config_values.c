@@ -215,7 +215,7 @@ static const struct {
     {"PLATFORM_SWEEP_INTERVAL", "x", false},
 };
 
-START_TEST (test_value) {
+TESTS (test_value, LENGTH(values)) {
     setenv(values[_i].name, values[_i].value, 1);
     if (values[_i].good) {
         ck_assert_msg(load(), "%s=%s: %s", values[_i].name, values[_i].value,
@@ -230,7 +230,6 @@ START_TEST (test_value) {
         ck_assert_ptr_eq(strstr(err.text, values[_i].name), err.text);
     }
 }
-END_TEST
 
 /* What keys.c and libpq judge, and the gateway's templates. */
 static const char *const judged_elsewhere[] = {
@@ -245,7 +244,7 @@ static const char *const judged_elsewhere[] = {
     "PLATFORM_JWT_PUBLIC_KEY_BASE64",
 };
 
-START_TEST (test_every_setting_has_its_values) {
+TEST (test_every_setting_has_its_values) {
     const size_t others =
         sizeof(judged_elsewhere) / sizeof(judged_elsewhere[0]);
     const size_t count = sizeof(values) / sizeof(values[0]);
@@ -272,15 +271,10 @@ START_TEST (test_every_setting_has_its_values) {
     }
     free(text);
 }
-END_TEST
-
-#define COUNT(a) ((int) (sizeof(a) / sizeof((a)[0])))
 
 static void fill(TCase *t)
 {
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_loop_test(t, test_value, 0, COUNT(values));
-    tcase_add_test(t, test_every_setting_has_its_values);
 }
 
 int main(void)

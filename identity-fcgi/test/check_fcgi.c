@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-START_TEST (test_whole_request) {
+TEST (test_whole_request) {
     static const char want[] = "\1\6\0\1\0\x17\1\0"
                                "Status: 200 OK\r\n\r\nhello\0"
                                "\1\6\0\1\0\0\0\0"
@@ -26,9 +26,8 @@ START_TEST (test_whole_request) {
         ck_assert_mem_eq(text, want, sizeof(want) - 1);
     }
 }
-END_TEST
 
-START_TEST (test_no_part_of_a_request_is_whole) {
+TEST (test_no_part_of_a_request_is_whole) {
     whole(0, "{}");
     for (size_t n = 0; n < len; n += 5) {
         teardown();
@@ -40,9 +39,8 @@ START_TEST (test_no_part_of_a_request_is_whole) {
         ck_assert_int_eq(read_until(SOON_US), FCGI_LEFT);
     }
 }
-END_TEST
 
-START_TEST (test_peer_that_leaves) {
+TEST (test_peer_that_leaves) {
     whole(0, "{}");
     for (size_t n = 1; n < len; n += 5) {
         close(pair[0]);
@@ -53,14 +51,12 @@ START_TEST (test_peer_that_leaves) {
         ck_assert_int_eq(read_until(SOON_US), FCGI_INCOMPLETE);
     }
 }
-END_TEST
 
-START_TEST (test_what_has_come_is_read_after_the_deadline) {
+TEST (test_what_has_come_is_read_after_the_deadline) {
     whole(0, "{}");
     feed(len);
     ck_assert_int_eq(read_until(-1), FCGI_WHOLE);
 }
-END_TEST
 
 static void *drip(void *arg)
 {
@@ -74,7 +70,7 @@ static void *drip(void *arg)
 }
 
 /* Each byte comes in time, the whole does not. */
-START_TEST (test_one_deadline_for_all_of_it) {
+TEST (test_one_deadline_for_all_of_it) {
     int64_t start = metrics_now_us();
     pthread_t thread;
 
@@ -85,9 +81,8 @@ START_TEST (test_one_deadline_for_all_of_it) {
     shutdown(pair[1], SHUT_RDWR);
     pthread_join(thread, NULL);
 }
-END_TEST
 
-START_TEST (test_pieces_are_put_together) {
+TEST (test_pieces_are_put_together) {
     pthread_t thread;
 
     whole(0, "{}");
@@ -97,7 +92,6 @@ START_TEST (test_pieces_are_put_together) {
     ck_assert_str_eq(param(0), "REQUEST_METHOD=POST");
     ck_assert_mem_eq(call.body.data, "{}", 2);
 }
-END_TEST
 
 /* -- parameters -----------------------------------------------------------
  */
@@ -112,7 +106,7 @@ static enum fcgi_end params(const void *content, size_t n)
     return end_of(len);
 }
 
-START_TEST (test_names_and_values_of_all_lengths) {
+TEST (test_names_and_values_of_all_lengths) {
     static const unsigned char content[] = "\0\0"
                                            "\0\1v"
                                            "\1\0n"
@@ -136,9 +130,8 @@ START_TEST (test_names_and_values_of_all_lengths) {
     ck_assert_int_eq(params(NULL, 0), FCGI_WHOLE);
     ck_assert_ptr_null(param(0));
 }
-END_TEST
 
-START_TEST (test_parameters_in_several_records) {
+TEST (test_parameters_in_several_records) {
     len = 0;
     begin(1, 0);
     record(4, "\x01\x80\x00\x00\x02nvw", 8, 5);
@@ -158,7 +151,6 @@ START_TEST (test_parameters_in_several_records) {
     stream(5, NULL, 0);
     ck_assert_int_eq(end_of(len), FCGI_GARBAGE);
 }
-END_TEST
 
 static const struct {
     const char *content;
@@ -178,11 +170,10 @@ static const struct {
 
 #define BAD_PARAMS ((int) (sizeof(bad_params) / sizeof(bad_params[0])))
 
-START_TEST (test_lengths_beyond_the_end) {
+TESTS (test_lengths_beyond_the_end, BAD_PARAMS) {
     ck_assert_int_eq(params(bad_params[_i].content, bad_params[_i].n),
                      FCGI_GARBAGE);
 }
-END_TEST
 
 /* Sends all of bytes while the other end is read. */
 static void *send_all(void *arg)
@@ -209,7 +200,7 @@ static enum fcgi_end end_of_large(void)
     return end;
 }
 
-START_TEST (test_most_parameters) {
+TEST (test_most_parameters) {
     static unsigned char content[65536];
     size_t n = 0;
 
@@ -225,9 +216,8 @@ START_TEST (test_most_parameters) {
     ck_assert_str_eq(param(8190), "HTTP_A=");
     ck_assert_ptr_null(param(8191));
 }
-END_TEST
 
-START_TEST (test_parameters_of_more_than_a_record) {
+TEST (test_parameters_of_more_than_a_record) {
     static unsigned char content[65536];
 
     for (size_t n = 0; n < sizeof(content); n += 4) {
@@ -241,22 +231,19 @@ START_TEST (test_parameters_of_more_than_a_record) {
     stream(5, NULL, 0);
     ck_assert_int_eq(end_of_large(), FCGI_GARBAGE);
 }
-END_TEST
 
 /* -- garbage --------------------------------------------------------------
  */
 
-START_TEST (test_garbage) {
+TEST (test_garbage) {
     memcpy(bytes, "GET / HTTP/1.0\r\n\r\n", 18);
     ck_assert_int_eq(end_of(18), FCGI_GARBAGE);
 }
-END_TEST
 
-START_TEST (test_other_roles) {
+TEST (test_other_roles) {
     begin(2, 0); /* authorizer */
     ck_assert_int_eq(end_of(len), FCGI_GARBAGE);
 }
-END_TEST
 
 static void body_before_parameters(void)
 {
@@ -343,16 +330,15 @@ static void (*const disorders[])(void) = {body_before_parameters,
 
 #define DISORDERS ((int) (sizeof(disorders) / sizeof(disorders[0])))
 
-START_TEST (test_disorder) {
+TESTS (test_disorder, DISORDERS) {
     disorders[_i]();
     ck_assert_int_eq(end_of(len), FCGI_GARBAGE);
 }
-END_TEST
 
 /* -- bodies ---------------------------------------------------------------
  */
 
-START_TEST (test_body_at_the_limit) {
+TEST (test_body_at_the_limit) {
     whole(0, "1234567890123456");
     ck_assert_int_eq(end_of(len), FCGI_WHOLE);
     ck_assert(!call.body_too_large);
@@ -365,7 +351,6 @@ START_TEST (test_body_at_the_limit) {
     ck_assert_uint_eq(call.body.len, BODY_MAX);
     answer();
 }
-END_TEST
 
 /* Sends bytes, then stops sending; how many it could. */
 static void *send_body(void *arg)
@@ -409,27 +394,24 @@ static size_t sent_of(size_t n)
     return *(size_t *) sent;
 }
 
-START_TEST (test_body_over_the_limit_is_drained) {
+TEST (test_body_over_the_limit_is_drained) {
     ck_assert_uint_eq(sent_of(900000), len);
 }
-END_TEST
 
-START_TEST (test_endless_body) {
+TEST (test_endless_body) {
     ck_assert_uint_lt(sent_of(1800000), len);
 }
-END_TEST
 
 /* A peer that stalls in it, or does not close, has no more than its time. */
-START_TEST (test_large_body_that_stalls) {
+TEST (test_large_body_that_stalls) {
     whole(0, "12345678901234567");
     feed(len - 4);
     ck_assert_int_eq(read_until(SOON_US), FCGI_WHOLE);
     ck_assert(call.body_too_large);
     answer();
 }
-END_TEST
 
-START_TEST (test_body_shorter_than_announced) {
+TEST (test_body_shorter_than_announced) {
     static const char *const bodies[] = {"", "{}", "{ }", "{  }"};
 
     for (size_t i = 0; i < 4; i++) {
@@ -443,31 +425,11 @@ START_TEST (test_body_shorter_than_announced) {
         }
     }
 }
-END_TEST
 
 static void fill(TCase *t)
 {
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, test_whole_request);
-    tcase_add_test(t, test_no_part_of_a_request_is_whole);
-    tcase_add_test(t, test_peer_that_leaves);
-    tcase_add_test(t, test_what_has_come_is_read_after_the_deadline);
-    tcase_add_test(t, test_one_deadline_for_all_of_it);
-    tcase_add_test(t, test_pieces_are_put_together);
-    tcase_add_test(t, test_names_and_values_of_all_lengths);
-    tcase_add_test(t, test_parameters_in_several_records);
-    tcase_add_loop_test(t, test_lengths_beyond_the_end, 0, BAD_PARAMS);
-    tcase_add_test(t, test_most_parameters);
-    tcase_add_test(t, test_parameters_of_more_than_a_record);
-    tcase_add_test(t, test_garbage);
-    tcase_add_test(t, test_other_roles);
-    tcase_add_loop_test(t, test_disorder, 0, DISORDERS);
-    tcase_add_test(t, test_body_at_the_limit);
-    tcase_add_test(t, test_body_over_the_limit_is_drained);
-    tcase_add_test(t, test_large_body_that_stalls);
-    tcase_add_test(t, test_endless_body);
-    tcase_add_test(t, test_body_shorter_than_announced);
 }
 
 int main(void)

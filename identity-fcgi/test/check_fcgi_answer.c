@@ -43,7 +43,7 @@ static void *answer_large(void *arg)
     return &end;
 }
 
-START_TEST (test_answers_of_all_lengths) {
+TEST (test_answers_of_all_lengths) {
     static const size_t lengths[] = {0,     1,     32743, 32744,  32745,
                                      32767, 32768, 65536, 1000000};
     static char sent[1000000];
@@ -68,9 +68,8 @@ START_TEST (test_answers_of_all_lengths) {
         ck_assert_mem_eq(got + 18, sent, lengths[i]);
     }
 }
-END_TEST
 
-START_TEST (test_peer_that_does_not_read) {
+TEST (test_peer_that_does_not_read) {
     static char large[1000000];
     struct buf body = {.data = large, .len = sizeof(large)};
     const struct fcgi_reply r = {&ok_head, &body};
@@ -80,9 +79,8 @@ START_TEST (test_peer_that_does_not_read) {
     ck_assert_int_eq(fcgi_answer(ex, metrics_now_us() + SOON_US, &r),
                      FCGI_LATE);
 }
-END_TEST
 
-START_TEST (test_answer_beyond_the_bound) {
+TEST (test_answer_beyond_the_bound) {
     static char large[FCGI_ANSWER_MAX + 65536];
     struct buf body = {.data = large, .len = sizeof(large)};
     const struct fcgi_reply r = {&ok_head, &body};
@@ -95,9 +93,8 @@ START_TEST (test_answer_beyond_the_bound) {
     ck_assert_int_eq(end_of(len), FCGI_WHOLE); /* as if nothing had been */
     answer();
 }
-END_TEST
 
-START_TEST (test_peer_that_is_gone_before_its_answer) {
+TEST (test_peer_that_is_gone_before_its_answer) {
     whole(0, "");
     ck_assert_int_eq(end_of(len), FCGI_WHOLE);
     close(pair[0]);
@@ -105,7 +102,6 @@ START_TEST (test_peer_that_is_gone_before_its_answer) {
     ck_assert_int_eq(fcgi_answer(ex, metrics_now_us() + SOON_US, &reply),
                      FCGI_LEFT);
 }
-END_TEST
 
 /* -- secrets --------------------------------------------------------------
  */
@@ -134,7 +130,7 @@ static bool is_kept(void)
 }
 
 /* Bodies hold credentials, parameters tokens. */
-START_TEST (test_nothing_stays_in_memory) {
+TEST (test_nothing_stays_in_memory) {
     static const unsigned char content[] = "\x0b\x07HTTP_COOKIEhunter1";
     struct buf body = {.data = (char *) "hunter3", .len = 7};
     const struct fcgi_reply r = {&ok_head, &body};
@@ -154,10 +150,9 @@ START_TEST (test_nothing_stays_in_memory) {
     ck_assert_int_eq(end_of(len - 8), FCGI_LATE);
     ck_assert(!is_kept());
 }
-END_TEST
 
 /* The number of a descriptor that was closed may be another's by now. */
-START_TEST (test_descriptors_of_others_stay) {
+TEST (test_descriptors_of_others_stay) {
     int others[8];
 
     whole(0, "");
@@ -171,18 +166,11 @@ START_TEST (test_descriptors_of_others_stay) {
         ck_assert_int_eq(close(others[i]), 0);
     }
 }
-END_TEST
 
 static void fill(TCase *t)
 {
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, test_answers_of_all_lengths);
-    tcase_add_test(t, test_peer_that_does_not_read);
-    tcase_add_test(t, test_answer_beyond_the_bound);
-    tcase_add_test(t, test_peer_that_is_gone_before_its_answer);
-    tcase_add_test(t, test_nothing_stays_in_memory);
-    tcase_add_test(t, test_descriptors_of_others_stay);
 }
 
 int main(void)

@@ -28,15 +28,14 @@ static void look(void *arg)
     seen->niceness = getpriority(PRIO_PROCESS, (id_t) gettid());
 }
 
-START_TEST (test_without_threads_it_is_done_here) {
+TEST (test_without_threads_it_is_done_here) {
     struct seen seen = {0, 0};
 
     run(look, &seen);
     ck_assert_int_eq(seen.thread, gettid());
 }
-END_TEST
 
-START_TEST (test_threads_give_way) {
+TEST (test_threads_give_way) {
     struct seen seen = {0, 0};
     int own = getpriority(PRIO_PROCESS, (id_t) gettid());
 
@@ -49,10 +48,9 @@ START_TEST (test_threads_give_way) {
     run(look, &seen);
     ck_assert_int_eq(seen.thread, gettid());
 }
-END_TEST
 
 /* The least there is stays the least, also where raising it is allowed. */
-START_TEST (test_threads_of_a_process_that_gives_way) {
+TEST (test_threads_of_a_process_that_gives_way) {
     struct seen seen = {0, 0};
 
     ck_assert_int_eq(setpriority(PRIO_PROCESS, 0, 19), 0);
@@ -62,7 +60,6 @@ START_TEST (test_threads_of_a_process_that_gives_way) {
     ck_assert_int_eq(seen.niceness, 19);
     hasher_stop();
 }
-END_TEST
 
 #define ROUNDS 500
 
@@ -93,7 +90,7 @@ static void *call(void *arg)
     return arg;
 }
 
-START_TEST (test_many_callers_few_threads) {
+TEST (test_many_callers_few_threads) {
     pthread_t threads[CALLERS];
 
     ck_assert(hasher_start(HASHER_HASH, 3, CALLERS));
@@ -110,17 +107,8 @@ START_TEST (test_many_callers_few_threads) {
     ck_assert_int_eq(atomic_load(&done), CALLERS * ROUNDS);
     ck_assert_int_le(atomic_load(&most), 3);
 }
-END_TEST
-
-static void fill(TCase *t)
-{
-    tcase_add_test(t, test_without_threads_it_is_done_here);
-    tcase_add_test(t, test_threads_give_way);
-    tcase_add_test(t, test_threads_of_a_process_that_gives_way);
-    tcase_add_test(t, test_many_callers_few_threads);
-}
 
 int main(void)
 {
-    return run_case("hasher", fill);
+    return run_case("hasher", NULL);
 }

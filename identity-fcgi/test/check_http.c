@@ -45,7 +45,7 @@ static const char *finish(void)
 
 #define P(text) ((char *) (text))
 
-START_TEST (test_request_from_params) {
+TEST (test_request_from_params) {
     char *const params[] = {P("FCGI_ROLE=RESPONDER"),
                             P("REQUEST_METHOD=POST"),
                             P("DOCUMENT_URI=/a=b"),
@@ -68,16 +68,14 @@ START_TEST (test_request_from_params) {
     ck_assert(is(req.correlation_id, "c:2"));
     ck_assert_ptr_null(req.cookie.data);
 }
-END_TEST
 
-START_TEST (test_process_environment_is_no_request) {
+TEST (test_process_environment_is_no_request) {
     setenv("HTTP_HOST", "bind-address", 1);
     setenv("HTTP_COOKIE", "rt=stolen", 1);
     init(NULL);
     ck_assert_ptr_null(req.host.data);
     ck_assert_ptr_null(req.cookie.data);
 }
-END_TEST
 
 /* Texts, and their form when truncated to eight bytes. */
 static const struct {
@@ -95,7 +93,7 @@ static const struct {
     {"\x1b[2J", "\x1b[2J"},
 };
 
-START_TEST (test_text_is_bounded) {
+TESTS (test_text_is_bounded, LENGTH(texts)) {
     char out[8];
 
     http_text(out, sizeof(out), str(texts[_i].text));
@@ -103,9 +101,8 @@ START_TEST (test_text_is_bounded) {
     http_text(out, sizeof(out), (pj_str_t){NULL, 0});
     ck_assert_str_eq(out, "");
 }
-END_TEST
 
-START_TEST (test_bad_ids_are_replaced) {
+TEST (test_bad_ids_are_replaced) {
     char *const params[] = {P("HTTP_X_REQUEST_ID=a b"),
                             P("HTTP_X_CORRELATION_ID=x\x01"), NULL};
 
@@ -115,9 +112,8 @@ START_TEST (test_bad_ids_are_replaced) {
         strspn((const char *) req.request_id.data, "0123456789abcdef"), 32);
     ck_assert(is(req.correlation_id, req.made_id));
 }
-END_TEST
 
-START_TEST (test_id_of_129_characters_is_replaced) {
+TEST (test_id_of_129_characters_is_replaced) {
     char param[18 + 129 + 1];
     char *const params[] = {param, NULL};
 
@@ -131,9 +127,8 @@ START_TEST (test_id_of_129_characters_is_replaced) {
     init(params);
     ck_assert_uint_eq(req.request_id.len, 32);
 }
-END_TEST
 
-START_TEST (test_head_has_status_ids_and_length) {
+TEST (test_head_has_status_ids_and_length) {
     http_header(&res, "Content-Type", "application/json");
     buf_addz(&res.body, "{}");
     finish();
@@ -144,9 +139,8 @@ START_TEST (test_head_has_status_ids_and_length) {
     ck_assert_ptr_nonnull(strstr(head.data, "X-Correlation-Id: "));
     ck_assert_ptr_nonnull(strstr(head.data, "Content-Length: 2\r\n\r\n"));
 }
-END_TEST
 
-START_TEST (test_head_method_keeps_length_drops_body) {
+TEST (test_head_method_keeps_length_drops_body) {
     char *const params[] = {P("REQUEST_METHOD=HEAD"), NULL};
 
     init(params);
@@ -154,17 +148,15 @@ START_TEST (test_head_method_keeps_length_drops_body) {
     ck_assert_ptr_nonnull(strstr(finish(), "Content-Length: 2\r\n"));
     ck_assert_uint_eq(res.body.len, 0);
 }
-END_TEST
 
-START_TEST (test_304_has_no_body) {
+TEST (test_304_has_no_body) {
     res.status = 304;
     buf_addz(&res.body, "x");
     ck_assert_ptr_null(strstr(finish(), "Content-Length"));
     ck_assert_uint_eq(res.body.len, 0);
 }
-END_TEST
 
-START_TEST (test_header_injection_is_a_500) {
+TEST (test_header_injection_is_a_500) {
     http_header(&res, "X-A", "fine");
     http_header(&res, "X-B", "a\r\nSet-Cookie: evil=1");
     finish();
@@ -172,9 +164,8 @@ START_TEST (test_header_injection_is_a_500) {
     ck_assert_ptr_null(strstr(head.data, "evil"));
     ck_assert_ptr_nonnull(strstr(text_of(&res.body), "INTERNAL_ERROR"));
 }
-END_TEST
 
-START_TEST (test_header_value_is_one_line) {
+TEST (test_header_value_is_one_line) {
     static const char *const values[] = {"a\r", "a\nSet-Cookie: evil=1"};
 
     for (size_t i = 0; i < 2; i++) {
@@ -185,9 +176,8 @@ START_TEST (test_header_value_is_one_line) {
         ck_assert(res.headers.overflow);
     }
 }
-END_TEST
 
-START_TEST (test_body_overflow_is_a_500) {
+TEST (test_body_overflow_is_a_500) {
     for (int i = 0; i < 5000; i++) {
         buf_addc(&res.body, 'x');
     }
@@ -195,9 +185,8 @@ START_TEST (test_body_overflow_is_a_500) {
     ck_assert_int_eq(res.status, 500);
     ck_assert_ptr_nonnull(strstr(head.data, "Status: 500 "));
 }
-END_TEST
 
-START_TEST (test_problem_keeps_cookies_only) {
+TEST (test_problem_keeps_cookies_only) {
     http_header(&res, "Content-Type", "application/json");
     http_cookie_clear(&res, &cfg);
     http_header(&res, "X-Other", "y");
@@ -217,7 +206,6 @@ START_TEST (test_problem_keeps_cookies_only) {
                "\"code\":\"AUTH_REFRESH_TOKEN_STALE\",\"requestId\":\""),
         res.body.data);
 }
-END_TEST
 
 /* -- cookies --------------------------------------------------------------
  */
@@ -243,7 +231,7 @@ static const struct {
     {";;; ; rt=x;", HTTP_COOKIE_ONE, "x"},
 };
 
-START_TEST (test_cookie_find) {
+TESTS (test_cookie_find, LENGTH(cookies)) {
     pj_str_t value;
 
     ck_assert_int_eq(http_cookie_find(str(cookies[_i].header), "rt", &value),
@@ -252,9 +240,8 @@ START_TEST (test_cookie_find) {
         ck_assert(is(value, cookies[_i].value));
     }
 }
-END_TEST
 
-START_TEST (test_cookie_attributes) {
+TEST (test_cookie_attributes) {
     http_cookie_set(&res, &cfg, str("tok"), 60);
     ck_assert_str_eq(text_of(&res.headers),
                      "Set-Cookie: rt=tok; Path=/api/auth; Max-Age=60; "
@@ -267,7 +254,6 @@ START_TEST (test_cookie_attributes) {
                      "Set-Cookie: rt=; Path=/api/auth; Max-Age=0; HttpOnly; "
                      "Secure; SameSite=None\r\n");
 }
-END_TEST
 
 /* -- Authorization --------------------------------------------------------
  */
@@ -283,10 +269,9 @@ static const struct {
     {"Bearer a,Bearer b", ""}, {"", ""},
 };
 
-START_TEST (test_bearer) {
+TESTS (test_bearer, LENGTH(bearers)) {
     ck_assert(is(http_bearer(str(bearers[_i].header)), bearers[_i].token));
 }
-END_TEST
 
 /* -- Origin ---------------------------------------------------------------
  */
@@ -338,14 +323,13 @@ static const struct {
     {"own.test", "own.test", "", false},
 };
 
-START_TEST (test_origin) {
+TESTS (test_origin, LENGTH(origins)) {
     req.origin = str(origins[_i].origin);
     req.host = str(origins[_i].host);
     req.sec_fetch_site = str(origins[_i].site);
     ck_assert_msg(http_origin_allowed(&cfg, &req) == origins[_i].allowed,
                   "origin %s", origins[_i].origin);
 }
-END_TEST
 
 /* -- media type, etag -----------------------------------------------------
  */
@@ -366,11 +350,10 @@ static const struct {
     {"", false},
 };
 
-START_TEST (test_media_type) {
+TESTS (test_media_type, LENGTH(types)) {
     ck_assert_msg(http_is_json(str(types[_i].type)) == types[_i].json, "%s",
                   types[_i].type);
 }
-END_TEST
 
 static const struct {
     const char *header;
@@ -391,7 +374,7 @@ static const struct {
     {"w/\"abc\"", false, false},
 };
 
-START_TEST (test_etag) {
+TESTS (test_etag, LENGTH(etags)) {
     pj_str_t value = str(etags[_i].header);
 
     ck_assert_msg(http_etag_matches(value, "\"abc\"", false) == etags[_i].weak,
@@ -399,31 +382,10 @@ START_TEST (test_etag) {
     ck_assert_msg(http_etag_matches(value, "\"abc\"", true) == etags[_i].strong,
                   "%s, strongly", etags[_i].header);
 }
-END_TEST
-
-#define COUNT(a) ((int) (sizeof(a) / sizeof((a)[0])))
 
 static void fill(TCase *t)
 {
     tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, test_request_from_params);
-    tcase_add_test(t, test_process_environment_is_no_request);
-    tcase_add_loop_test(t, test_text_is_bounded, 0, COUNT(texts));
-    tcase_add_test(t, test_bad_ids_are_replaced);
-    tcase_add_test(t, test_id_of_129_characters_is_replaced);
-    tcase_add_test(t, test_head_has_status_ids_and_length);
-    tcase_add_test(t, test_head_method_keeps_length_drops_body);
-    tcase_add_test(t, test_304_has_no_body);
-    tcase_add_test(t, test_header_injection_is_a_500);
-    tcase_add_test(t, test_header_value_is_one_line);
-    tcase_add_test(t, test_body_overflow_is_a_500);
-    tcase_add_test(t, test_problem_keeps_cookies_only);
-    tcase_add_loop_test(t, test_cookie_find, 0, COUNT(cookies));
-    tcase_add_test(t, test_cookie_attributes);
-    tcase_add_loop_test(t, test_bearer, 0, COUNT(bearers));
-    tcase_add_loop_test(t, test_origin, 0, COUNT(origins));
-    tcase_add_loop_test(t, test_media_type, 0, COUNT(types));
-    tcase_add_loop_test(t, test_etag, 0, COUNT(etags));
 }
 
 int main(void)

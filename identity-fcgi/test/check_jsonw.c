@@ -23,7 +23,7 @@ static void expect(const char *text)
     ck_assert_str_eq(out.data, text);
 }
 
-START_TEST (test_commas_and_nesting) {
+TEST (test_commas_and_nesting) {
     begin();
     jsonw_object(&w, NULL);
     jsonw_cstr(&w, "a", "x");
@@ -38,9 +38,8 @@ START_TEST (test_commas_and_nesting) {
     jsonw_object_end(&w);
     expect("{\"a\":\"x\",\"b\":[1,true,null,{}],\"c\":false}");
 }
-END_TEST
 
-START_TEST (test_integers_to_their_bounds) {
+TEST (test_integers_to_their_bounds) {
     begin();
     jsonw_array(&w, NULL);
     jsonw_int(&w, NULL, 0);
@@ -50,18 +49,16 @@ START_TEST (test_integers_to_their_bounds) {
     jsonw_array_end(&w);
     expect("[0,-1,9223372036854775807,-9223372036854775808]");
 }
-END_TEST
 
-START_TEST (test_escapes) {
+TEST (test_escapes) {
     begin();
     jsonw_string(&w, NULL, "\"\\\n\r\t\b\0\x1f\x7f/", 10);
     expect("\"\\\"\\\\\\n\\r\\t\\u0008\\u0000\\u001f\\u007f/\"");
 }
-END_TEST
 
 /* Text is looked at in words of eight bytes: one byte of every value, at every
  * place of a text longer than two words, comes out as it does alone. */
-START_TEST (test_every_byte_at_every_place) {
+TESTS (test_every_byte_at_every_place, 256) {
     const size_t len = 19;
     char alone[16], text[32], want[64];
 
@@ -79,14 +76,12 @@ START_TEST (test_every_byte_at_every_place) {
         expect(want);
     }
 }
-END_TEST
 
-START_TEST (test_valid_utf8_passes) {
+TEST (test_valid_utf8_passes) {
     begin();
     jsonw_cstr(&w, NULL, "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
     expect("\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80\"");
 }
-END_TEST
 
 #define FFFD "\xef\xbf\xbd"
 
@@ -106,23 +101,21 @@ static const struct {
     {"\xe2\x28\xa1", "\"" FFFD "(" FFFD "\""},
 };
 
-START_TEST (test_invalid_utf8_is_replaced) {
+TESTS (test_invalid_utf8_is_replaced, LENGTH(bad_utf8)) {
     begin();
     jsonw_cstr(&w, NULL, bad_utf8[_i].in);
     expect(bad_utf8[_i].out);
 }
-END_TEST
 
-START_TEST (test_too_deep_is_overflow) {
+TEST (test_too_deep_is_overflow) {
     begin();
     for (int i = 0; i < JSONW_MAX_DEPTH; i++) {
         jsonw_array(&w, NULL);
     }
     ck_assert(out.overflow);
 }
-END_TEST
 
-START_TEST (test_unbalanced_end_is_overflow) {
+TEST (test_unbalanced_end_is_overflow) {
     begin();
     jsonw_object(&w, NULL);
     jsonw_object_end(&w);
@@ -130,11 +123,10 @@ START_TEST (test_unbalanced_end_is_overflow) {
     jsonw_object_end(&w);
     ck_assert(out.overflow);
 }
-END_TEST
 
 /* Writes to memory of exactly this size: a longer text overflows, and nothing
  * is written behind the memory. */
-START_TEST (test_room_to_the_byte) {
+TEST (test_room_to_the_byte) {
     static const char whole[] =
         "{\"name\":\"plain text\",\"\":\"\",\"b\":[\"a\\\"b\",7,\"\\n\"]}";
     const size_t len = sizeof(whole) - 1;
@@ -158,23 +150,8 @@ START_TEST (test_room_to_the_byte) {
     }
     ck_assert(out.len == len && memcmp(mem, whole, len) == 0);
 }
-END_TEST
-
-static void fill(TCase *t)
-{
-    tcase_add_test(t, test_commas_and_nesting);
-    tcase_add_test(t, test_integers_to_their_bounds);
-    tcase_add_test(t, test_escapes);
-    tcase_add_loop_test(t, test_every_byte_at_every_place, 0, 256);
-    tcase_add_test(t, test_valid_utf8_passes);
-    tcase_add_loop_test(t, test_invalid_utf8_is_replaced, 0,
-                        sizeof(bad_utf8) / sizeof(bad_utf8[0]));
-    tcase_add_test(t, test_too_deep_is_overflow);
-    tcase_add_test(t, test_unbalanced_end_is_overflow);
-    tcase_add_test(t, test_room_to_the_byte);
-}
 
 int main(void)
 {
-    return run_case("jsonw", fill);
+    return run_case("jsonw", NULL);
 }

@@ -51,7 +51,7 @@ static void expect_refused(const char *word)
     ck_assert_ptr_null(strchr(err.text, '\n'));
 }
 
-START_TEST (test_generated_pair_loads) {
+TEST (test_generated_pair_loads) {
     struct keys *keys = load();
 
     ck_assert_msg(keys != NULL, "%s", err.text);
@@ -62,9 +62,8 @@ START_TEST (test_generated_pair_loads) {
     ck_assert_ptr_null(keys_find(keys, str("")));
     keys_release(keys);
 }
-END_TEST
 
-START_TEST (test_default_kid_is_the_thumbprint) {
+TEST (test_default_kid_is_the_thumbprint) {
     struct keys *keys = load();
     char print[PJ_THUMBPRINT_CHARS + 1] = "";
 
@@ -73,9 +72,8 @@ START_TEST (test_default_kid_is_the_thumbprint) {
     ck_assert_str_eq(second.kid, "second");
     keys_release(keys);
 }
-END_TEST
 
-START_TEST (test_document_is_a_key_set_without_private_parts) {
+TEST (test_document_is_a_key_set_without_private_parts) {
     static unsigned char mem[65536];
     struct keys *keys = load();
     pj_keyset_t set = {0};
@@ -93,11 +91,10 @@ START_TEST (test_document_is_a_key_set_without_private_parts) {
     pj_keyset_clear(&set);
     keys_release(keys);
 }
-END_TEST
 
 /* A pair of each algorithm signs, is published, and has a secret of its own.
  */
-START_TEST (test_each_algorithm) {
+TEST (test_each_algorithm) {
     static const char *const algs[] = {"RS256", "ES256", "EdDSA"};
     unsigned char secrets[3][sizeof(((struct keys *) NULL)->hmac_key)];
 
@@ -128,15 +125,13 @@ START_TEST (test_each_algorithm) {
         pair_free(&pair);
     }
 }
-END_TEST
 
-START_TEST (test_pair_must_match) {
+TEST (test_pair_must_match) {
     cfg.jwt_public_key_base64 = second.public_text;
     expect_refused("PLATFORM_JWT_PUBLIC_KEY_BASE64");
 }
-END_TEST
 
-START_TEST (test_garbage_names_its_variable) {
+TEST (test_garbage_names_its_variable) {
     cfg.jwt_private_key_base64 = (char *) "!!!!";
     expect_refused("PLATFORM_JWT_PRIVATE_KEY_BASE64");
     cfg.jwt_private_key_base64 = (char *) "aGVsbG8=";
@@ -147,17 +142,15 @@ START_TEST (test_garbage_names_its_variable) {
     cfg.jwt_public_key_base64 = (char *) "aGVsbG8=";
     expect_refused("PLATFORM_JWT_PUBLIC_KEY_BASE64");
 }
-END_TEST
 
-START_TEST (test_missing_parts) {
+TEST (test_missing_parts) {
     cfg.jwt_public_key_base64 = NULL;
     expect_refused("PLATFORM_JWT_PUBLIC_KEY_BASE64: missing");
     memset(&cfg, 0, sizeof(cfg));
     expect_refused("PLATFORM_JWT_KEY_ID: missing");
 }
-END_TEST
 
-START_TEST (test_local_may_lack_all_parts_but_not_some) {
+TEST (test_local_may_lack_all_parts_but_not_some) {
     struct keys *keys;
 
     cfg.is_local = true;
@@ -172,9 +165,8 @@ START_TEST (test_local_may_lack_all_parts_but_not_some) {
     ck_assert_mem_eq(keys->jwks, "{\"keys\":[]}", keys->jwks_len);
     keys_release(keys);
 }
-END_TEST
 
-START_TEST (test_additional_keys_are_published) {
+TEST (test_additional_keys_are_published) {
     char list[4096];
     struct keys *keys;
 
@@ -187,9 +179,8 @@ START_TEST (test_additional_keys_are_published) {
     ck_assert_ptr_nonnull(memmem(keys->jwks, keys->jwks_len, "\"old\"", 5));
     keys_release(keys);
 }
-END_TEST
 
-START_TEST (test_bad_additional_keys) {
+TEST (test_bad_additional_keys) {
     char list[8192];
 
     cfg.jwt_additional_public_keys = (char *) "nokid";
@@ -211,9 +202,8 @@ START_TEST (test_bad_additional_keys) {
     snprintf(list, sizeof(list), "a=%s", second.private_text);
     expect_refused("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS: key a");
 }
-END_TEST
 
-START_TEST (test_as_many_additional_keys_as_fit) {
+TEST (test_as_many_additional_keys_as_fit) {
     static char list[32768];
     struct keys *keys;
     size_t len = 0;
@@ -232,9 +222,8 @@ START_TEST (test_as_many_additional_keys_as_fit) {
     }
     expect_refused("too many keys");
 }
-END_TEST
 
-START_TEST (test_publish_swaps_while_held) {
+TEST (test_publish_swaps_while_held) {
     struct keys *old, *held;
 
     ck_assert_ptr_null(keys_acquire());
@@ -253,9 +242,8 @@ START_TEST (test_publish_swaps_while_held) {
     ck_assert_ptr_null(keys_acquire());
     keys_release(NULL);
 }
-END_TEST
 
-START_TEST (test_each_worker_signs_with_a_copy_of_its_own) {
+TEST (test_each_worker_signs_with_a_copy_of_its_own) {
     struct keys *keys;
     const pj_key_t *one, *two;
 
@@ -272,9 +260,8 @@ START_TEST (test_each_worker_signs_with_a_copy_of_its_own) {
     ck_assert_ptr_eq(keys_signer(keys, 2), keys->signing);
     keys_release(keys);
 }
-END_TEST
 
-START_TEST (test_without_a_key_nobody_signs) {
+TEST (test_without_a_key_nobody_signs) {
     struct keys *keys;
 
     memset(&cfg, 0, sizeof(cfg));
@@ -286,7 +273,6 @@ START_TEST (test_without_a_key_nobody_signs) {
     ck_assert_ptr_null(keys_signer(keys, 2));
     keys_release(keys);
 }
-END_TEST
 
 /* -- a directory -- */
 
@@ -302,7 +288,7 @@ static void put(const char *dir, const char *name, const char *text)
     ck_assert_int_eq(fclose(out), 0);
 }
 
-START_TEST (test_stamp_changes_with_the_files) {
+TEST (test_stamp_changes_with_the_files) {
     char dir[] = "/tmp/check-keys-XXXXXX", path[128], other[128];
     uint64_t empty, one, two;
 
@@ -333,7 +319,6 @@ START_TEST (test_stamp_changes_with_the_files) {
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(rmdir(dir), 0);
 }
-END_TEST
 
 /* Replaces opendir() for keys_dir_stamp(), which runs before and after each
  * attempt to read the keys.  moves lists the calls at which a file is
@@ -390,7 +375,7 @@ static const struct {
     {2, 40, 40, false}, /* again and again */
 };
 
-START_TEST (test_a_directory_that_changes_is_read_again) {
+TESTS (test_a_directory_that_changes_is_read_again, LENGTH(changes)) {
     char dir[] = "/tmp/check-keys-XXXXXX", path[128];
     struct keys *keys;
 
@@ -425,30 +410,12 @@ START_TEST (test_a_directory_that_changes_is_read_again) {
     ck_assert_int_eq(unlink(path), 0);
     ck_assert_int_eq(rmdir(dir), 0);
 }
-END_TEST
 
 static void fill(TCase *t)
 {
     tcase_set_timeout(t, 60);
     tcase_add_unchecked_fixture(t, setup_once, teardown_once);
     tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, test_generated_pair_loads);
-    tcase_add_test(t, test_default_kid_is_the_thumbprint);
-    tcase_add_test(t, test_document_is_a_key_set_without_private_parts);
-    tcase_add_test(t, test_each_algorithm);
-    tcase_add_test(t, test_pair_must_match);
-    tcase_add_test(t, test_each_worker_signs_with_a_copy_of_its_own);
-    tcase_add_test(t, test_without_a_key_nobody_signs);
-    tcase_add_test(t, test_garbage_names_its_variable);
-    tcase_add_test(t, test_missing_parts);
-    tcase_add_test(t, test_local_may_lack_all_parts_but_not_some);
-    tcase_add_test(t, test_additional_keys_are_published);
-    tcase_add_test(t, test_bad_additional_keys);
-    tcase_add_test(t, test_as_many_additional_keys_as_fit);
-    tcase_add_test(t, test_publish_swaps_while_held);
-    tcase_add_test(t, test_stamp_changes_with_the_files);
-    tcase_add_loop_test(t, test_a_directory_that_changes_is_read_again, 0,
-                        sizeof(changes) / sizeof(changes[0]));
 }
 
 int main(void)

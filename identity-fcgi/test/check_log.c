@@ -50,7 +50,7 @@ static void audit(const char *event)
     log_event(LOG_AUDIT_, event, NULL, NULL, 0);
 }
 
-START_TEST (test_each_line_is_one_write) {
+TEST (test_each_line_is_one_write) {
     audit("one");
     ck_assert_int_eq(next_write(), 1);
     log_event(LOG_ACCESS_, "http.request", NULL, NULL, 0);
@@ -59,9 +59,8 @@ START_TEST (test_each_line_is_one_write) {
     ck_assert_int_eq(next_write(), 1);
     ck_assert_ptr_null(strstr(text, "requestId"));
 }
-END_TEST
 
-START_TEST (test_lines_of_a_request_carry_its_ids) {
+TEST (test_lines_of_a_request_carry_its_ids) {
     log_bind("r", "c");
     audit("one");
     ck_assert_int_eq(next_write(), 1);
@@ -72,9 +71,8 @@ START_TEST (test_lines_of_a_request_carry_its_ids) {
     ck_assert_int_eq(next_write(), 1);
     ck_assert_ptr_null(strstr(text, "requestId"));
 }
-END_TEST
 
-START_TEST (test_time_is_utc_with_milliseconds) {
+TEST (test_time_is_utc_with_milliseconds) {
     audit("one");
     ck_assert_int_eq(next_write(), 1);
     for (const char *p = text, *is = "{\"time\":\"nnnn-nn-nnTnn:nn:nn.nnnZ\"";
@@ -84,10 +82,9 @@ START_TEST (test_time_is_utc_with_milliseconds) {
         ck_assert_msg(*is == 'n' ? digit : *p == *is, "%s", text);
     }
 }
-END_TEST
 
 /* Each of these bytes is escaped to six. */
-START_TEST (test_a_line_that_grows_too_long_keeps_its_head) {
+TEST (test_a_line_that_grows_too_long_keeps_its_head) {
     char message[1000];
 
     memset(message, 1, sizeof(message) - 1);
@@ -98,15 +95,10 @@ START_TEST (test_a_line_that_grows_too_long_keeps_its_head) {
     ck_assert_ptr_nonnull(
         strstr(text, "\"event\":\"three\",\"truncated\":true}\n"));
 }
-END_TEST
 
 static void fill(TCase *t)
 {
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, test_each_line_is_one_write);
-    tcase_add_test(t, test_lines_of_a_request_carry_its_ids);
-    tcase_add_test(t, test_a_line_that_grows_too_long_keeps_its_head);
-    tcase_add_test(t, test_time_is_utc_with_milliseconds);
 }
 
 int main(void)

@@ -43,7 +43,7 @@ static void send_login(const char *account, const char *credential)
     req.body = join("", text, "");
 }
 
-START_TEST (test_login_one_branch) {
+TEST (test_login_one_branch) {
     db.branch_count = 1;
     send_login("one@demo.test", "right");
     h_login(&w);
@@ -56,11 +56,10 @@ START_TEST (test_login_one_branch) {
     ck_assert_int_eq(db.created.expires_at_s, NOW + 3600);
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
 }
-END_TEST
 
 /* Refreshes come first: a login's hash is not in their way, nor are its
  * signatures. */
-START_TEST (test_login_signs_where_it_hashes) {
+TEST (test_login_signs_where_it_hashes) {
     unsigned char *before;
 
     db.branch_count = 1;
@@ -81,9 +80,8 @@ START_TEST (test_login_signs_where_it_hashes) {
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
 }
-END_TEST
 
-START_TEST (test_login_no_and_several_branches) {
+TEST (test_login_no_and_several_branches) {
     send_login("none@demo.test", "right");
     h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS", "attempt find choices create settle ");
@@ -96,9 +94,8 @@ START_TEST (test_login_no_and_several_branches) {
     ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
     ck_assert(!body_has("\"accessToken\""));
 }
-END_TEST
 
-START_TEST (test_login_equal_work_for_every_refusal) {
+TEST (test_login_equal_work_for_every_refusal) {
     uint64_t before = metric("identity_hash_duration_seconds_count");
     size_t length;
 
@@ -130,9 +127,8 @@ START_TEST (test_login_equal_work_for_every_refusal) {
     ck_assert_ptr_nonnull(strstr(
         headers(), "\r\nWWW-Authenticate: Login realm=\"platform\"\r\n"));
 }
-END_TEST
 
-START_TEST (test_login_over_the_limit_is_not_hashed) {
+TEST (test_login_over_the_limit_is_not_hashed) {
     uint64_t before = metric("identity_hash_duration_seconds_count");
 
     tell(&db.attempt, STORE_NONE);
@@ -142,27 +138,24 @@ START_TEST (test_login_over_the_limit_is_not_hashed) {
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 77\r\n"));
     ck_assert_uint_eq(metric("identity_hash_duration_seconds_count"), before);
 }
-END_TEST
 
-START_TEST (test_login_limits_off) {
+TEST (test_login_limits_off) {
     cfg.max_failures = 0;
     send_login("one@demo.test", "right");
     h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS", "find choices create ");
 }
-END_TEST
 
-START_TEST (test_login_ends_the_oldest_sessions) {
+TEST (test_login_ends_the_oldest_sessions) {
     cfg.max_sessions = 2;
     send_login("one@demo.test", "right");
     h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
               "attempt find choices create limit settle ");
 }
-END_TEST
 
 /* The session is there: what became of others changes nothing. */
-START_TEST (test_login_succeeds_whatever_becomes_of_the_oldest) {
+TEST (test_login_succeeds_whatever_becomes_of_the_oldest) {
     cfg.max_sessions = 2;
     tell(&db.limit, STORE_UNKNOWN);
     send_login("one@demo.test", "right");
@@ -170,9 +163,8 @@ START_TEST (test_login_succeeds_whatever_becomes_of_the_oldest) {
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
               "attempt find choices create limit settle ");
 }
-END_TEST
 
-START_TEST (test_login_rehashes_weaker_credentials) {
+TEST (test_login_rehashes_weaker_credentials) {
     struct config stronger = cfg;
 
     stronger.argon2_memory_kib = 16;
@@ -183,9 +175,8 @@ START_TEST (test_login_rehashes_weaker_credentials) {
               "attempt find rehash choices create settle ");
     ck_assert_str_eq(db.created_with, db.rehashed_to);
 }
-END_TEST
 
-START_TEST (test_login_starts_over_when_its_account_changes) {
+TEST (test_login_starts_over_when_its_account_changes) {
     send_login("one@demo.test", "right");
     tell(&db.create, STORE_NONE);
     tell(&db.create, STORE_OK);
@@ -219,10 +210,9 @@ START_TEST (test_login_starts_over_when_its_account_changes) {
               "choices create settle ");
     ck_assert(!db.settled_success);
 }
-END_TEST
 
 /* A login that was not decided is given back, and may come again. */
-START_TEST (test_login_without_memory_is_no_failure) {
+TEST (test_login_without_memory_is_no_failure) {
     snprintf(db.account.credential_hash, sizeof(db.account.credential_hash),
              "$argon2id$v=19$m=262144,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$"
              "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
@@ -240,10 +230,9 @@ START_TEST (test_login_without_memory_is_no_failure) {
     h_login(&w);
     ck_answer(401, "AUTH_INVALID_CREDENTIALS", "attempt find ");
 }
-END_TEST
 
 /* A login that cannot be hashed does not use the database. */
-START_TEST (test_login_without_a_place) {
+TEST (test_login_without_a_place) {
     lent.none = true;
     send_login("one@demo.test", "right");
     h_login(&w);
@@ -253,9 +242,8 @@ START_TEST (test_login_without_a_place) {
     h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS", "attempt find choices create settle ");
 }
-END_TEST
 
-START_TEST (test_login_database_down) {
+TEST (test_login_database_down) {
     tell(&db.create, STORE_UNKNOWN);
     send_login("one@demo.test", "right");
     h_login(&w);
@@ -277,7 +265,6 @@ START_TEST (test_login_database_down) {
     ck_answer(503, "DATABASE_UNAVAILABLE", "attempt find settle ");
     ck_assert(!db.settled_success);
 }
-END_TEST
 
 static void refused_login(const char *body)
 {
@@ -289,7 +276,7 @@ static void refused_login(const char *body)
     ck_assert_int_eq(res.status, 400);
 }
 
-START_TEST (test_login_bodies) {
+TEST (test_login_bodies) {
     refused_login("");
     refused_login("[]");
     refused_login("\"a\"");
@@ -308,9 +295,8 @@ START_TEST (test_login_bodies) {
     h_login(&w);
     ck_assert_int_eq(res.status, 200);
 }
-END_TEST
 
-START_TEST (test_login_lengths) {
+TEST (test_login_lengths) {
     static char name[330], secret[1030];
 
     memset(name, 'a', 320);
@@ -330,9 +316,8 @@ START_TEST (test_login_lengths) {
     h_login(&w);
     ck_assert_int_eq(res.status, 400);
 }
-END_TEST
 
-START_TEST (test_login_type_comes_before_body) {
+TEST (test_login_type_comes_before_body) {
     send_body("{");
     req.content_type = PJ_STR("text/plain");
     h_login(&w);
@@ -341,28 +326,8 @@ START_TEST (test_login_type_comes_before_body) {
     h_login(&w);
     ck_answer(400, "REQUEST_INVALID", "");
 }
-END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_login_one_branch,
-        test_login_signs_where_it_hashes,
-        test_login_no_and_several_branches,
-        test_login_equal_work_for_every_refusal,
-        test_login_over_the_limit_is_not_hashed,
-        test_login_limits_off,
-        test_login_ends_the_oldest_sessions,
-        test_login_succeeds_whatever_becomes_of_the_oldest,
-        test_login_rehashes_weaker_credentials,
-        test_login_starts_over_when_its_account_changes,
-        test_login_without_memory_is_no_failure,
-        test_login_without_a_place,
-        test_login_database_down,
-        test_login_bodies,
-        test_login_lengths,
-        test_login_type_comes_before_body,
-    };
-
-    return run_tests("login", tests, sizeof(tests) / sizeof(tests[0]));
+    return run_tests("login");
 }

@@ -57,7 +57,7 @@ static void setup(void)
     metrics_start();
 }
 
-START_TEST (test_counts_appear) {
+TEST (test_counts_appear) {
     metrics_count(METRICS_ROTATIONS);
     metrics_add(METRICS_ROTATIONS, 4);
     metrics_add(METRICS_SWEPT_SESSIONS, 1000);
@@ -70,9 +70,8 @@ START_TEST (test_counts_appear) {
         has_line(text, "# TYPE identity_refresh_rotations_total counter"));
     ck_assert(has_line(text, "identity_refresh_retries_total 0"));
 }
-END_TEST
 
-START_TEST (test_requests_by_endpoint_status_and_code) {
+TEST (test_requests_by_endpoint_status_and_code) {
     for (int i = 0; i < 3; i++) {
         metrics_request(0, 200, NULL, 10);
     }
@@ -85,10 +84,9 @@ START_TEST (test_requests_by_endpoint_status_and_code) {
                              "code=\"AUTH_REFRESH_TOKEN_STALE\"} 1"));
     ck_assert_ptr_null(strstr(text, "\"404\""));
 }
-END_TEST
 
 /* Whatever is thrown at it, the number of series has a bound. */
-START_TEST (test_unknown_labels_are_one) {
+TEST (test_unknown_labels_are_one) {
     char code[32];
 
     for (int i = 0; i < 1000; i++) {
@@ -102,9 +100,8 @@ START_TEST (test_unknown_labels_are_one) {
     ck_assert(has_line(text, "identity_requests_total{endpoint=\"other\","
                              "status=\"other\",code=\"other\"} 979"));
 }
-END_TEST
 
-START_TEST (test_histogram_bounds_are_inclusive) {
+TEST (test_histogram_bounds_are_inclusive) {
     metrics_time(METRICS_HASH, -5); /* a clock is a clock */
     metrics_time(METRICS_HASH, 1000);
     metrics_time(METRICS_HASH, 1001);
@@ -122,9 +119,8 @@ START_TEST (test_histogram_bounds_are_inclusive) {
     ck_assert(has_line(text, NAME "_count 5"));
 #undef NAME
 }
-END_TEST
 
-START_TEST (test_histogram_of_an_endpoint) {
+TEST (test_histogram_of_an_endpoint) {
     metrics_request(1, 200, NULL, 2000000);
     render(NULL, 0, NULL);
 #define NAME "identity_request_duration_seconds"
@@ -135,9 +131,8 @@ START_TEST (test_histogram_of_an_endpoint) {
     ck_assert_ptr_null(strstr(text, NAME "_count{endpoint=\"/a\"}"));
 #undef NAME
 }
-END_TEST
 
-START_TEST (test_gauges_and_the_key) {
+TEST (test_gauges_and_the_key) {
     const struct metrics_gauge gauges[] = {{"a_thing", "What it is.", -7}};
 
     render(gauges, 1, "k\"1\\");
@@ -149,9 +144,8 @@ START_TEST (test_gauges_and_the_key) {
     render(NULL, 0, NULL);
     ck_assert_ptr_null(strstr(text, "kid="));
 }
-END_TEST
 
-START_TEST (test_every_counter_has_a_name) {
+TEST (test_every_counter_has_a_name) {
     for (int i = 0; i < METRICS_COUNTERS; i++) {
         metrics_add((enum metrics_counter) i, 1000000 + (uint64_t) i);
     }
@@ -164,10 +158,9 @@ START_TEST (test_every_counter_has_a_name) {
         ck_assert_ptr_nonnull(strstr(text, number));
     }
 }
-END_TEST
 
 /* A name's lines stand together, behind one HELP and one TYPE. */
-START_TEST (test_names_stand_together) {
+TEST (test_names_stand_together) {
     char seen[64][64];
     size_t count = 0;
 
@@ -186,7 +179,6 @@ START_TEST (test_names_stand_together) {
     }
     ck_assert_uint_gt(count, 20);
 }
-END_TEST
 
 #define THREADS 8
 #define ROUNDS 20000
@@ -200,7 +192,7 @@ static void *count_much(void *arg)
     return arg;
 }
 
-START_TEST (test_threads_lose_nothing_and_outlive_themselves) {
+TEST (test_threads_lose_nothing_and_outlive_themselves) {
     pthread_t threads[THREADS];
     uint64_t before = 0;
 
@@ -226,28 +218,16 @@ START_TEST (test_threads_lose_nothing_and_outlive_themselves) {
                                "status=\"200\",code=\"\"} "),
                       THREADS * ROUNDS);
 }
-END_TEST
 
-START_TEST (test_start) {
+TEST (test_start) {
     render(NULL, 0, NULL);
     ck_assert_uint_gt(value_of("\nprocess_start_time_seconds "), 1700000000);
     ck_assert_ptr_null(strstr(text, "process_resident_memory_bytes 0\n"));
 }
-END_TEST
 
 static void fill(TCase *t)
 {
     tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_test(t, test_counts_appear);
-    tcase_add_test(t, test_requests_by_endpoint_status_and_code);
-    tcase_add_test(t, test_unknown_labels_are_one);
-    tcase_add_test(t, test_histogram_bounds_are_inclusive);
-    tcase_add_test(t, test_histogram_of_an_endpoint);
-    tcase_add_test(t, test_gauges_and_the_key);
-    tcase_add_test(t, test_every_counter_has_a_name);
-    tcase_add_test(t, test_names_stand_together);
-    tcase_add_test(t, test_threads_lose_nothing_and_outlive_themselves);
-    tcase_add_test(t, test_start);
 }
 
 int main(void)

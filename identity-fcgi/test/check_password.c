@@ -5,8 +5,8 @@
 #include "base/metrics.h"
 #include "memory_limit.h"
 #include "metric.h"
+#include "testing.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -39,7 +39,7 @@ static void setup(int slots, int workers, int64_t memory_kib)
     ck_assert(password_start(&cfg, wait_ms));
 }
 
-START_TEST (test_right_and_wrong) {
+TEST (test_right_and_wrong) {
     char phc[PASSWORD_PHC_MAX];
 
     setup(1, 2, 8);
@@ -49,9 +49,8 @@ START_TEST (test_right_and_wrong) {
     ck_assert_int_eq(verify(phc, PJ_STR("demo-passw0rd!"), 0), PASSWORD_WRONG);
     ck_assert_int_eq(verify(phc, PJ_STR("Demo-passw0rd!!"), 0), PASSWORD_WRONG);
 }
-END_TEST
 
-START_TEST (test_bytes_are_taken_as_sent) {
+TEST (test_bytes_are_taken_as_sent) {
     pj_str_t odd = PJ_STR("a\xff\x01z");
     char phc[PASSWORD_PHC_MAX];
 
@@ -60,9 +59,8 @@ START_TEST (test_bytes_are_taken_as_sent) {
     ck_assert_int_eq(verify(phc, odd, 0), PASSWORD_OK);
     ck_assert_int_eq(verify(phc, PJ_STR("a"), 0), PASSWORD_WRONG);
 }
-END_TEST
 
-START_TEST (test_unknown_account_costs_one_hash) {
+TEST (test_unknown_account_costs_one_hash) {
     char phc[PASSWORD_PHC_MAX];
     uint64_t before;
 
@@ -76,7 +74,6 @@ START_TEST (test_unknown_account_costs_one_hash) {
     ck_assert_uint_eq(metric("identity_hash_duration_seconds_count"),
                       before + 2);
 }
-END_TEST
 
 #define SALT "AAAAAAAAAAAAAAAAAAAAAA"
 #define HASH "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -144,7 +141,7 @@ static const char *const unusable[] = {
     ""};
 
 /* Each is told apart, and costs what any credential does: one hash. */
-START_TEST (test_stored_strings_that_are_none) {
+TEST (test_stored_strings_that_are_none) {
     uint64_t hashes, cost;
 
     setup(1, 2, 16);
@@ -164,10 +161,9 @@ START_TEST (test_stored_strings_that_are_none) {
         verify("$argon2id$v=19$m=8,t=10,p=1$" SALT "$" HASH, CREDENTIAL, 0),
         PASSWORD_WRONG);
 }
-END_TEST
 
 /* Made by others: of several lanes, or with another length of salt. */
-START_TEST (test_strings_of_other_makers) {
+TEST (test_strings_of_other_makers) {
     static const char *const others[] = {
         "$argon2id$v=19$m=64,t=3,p=4$c2FsdHNhbHRzYWx0c2FsdA$"
         "4LJ3w+CrtOcn8xK/C31sO+fTu7YoOkt+fABdOMIO6PI",
@@ -184,10 +180,9 @@ START_TEST (test_strings_of_other_makers) {
         ck_assert_int_eq(verify(others[i], PJ_STR("x"), 0), PASSWORD_WRONG);
     }
 }
-END_TEST
 
 /* Nobody has been asked then, so nobody was wrong. */
-START_TEST (test_no_memory_is_no_verdict) {
+TEST (test_no_memory_is_no_verdict) {
     char phc[PASSWORD_PHC_MAX], other[PASSWORD_PHC_MAX];
     struct hasher_use use;
 
@@ -217,7 +212,6 @@ START_TEST (test_no_memory_is_no_verdict) {
     use = hasher_use(HASHER_HASH);
     ck_assert_int_eq(use.running, 0);
 }
-END_TEST
 
 static const struct {
     const char *stored;
@@ -260,7 +254,7 @@ static const struct {
 
 /* Hashes of other systems: their cost is counted, and a hash with the current
  * parameters is computed too, whatever the result. */
-START_TEST (test_foreign_forms) {
+TEST (test_foreign_forms) {
     setup(1, 2, 32);
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
         const char *stored = foreign[i].stored;
@@ -306,7 +300,6 @@ START_TEST (test_foreign_forms) {
         ck_assert_msg(verify(other, right, 0) != PASSWORD_OK, "%s", other);
     }
 }
-END_TEST
 
 __attribute__((noinline)) static void leave(void)
 {
@@ -348,7 +341,7 @@ static bool left_behind(struct stored *stored)
            NULL;
 }
 
-START_TEST (test_no_credential_stays_on_the_stack) {
+TEST (test_no_credential_stays_on_the_stack) {
     static const char *const texts[] = {
         "$2b$04$" BCRYPT, "$5$saltstring$" SHA256, "$6$saltstring$" SHA512,
         "$pbkdf2-sha256$i=2,l=16$c2FsdHNhbHQ$Uo6iM94iCIVGnGjW3oDIhQ"};
@@ -361,10 +354,9 @@ START_TEST (test_no_credential_stays_on_the_stack) {
         ck_assert_msg(!left_behind(&stored), "%s", texts[i]);
     }
 }
-END_TEST
 
 /* crypt() takes no more than it is made for, and nobody's first half. */
-START_TEST (test_credentials_that_crypt_does_not_take) {
+TEST (test_credentials_that_crypt_does_not_take) {
     static unsigned char longest[1024];
     pj_str_t long_one = {longest, 128};
     char stored[PASSWORD_STORED_MAX];
@@ -393,9 +385,8 @@ START_TEST (test_credentials_that_crypt_does_not_take) {
     long_one.len = 71;
     ck_assert_int_eq(verify(stored, long_one, 0), PASSWORD_WRONG);
 }
-END_TEST
 
-START_TEST (test_rehash_only_when_weaker) {
+TEST (test_rehash_only_when_weaker) {
     static const struct {
         int64_t memory_kib;
         bool weaker;
@@ -415,7 +406,6 @@ START_TEST (test_rehash_only_when_weaker) {
                          now[i].weaker);
     }
 }
-END_TEST
 
 struct caller {
     pthread_t thread;
@@ -455,7 +445,7 @@ static void run_at_once(struct caller *callers, int n)
 
 /* Of 8 workers, 4 may hash or wait; one more is told so at once, since it has
  * refreshes to serve. */
-START_TEST (test_never_more_than_half_of_the_workers) {
+TEST (test_never_more_than_half_of_the_workers) {
     struct caller callers[8];
 
     wait_ms = 60000;
@@ -467,9 +457,8 @@ START_TEST (test_never_more_than_half_of_the_workers) {
     run_at_once(callers, 4); /* and all places were given back */
     ck_assert_int_eq(count(callers, 4, PASSWORD_WRONG), 4);
 }
-END_TEST
 
-START_TEST (test_waiting_ends) {
+TEST (test_waiting_ends) {
     struct caller callers[3];
 
     /* One slot, and each hash takes many times longer than a wait may. */
@@ -484,9 +473,8 @@ START_TEST (test_waiting_ends) {
     run_at_once(callers, 3);
     ck_assert_int_eq(count(callers, 3, PASSWORD_WRONG), 3);
 }
-END_TEST
 
-START_TEST (test_deadline_ends_the_wait) {
+TEST (test_deadline_ends_the_wait) {
     struct caller first;
     int64_t now_ms = metrics_now_us() / 1000;
 
@@ -508,7 +496,6 @@ START_TEST (test_deadline_ends_the_wait) {
     /* A deadline in the past is ignored if no wait is necessary. */
     ck_assert_int_eq(verify(NULL, CREDENTIAL, now_ms), PASSWORD_WRONG);
 }
-END_TEST
 
 static void await_use(int running, int waiting)
 {
@@ -546,7 +533,7 @@ static void *verify_twice(void *arg)
     return verify_in_turn() == 0 ? verify_once(second) : NULL;
 }
 
-START_TEST (test_who_waits_longest_is_next) {
+TEST (test_who_waits_longest_is_next) {
     pthread_t greedy, patient[2];
     int second = -1, place[2];
 
@@ -566,34 +553,13 @@ START_TEST (test_who_waits_longest_is_next) {
     ck_assert_int_eq(place[1], 2);
     ck_assert_int_eq(second, 3);
 }
-END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_set_timeout(t, 120);
+}
 
 int main(void)
 {
-    Suite *suite = suite_create("password");
-    TCase *tc = tcase_create("credentials");
-    SRunner *runner = srunner_create(suite);
-    int failed;
-
-    suite_add_tcase(suite, tc);
-    tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, test_right_and_wrong);
-    tcase_add_test(tc, test_bytes_are_taken_as_sent);
-    tcase_add_test(tc, test_unknown_account_costs_one_hash);
-    tcase_add_test(tc, test_stored_strings_that_are_none);
-    tcase_add_test(tc, test_strings_of_other_makers);
-    tcase_add_test(tc, test_no_memory_is_no_verdict);
-    tcase_add_test(tc, test_foreign_forms);
-    tcase_add_test(tc, test_no_credential_stays_on_the_stack);
-    tcase_add_test(tc, test_credentials_that_crypt_does_not_take);
-    tcase_add_test(tc, test_rehash_only_when_weaker);
-    tcase_add_test(tc, test_never_more_than_half_of_the_workers);
-    tcase_add_test(tc, test_waiting_ends);
-    tcase_add_test(tc, test_deadline_ends_the_wait);
-    tcase_add_test(tc, test_who_waits_longest_is_next);
-
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_case("password", fill);
 }

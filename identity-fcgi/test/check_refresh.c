@@ -22,7 +22,7 @@ static void refresh(struct session_view view)
     refresh_body(refresh_token(JTI));
 }
 
-START_TEST (test_refresh_scoped) {
+TEST (test_refresh_scoped) {
     refresh(scoped_session());
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accessToken\":\""));
@@ -38,9 +38,8 @@ START_TEST (test_refresh_scoped) {
     ck_assert_ptr_nonnull(strstr(headers(), "Cache-Control: no-store\r\n"));
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
 }
-END_TEST
 
-START_TEST (test_refresh_unscoped) {
+TEST (test_refresh_unscoped) {
     view_is(usable_session());
     refresh_cookie(refresh_token(JTI));
 
@@ -51,9 +50,8 @@ START_TEST (test_refresh_unscoped) {
     ck_assert(body_has("\"branches\":[{\"branchId\":\"" BRANCH "\""));
     ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
 }
-END_TEST
 
-START_TEST (test_refresh_include_account_token) {
+TEST (test_refresh_include_account_token) {
     view_is(scoped_session());
     req.body = join("{\"refreshToken\":\"", refresh_token(JTI),
                     "\",\"includeAccountToken\":true}");
@@ -65,9 +63,8 @@ START_TEST (test_refresh_include_account_token) {
     ck_assert(body_has("\"branches\":["));
     ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
 }
-END_TEST
 
-START_TEST (test_refresh_scope_lost) {
+TEST (test_refresh_scope_lost) {
     struct session_view v = scoped_session();
 
     v.selectable = false;
@@ -76,9 +73,8 @@ START_TEST (test_refresh_scope_lost) {
     ck_assert(db.cleared);
     ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
 }
-END_TEST
 
-START_TEST (test_refresh_expiry_is_capped) {
+TEST (test_refresh_expiry_is_capped) {
     struct session_view v = scoped_session();
 
     cfg.session_max_lifetime_s = 1500; /* 500 s are left */
@@ -88,7 +84,6 @@ START_TEST (test_refresh_expiry_is_capped) {
     ck_assert(body_has("\"expiresIn\":500"));
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=500;"));
 }
-END_TEST
 
 /* Refreshes with a token that was issued for old_ttl_s in a session that has
  * left_s to live, by these calls; how much of the arena that took. */
@@ -117,7 +112,7 @@ static size_t refresh_for(bool idle, int64_t old_ttl_s, int64_t left_s,
 
 /* Signed while the database reads or after it: the token is the same, and is
  * signed twice only where the old one gave no idea of its expiry. */
-START_TEST (test_refresh_signs_ahead) {
+TEST (test_refresh_signs_ahead) {
     const struct {
         int64_t old_ttl_s, left_s;
         const char *calls;
@@ -145,9 +140,8 @@ START_TEST (test_refresh_signs_ahead) {
         ck_assert(cases[i].twice || ahead == once);
     }
 }
-END_TEST
 
-START_TEST (test_refresh_missing) {
+TEST (test_refresh_missing) {
     static const char *const bodies[] = {"", "{}", "{\"refreshToken\":null}",
                                          "{\"refreshToken\":\"\"}"};
 
@@ -159,9 +153,8 @@ START_TEST (test_refresh_missing) {
         ck_assert(cookie_untouched());
     }
 }
-END_TEST
 
-START_TEST (test_refresh_origin_comes_before_conflict) {
+TEST (test_refresh_origin_comes_before_conflict) {
     send_in_body("a");
     send_in_cookie("b");
     req.origin = PJ_STR("https://evil.test");
@@ -174,18 +167,16 @@ START_TEST (test_refresh_origin_comes_before_conflict) {
     ck_answer(400, "AUTH_REFRESH_TOKEN_CONFLICT", "");
     ck_assert(cookie_untouched());
 }
-END_TEST
 
-START_TEST (test_refresh_origin_is_of_no_matter_without_the_cookie) {
+TEST (test_refresh_origin_is_of_no_matter_without_the_cookie) {
     view_is(scoped_session());
     req.origin = PJ_STR("https://evil.test");
     req.cookie = PJ_STR("other=x");
     refresh_body(refresh_token(JTI));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
 }
-END_TEST
 
-START_TEST (test_refresh_two_cookies) {
+TEST (test_refresh_two_cookies) {
     char *token = refresh_token(JTI);
 
     view_is(scoped_session());
@@ -198,9 +189,8 @@ START_TEST (test_refresh_two_cookies) {
     h_refresh(&w);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
 }
-END_TEST
 
-START_TEST (test_refresh_invalid_clears_only_its_own_cookie) {
+TEST (test_refresh_invalid_clears_only_its_own_cookie) {
     refresh_body("not.a.token");
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_untouched());
@@ -210,10 +200,9 @@ START_TEST (test_refresh_invalid_clears_only_its_own_cookie) {
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_cleared());
 }
-END_TEST
 
 /* It is good for whoever's clock is right: refused, but never thrown away. */
-START_TEST (test_refresh_from_the_future_leaves_the_cookie) {
+TEST (test_refresh_from_the_future_leaves_the_cookie) {
     refresh_cookie(issue('r', SESSION, JTI, -31, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_untouched());
@@ -222,9 +211,8 @@ START_TEST (test_refresh_from_the_future_leaves_the_cookie) {
     refresh_cookie(issue('r', SESSION, JTI, -30, 3600));
     ck_assert_int_eq(res.status, 200);
 }
-END_TEST
 
-START_TEST (test_refresh_takes_refresh_tokens_only) {
+TEST (test_refresh_takes_refresh_tokens_only) {
     refresh_body(issue('a', SESSION, JTI, 10, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert_ptr_nonnull(strstr(
@@ -232,27 +220,24 @@ START_TEST (test_refresh_takes_refresh_tokens_only) {
     refresh_body(issue('b', SESSION, JTI, 10, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
 }
-END_TEST
 
-START_TEST (test_refresh_expiry_has_no_leeway) {
+TEST (test_refresh_expiry_has_no_leeway) {
     view_is(scoped_session());
     refresh_body(issue('r', SESSION, JTI, 100, 100));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     refresh_body(issue('r', SESSION, JTI, 100, 101));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
 }
-END_TEST
 
-START_TEST (test_refresh_no_such_session) {
+TEST (test_refresh_no_such_session) {
     view_is(usable_session());
     tell(&db.read, STORE_NONE);
     refresh_cookie(refresh_token(JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
     ck_assert(cookie_cleared());
 }
-END_TEST
 
-START_TEST (test_refresh_stale_token_of_a_revoked_session) {
+TEST (test_refresh_stale_token_of_a_revoked_session) {
     struct session_view v = usable_session();
 
     v.session.active = false;
@@ -261,17 +246,15 @@ START_TEST (test_refresh_stale_token_of_a_revoked_session) {
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
     ck_assert(cookie_untouched()); /* the token came in the body */
 }
-END_TEST
 
-START_TEST (test_refresh_stale_leaves_the_cookie) {
+TEST (test_refresh_stale_leaves_the_cookie) {
     view_is(usable_session());
     refresh_cookie(refresh_token(OTHER_JTI));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
     ck_assert(cookie_untouched());
 }
-END_TEST
 
-START_TEST (test_refresh_disabled_account_ends_the_session) {
+TEST (test_refresh_disabled_account_ends_the_session) {
     struct session_view v = usable_session();
 
     v.session.account_enabled = false;
@@ -281,11 +264,10 @@ START_TEST (test_refresh_disabled_account_ends_the_session) {
     ck_assert_str_eq(db.revoked, SESSION " ");
     ck_assert(cookie_cleared());
 }
-END_TEST
 
 /* -- refresh: races and losses -- */
 
-START_TEST (test_refresh_goes_round_while_the_scope_moves) {
+TEST (test_refresh_goes_round_while_the_scope_moves) {
     view_is(usable_session());
     view_is(scoped_session());
     db.moved = true;
@@ -297,9 +279,8 @@ START_TEST (test_refresh_goes_round_while_the_scope_moves) {
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert(!body_has("branches"));
 }
-END_TEST
 
-START_TEST (test_refresh_gives_up_after_three_more_times) {
+TEST (test_refresh_gives_up_after_three_more_times) {
     view_is(usable_session());
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
@@ -309,9 +290,8 @@ START_TEST (test_refresh_gives_up_after_three_more_times) {
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
     ck_assert(cookie_untouched());
 }
-END_TEST
 
-START_TEST (test_refresh_that_lost_the_race_is_stale) {
+TEST (test_refresh_that_lost_the_race_is_stale) {
     struct session_view v = usable_session();
 
     view_is(v);
@@ -323,9 +303,8 @@ START_TEST (test_refresh_that_lost_the_race_is_stale) {
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotate read ");
     ck_assert(cookie_untouched());
 }
-END_TEST
 
-START_TEST (test_refresh_that_lost_to_a_logout) {
+TEST (test_refresh_that_lost_to_a_logout) {
     struct session_view v = usable_session();
 
     view_is(v);
@@ -336,9 +315,8 @@ START_TEST (test_refresh_that_lost_to_a_logout) {
     refresh_body(refresh_token(JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh rotate read ");
 }
-END_TEST
 
-START_TEST (test_refresh_finds_out_that_its_write_happened) {
+TEST (test_refresh_finds_out_that_its_write_happened) {
     struct session_view v = scoped_session();
 
     view_is(v);
@@ -358,9 +336,8 @@ START_TEST (test_refresh_finds_out_that_its_write_happened) {
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
 }
-END_TEST
 
-START_TEST (test_refresh_finds_out_that_its_write_did_not_happen) {
+TEST (test_refresh_finds_out_that_its_write_did_not_happen) {
     view_is(scoped_session());
     db.moved = true;
     tell(&db.rotate, STORE_UNKNOWN);
@@ -368,7 +345,6 @@ START_TEST (test_refresh_finds_out_that_its_write_did_not_happen) {
     refresh_body(refresh_token(JTI));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read rotate ");
 }
-END_TEST
 
 /* The first statement's answer is lost, which read and rotated at once. */
 static void lose_the_first(struct session_view then)
@@ -388,7 +364,7 @@ static struct session_view rotated_by_us(void)
     return v;
 }
 
-START_TEST (test_refresh_lost_at_once_had_happened) {
+TEST (test_refresh_lost_at_once_had_happened) {
     cfg.refresh_reuse = REUSE_REVOKE;
     lose_the_first(rotated_by_us());
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh read repeat ");
@@ -396,16 +372,14 @@ START_TEST (test_refresh_lost_at_once_had_happened) {
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
     ck_assert(text_is(answered_token().jti, db.rotated_to));
 }
-END_TEST
 
-START_TEST (test_refresh_lost_at_once_had_not_happened) {
+TEST (test_refresh_lost_at_once_had_not_happened) {
     lose_the_first(scoped_session());
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh read rotate ");
     ck_assert(text_is(answered_token().jti, db.rotated_to));
 }
-END_TEST
 
-START_TEST (test_refresh_lost_at_once_and_its_scope_since) {
+TEST (test_refresh_lost_at_once_and_its_scope_since) {
     struct session_view v = rotated_by_us();
 
     cfg.refresh_reuse = REUSE_REVOKE;
@@ -415,9 +389,8 @@ START_TEST (test_refresh_lost_at_once_and_its_scope_since) {
     ck_assert(db.cleared);
     ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
 }
-END_TEST
 
-START_TEST (test_refresh_lost_at_once_to_another) {
+TEST (test_refresh_lost_at_once_to_another) {
     struct session_view v = scoped_session();
 
     snprintf(v.session.jti, STORE_UUID, OTHER_JTI);
@@ -425,19 +398,17 @@ START_TEST (test_refresh_lost_at_once_to_another) {
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh read ");
     ck_assert(cookie_untouched());
 }
-END_TEST
 
-START_TEST (test_refresh_lost_at_once_and_logged_out) {
+TEST (test_refresh_lost_at_once_and_logged_out) {
     struct session_view v = rotated_by_us();
 
     v.session.active = false;
     lose_the_first(v);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh read ");
 }
-END_TEST
 
 /* If the answer cannot be written, the old token stays valid. */
-START_TEST (test_refresh_that_cannot_sign_rotates_back) {
+TEST (test_refresh_that_cannot_sign_rotates_back) {
     view_is(scoped_session());
     send_in_body(refresh_token(JTI));
     w.signer = NULL;
@@ -451,10 +422,9 @@ START_TEST (test_refresh_that_cannot_sign_rotates_back) {
     ck_answer(503, "DATABASE_UNAVAILABLE", "refresh back refresh back ");
     ck_assert(body_has("may or may not"));
 }
-END_TEST
 
 /* Before anything was written there is nothing to take back. */
-START_TEST (test_refresh_that_cannot_sign_writes_nothing) {
+TEST (test_refresh_that_cannot_sign_writes_nothing) {
     db.moved = true;
     view_is(scoped_session());
     send_in_body(refresh_token(JTI));
@@ -462,9 +432,8 @@ START_TEST (test_refresh_that_cannot_sign_writes_nothing) {
     h_refresh(&w);
     ck_answer(500, "INTERNAL_ERROR", "refresh ");
 }
-END_TEST
 
-START_TEST (test_refresh_never_finds_out) {
+TEST (test_refresh_never_finds_out) {
     view_is(scoped_session());
     db.moved = true;
     tell(&db.read, STORE_OK);
@@ -477,9 +446,8 @@ START_TEST (test_refresh_never_finds_out) {
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
 }
-END_TEST
 
-START_TEST (test_refresh_database_down) {
+TEST (test_refresh_database_down) {
     view_is(scoped_session());
     tell(&db.read, STORE_UNAVAILABLE);
     refresh_cookie(refresh_token(JTI));
@@ -494,18 +462,16 @@ START_TEST (test_refresh_database_down) {
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
 }
-END_TEST
 
 /* -- refresh: reuse -- */
 
-START_TEST (test_reuse_rejected_but_survived) {
+TEST (test_reuse_rejected_but_survived) {
     view_is(usable_session());
     refresh_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
 }
-END_TEST
 
-START_TEST (test_reuse_of_an_old_token_revokes) {
+TEST (test_reuse_of_an_old_token_revokes) {
     cfg.refresh_reuse = REUSE_REVOKE;
     view_is(usable_session());
     tell(&db.rotated, STORE_NONE);
@@ -514,9 +480,8 @@ START_TEST (test_reuse_of_an_old_token_revokes) {
     ck_assert_str_eq(db.revoked, SESSION " ");
     ck_assert(cookie_untouched());
 }
-END_TEST
 
-START_TEST (test_reuse_of_a_young_token_does_no_harm) {
+TEST (test_reuse_of_a_young_token_does_no_harm) {
     cfg.refresh_reuse = REUSE_REVOKE;
     view_is(usable_session());
     tell(&db.rotated, STORE_OK); /* rotated out within the minute */
@@ -527,57 +492,15 @@ START_TEST (test_reuse_of_a_young_token_does_no_harm) {
     refresh_body(issue('r', SESSION, OTHER_JTI, 60, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated refresh ");
 }
-END_TEST
 
-START_TEST (test_reuse_policy_remembers_what_it_rotates) {
+TEST (test_reuse_policy_remembers_what_it_rotates) {
     cfg.refresh_reuse = REUSE_REVOKE;
     refresh(usable_session());
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(db.remembered);
 }
-END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_refresh_scoped,
-        test_refresh_unscoped,
-        test_refresh_include_account_token,
-        test_refresh_scope_lost,
-        test_refresh_expiry_is_capped,
-        test_refresh_signs_ahead,
-        test_refresh_missing,
-        test_refresh_origin_comes_before_conflict,
-        test_refresh_origin_is_of_no_matter_without_the_cookie,
-        test_refresh_two_cookies,
-        test_refresh_invalid_clears_only_its_own_cookie,
-        test_refresh_from_the_future_leaves_the_cookie,
-        test_refresh_takes_refresh_tokens_only,
-        test_refresh_expiry_has_no_leeway,
-        test_refresh_no_such_session,
-        test_refresh_stale_token_of_a_revoked_session,
-        test_refresh_stale_leaves_the_cookie,
-        test_refresh_disabled_account_ends_the_session,
-        test_refresh_goes_round_while_the_scope_moves,
-        test_refresh_gives_up_after_three_more_times,
-        test_refresh_that_lost_the_race_is_stale,
-        test_refresh_that_lost_to_a_logout,
-        test_refresh_finds_out_that_its_write_happened,
-        test_refresh_finds_out_that_its_write_did_not_happen,
-        test_refresh_lost_at_once_had_happened,
-        test_refresh_lost_at_once_had_not_happened,
-        test_refresh_lost_at_once_and_its_scope_since,
-        test_refresh_lost_at_once_to_another,
-        test_refresh_lost_at_once_and_logged_out,
-        test_refresh_that_cannot_sign_rotates_back,
-        test_refresh_that_cannot_sign_writes_nothing,
-        test_refresh_never_finds_out,
-        test_refresh_database_down,
-        test_reuse_rejected_but_survived,
-        test_reuse_of_an_old_token_revokes,
-        test_reuse_of_a_young_token_does_no_harm,
-        test_reuse_policy_remembers_what_it_rotates,
-    };
-
-    return run_tests("refresh", tests, sizeof(tests) / sizeof(tests[0]));
+    return run_tests("refresh");
 }

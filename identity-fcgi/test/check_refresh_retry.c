@@ -44,7 +44,7 @@ static void ck_successor(void)
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3580;"));
 }
 
-START_TEST (test_retry_gets_the_successor) {
+TEST (test_retry_gets_the_successor) {
     for (int idle = 0; idle < 2; idle++) {
         teardown();
         setup();
@@ -58,18 +58,16 @@ START_TEST (test_retry_gets_the_successor) {
         ck_assert(body_has("\"expiresIn\":900"));
     }
 }
-END_TEST
 
-START_TEST (test_retry_of_a_session_that_is_over) {
+TEST (test_retry_of_a_session_that_is_over) {
     struct session_view v = retried(usable_session());
 
     v.session.expires_at_s = NOW;
     refresh(v);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
 }
-END_TEST
 
-START_TEST (test_retry_whose_scope_is_lost) {
+TEST (test_retry_whose_scope_is_lost) {
     struct session_view v = retried(scoped_session());
 
     cfg.refresh_reuse = REUSE_REVOKE;
@@ -81,10 +79,9 @@ START_TEST (test_retry_whose_scope_is_lost) {
     ck_assert_str_eq(db.rotated_to, "");
     ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
 }
-END_TEST
 
 /* The successor was signed already, and then went back in the meantime. */
-START_TEST (test_retry_that_becomes_a_rotation) {
+TEST (test_retry_that_becomes_a_rotation) {
     view_is(retried(scoped_session()));
     view_is(scoped_session());
     db.idle_reads = true;
@@ -94,10 +91,9 @@ START_TEST (test_retry_that_becomes_a_rotation) {
     ck_assert(text_is(answered_token().jti, db.rotated_to));
     ck_assert(!text_is(answered_token().jti, OTHER_JTI));
 }
-END_TEST
 
 /* It is read again: which of the two was first decides, and not the retry. */
-START_TEST (test_retry_that_races_a_logout) {
+TEST (test_retry_that_races_a_logout) {
     struct session_view over = retried(scoped_session());
 
     cfg.refresh_reuse = REUSE_REVOKE;
@@ -108,18 +104,16 @@ START_TEST (test_retry_that_races_a_logout) {
     refresh_body(refresh_token(JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh retry repeat read ");
 }
-END_TEST
 
-START_TEST (test_retry_that_cannot_sign_takes_nothing_back) {
+TEST (test_retry_that_cannot_sign_takes_nothing_back) {
     view_is(retried(scoped_session()));
     send_in_body(refresh_token(JTI));
     w.signer = NULL;
     h_refresh(&w);
     ck_answer(500, "INTERNAL_ERROR", "refresh retry ");
 }
-END_TEST
 
-START_TEST (test_retry_without_a_database) {
+TEST (test_retry_without_a_database) {
     tell(&db.retry, STORE_UNAVAILABLE);
     refresh(retried(scoped_session()));
     ck_answer(503, "DATABASE_UNAVAILABLE", "refresh retry ");
@@ -134,10 +128,9 @@ START_TEST (test_retry_without_a_database) {
               "refresh retry repeat read retry repeat ");
     ck_successor();
 }
-END_TEST
 
 /* Whoever lost a race looks for a retry too, and where the end is near. */
-START_TEST (test_retry_is_looked_for_by_every_attempt) {
+TEST (test_retry_is_looked_for_by_every_attempt) {
     view_is(usable_session());
     view_is(retried(usable_session()));
     db.moved = true;
@@ -155,11 +148,10 @@ START_TEST (test_retry_is_looked_for_by_every_attempt) {
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
     ck_assert_int_eq(answered_token().exp, NOW + 500);
 }
-END_TEST
 
 /* Somebody else's is a reuse, however young, and ends the session if a reuse
  * does. */
-START_TEST (test_retry_from_elsewhere) {
+TEST (test_retry_from_elsewhere) {
     static const struct {
         const char *address, *agent;
         unsigned before; /* the history */
@@ -205,9 +197,8 @@ START_TEST (test_retry_from_elsewhere) {
         ck_assert_msg(db.elsewhere == cases[c].elsewhere, "case %d", c);
     }
 }
-END_TEST
 
-START_TEST (test_retry_window_is_the_grace_of_a_reuse) {
+TEST (test_retry_window_is_the_grace_of_a_reuse) {
     cfg.refresh_reuse = REUSE_REVOKE;
     cfg.refresh_retry_window_s = db.grace_s = 30;
     view_is(usable_session());
@@ -218,10 +209,9 @@ START_TEST (test_retry_window_is_the_grace_of_a_reuse) {
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE",
               "refresh retry refresh retry rotated revoke ");
 }
-END_TEST
 
 /* A page sends the id of its session. */
-START_TEST (test_refresh_of_another_session) {
+TEST (test_refresh_of_another_session) {
     const struct {
         const char *named, *code;
         int status;
@@ -263,23 +253,8 @@ START_TEST (test_refresh_of_another_session) {
     h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
 }
-END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_retry_gets_the_successor,
-        test_retry_of_a_session_that_is_over,
-        test_retry_whose_scope_is_lost,
-        test_retry_that_becomes_a_rotation,
-        test_retry_that_races_a_logout,
-        test_retry_that_cannot_sign_takes_nothing_back,
-        test_retry_without_a_database,
-        test_retry_is_looked_for_by_every_attempt,
-        test_retry_from_elsewhere,
-        test_retry_window_is_the_grace_of_a_reuse,
-        test_refresh_of_another_session,
-    };
-
-    return run_tests("refresh_retry", tests, sizeof(tests) / sizeof(tests[0]));
+    return run_tests("refresh_retry");
 }

@@ -93,7 +93,7 @@ static const struct {
     {"POST", "/api/auth/login2", 404, NULL},
 };
 
-START_TEST (test_table) {
+TESTS (test_table, LENGTH(cases)) {
     run(cases[_i].method, cases[_i].path);
     ck_assert_msg(res.status == cases[_i].status, "%s %s: %d", cases[_i].method,
                   cases[_i].path, res.status);
@@ -105,9 +105,8 @@ START_TEST (test_table) {
         ck_assert(has_header("Cache-Control: no-store\r\n"));
     }
 }
-END_TEST
 
-START_TEST (test_size_comes_after_path_and_method) {
+TEST (test_size_comes_after_path_and_method) {
     static const struct {
         const char *method, *path;
         int status;
@@ -123,7 +122,6 @@ START_TEST (test_size_comes_after_path_and_method) {
     }
     ck_assert_str_eq(res.code, "REQUEST_TOO_LARGE");
 }
-END_TEST
 
 /* Requests of users are refused if late; a login or refresh also if the client
  * has disconnected. */
@@ -140,7 +138,7 @@ static const struct {
     {"POST", "/api/auth/nothing", false, false},
 };
 
-START_TEST (test_requests_in_vain) {
+TESTS (test_requests_in_vain, LENGTH(in_vain)) {
     for (int i = 0; i < 4; i++) {
         bool refused;
 
@@ -153,7 +151,6 @@ START_TEST (test_requests_in_vain) {
                       in_vain[_i].path, i, res.status);
     }
 }
-END_TEST
 
 /* The seconds that n refusals after each other are told, counted. */
 static void count_seconds(int n, int64_t most, int seconds[16])
@@ -173,7 +170,7 @@ static void count_seconds(int n, int64_t most, int seconds[16])
     }
 }
 
-START_TEST (test_those_refused_do_not_come_again_at_once) {
+TEST (test_those_refused_do_not_come_again_at_once) {
     int seconds[16] = {0}, sooner[16] = {0}, more[16] = {0};
 
     count_seconds(4 * RETRIES_A_SECOND, 9, seconds);
@@ -190,16 +187,14 @@ START_TEST (test_those_refused_do_not_come_again_at_once) {
     ck_assert_int_ge(more[1], 350);
     ck_assert_int_ge(more[2], 350);
 }
-END_TEST
 
-START_TEST (test_labels_are_bounded) {
+TEST (test_labels_are_bounded) {
     ck_assert_str_eq(route_label(route_find(str("/healthz"))), "/healthz");
     ck_assert_str_eq(route_label(route_find(str("/../etc/passwd"))), "other");
     ck_assert_str_eq(route_label(SIZE_MAX), "other");
 }
-END_TEST
 
-START_TEST (test_health_body) {
+TEST (test_health_body) {
     run("GET", "/healthz");
     ck_assert_str_eq(res.body.data,
                      "{\"status\":\"UP\",\"service\":\"identity-service\"}");
@@ -207,9 +202,8 @@ START_TEST (test_health_body) {
     run("GET", "/healthz");
     ck_assert_int_eq(res.status, 200);
 }
-END_TEST
 
-START_TEST (test_readiness_names_the_failed_check) {
+TEST (test_readiness_names_the_failed_check) {
     tell_ping(STORE_UNAVAILABLE, 0);
     run("GET", "/readyz");
     ck_assert_int_eq(res.status, 503);
@@ -239,9 +233,8 @@ START_TEST (test_readiness_names_the_failed_check) {
     ck_assert_int_eq(res.status, 503);
     ck_assert_ptr_nonnull(strstr(res.body.data, "signing key"));
 }
-END_TEST
 
-START_TEST (test_key_set_and_its_validators) {
+TEST (test_key_set_and_its_validators) {
     run("GET", "/.well-known/jwks.json");
     ck_assert(has_header("Cache-Control: public, max-age=300\r\n"));
     ck_assert(has_header("ETag: \"abc\"\r\n"));
@@ -258,7 +251,6 @@ START_TEST (test_key_set_and_its_validators) {
     route_handle(route_find(req.path), &worker);
     ck_assert_int_eq(res.status, 200);
 }
-END_TEST
 
 #define MEMBERS                                                                \
     "\"response_types_supported\":[],\"grant_types_supported\":[],"            \
@@ -283,7 +275,7 @@ static const struct {
     {"https://id.example/#a", NULL},
 };
 
-START_TEST (test_metadata) {
+TESTS (test_metadata, LENGTH(issuers)) {
     static const char *const paths[] = {
         "/.well-known/openid-configuration",
         "/.well-known/oauth-authorization-server"};
@@ -306,7 +298,6 @@ START_TEST (test_metadata) {
         ck_assert_str_eq(res.body.data, want);
     }
 }
-END_TEST
 
 /* The tag of the answer that is there. */
 static pj_str_t etag(void)
@@ -319,7 +310,7 @@ static pj_str_t etag(void)
     return str(tag);
 }
 
-START_TEST (test_metadata_follow_the_keys) {
+TEST (test_metadata_follow_the_keys) {
     static const char *const algs[] = {"ES256", "EdDSA", "ES256", "RS256"};
     static const char path[] = "/.well-known/openid-configuration";
     pj_str_t first;
@@ -358,9 +349,8 @@ START_TEST (test_metadata_follow_the_keys) {
         pj_key_free(keys.verifying[i]);
     }
 }
-END_TEST
 
-START_TEST (test_metrics_without_a_key) {
+TEST (test_metrics_without_a_key) {
     keys.signing = NULL;
     run("GET", "/actuator/prometheus");
     ck_assert_int_eq(res.status, 200);
@@ -370,24 +360,10 @@ START_TEST (test_metrics_without_a_key) {
     ck_assert_ptr_nonnull(strstr(res.body.data, "\nidentity_keys 0\n"));
     ck_assert_ptr_null(strstr(res.body.data, "kid=\""));
 }
-END_TEST
 
 static void fill(TCase *t)
 {
     tcase_add_checked_fixture(t, setup, NULL);
-    tcase_add_loop_test(t, test_table, 0, sizeof(cases) / sizeof(cases[0]));
-    tcase_add_test(t, test_size_comes_after_path_and_method);
-    tcase_add_loop_test(t, test_requests_in_vain, 0,
-                        sizeof(in_vain) / sizeof(in_vain[0]));
-    tcase_add_test(t, test_those_refused_do_not_come_again_at_once);
-    tcase_add_test(t, test_labels_are_bounded);
-    tcase_add_test(t, test_health_body);
-    tcase_add_test(t, test_readiness_names_the_failed_check);
-    tcase_add_test(t, test_key_set_and_its_validators);
-    tcase_add_loop_test(t, test_metadata, 0,
-                        sizeof(issuers) / sizeof(issuers[0]));
-    tcase_add_test(t, test_metadata_follow_the_keys);
-    tcase_add_test(t, test_metrics_without_a_key);
 }
 
 int main(void)

@@ -8,7 +8,7 @@
 
 /* -- select-branch -- */
 
-START_TEST (test_select) {
+TEST (test_select) {
     struct session_view v = usable_session();
 
     v.selectable = true;
@@ -23,9 +23,8 @@ START_TEST (test_select) {
     ck_assert(!body_has("refreshToken"));
     ck_assert(cookie_untouched());
 }
-END_TEST
 
-START_TEST (test_select_token_comes_before_the_body) {
+TEST (test_select_token_comes_before_the_body) {
     send_body("{");
     req.content_type = PJ_STR("text/plain");
     h_select_branch(&w);
@@ -41,7 +40,6 @@ START_TEST (test_select_token_comes_before_the_body) {
     h_select_branch(&w);
     ck_answer(400, "REQUEST_INVALID", "");
 }
-END_TEST
 
 static bool challenge_is(const char *want)
 {
@@ -52,7 +50,7 @@ static bool challenge_is(const char *want)
 }
 
 /* RFC 6750 section 3.1: no error where no token was sent. */
-START_TEST (test_select_challenges) {
+TEST (test_select_challenges) {
     static const char none[] = "Bearer realm=\"platform\"";
     static const char bad[] =
         "Bearer realm=\"platform\", error=\"invalid_token\"";
@@ -81,9 +79,8 @@ START_TEST (test_select_challenges) {
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read ");
     ck_assert(challenge_is(bad));
 }
-END_TEST
 
-START_TEST (test_select_takes_account_tokens_only) {
+TEST (test_select_takes_account_tokens_only) {
     send_body("{\"branchId\":\"" BRANCH "\"}");
     send_bearer(issue('b', SESSION, JTI, 10, 900));
     h_select_branch(&w);
@@ -95,9 +92,8 @@ START_TEST (test_select_takes_account_tokens_only) {
     h_select_branch(&w);
     ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
 }
-END_TEST
 
-START_TEST (test_select_refusals) {
+TEST (test_select_refusals) {
     struct session_view v = usable_session();
 
     send_bearer(issue('a', SESSION, JTI, 10, 900));
@@ -116,9 +112,8 @@ START_TEST (test_select_refusals) {
     h_select_branch(&w);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read read read ");
 }
-END_TEST
 
-START_TEST (test_select_that_lost_to_a_logout) {
+TEST (test_select_that_lost_to_a_logout) {
     struct session_view v = usable_session();
 
     v.selectable = true;
@@ -133,20 +128,18 @@ START_TEST (test_select_that_lost_to_a_logout) {
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read select select read ");
     ck_assert(!body_has("accessToken"));
 }
-END_TEST
 
 /* -- logout -- */
 
-START_TEST (test_logout_of_nobody) {
+TEST (test_logout_of_nobody) {
     req.content_type = PJ_STR("");
     h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
     ck_assert(body_has("No session was ended"));
     ck_assert(cookie_cleared());
 }
-END_TEST
 
-START_TEST (test_logout_revokes_every_distinct_session_once) {
+TEST (test_logout_revokes_every_distinct_session_once) {
     send_bearer(issue('b', SESSION, JTI, 10, 900));
     send_in_body(issue('r', SESSION, OTHER_JTI, 10, 900));
     send_in_cookie(issue('r', OTHER_SESSION, JTI, 10, 900));
@@ -155,18 +148,16 @@ START_TEST (test_logout_revokes_every_distinct_session_once) {
     ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
     ck_assert(cookie_cleared());
 }
-END_TEST
 
-START_TEST (test_logout_with_an_expired_token) {
+TEST (test_logout_with_an_expired_token) {
     send_in_cookie(issue('r', SESSION, JTI, 1000, 900));
     h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
 }
-END_TEST
 
 /* The clock of who issued it is ahead, or ours was set back. */
-START_TEST (test_logout_with_a_token_from_the_future) {
+TEST (test_logout_with_a_token_from_the_future) {
     send_bearer(issue('b', SESSION, JTI, -3600, 900));
     send_in_cookie(issue('r', OTHER_SESSION, JTI, -86400 * 365, 900));
     h_sessions_logout(&w);
@@ -174,9 +165,8 @@ START_TEST (test_logout_with_a_token_from_the_future) {
     ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
     ck_assert(cookie_cleared());
 }
-END_TEST
 
-START_TEST (test_logout_ignores_what_is_unusable) {
+TEST (test_logout_ignores_what_is_unusable) {
     char *token = issue('r', SESSION, JTI, 10, 900);
 
     token[strlen(token) - 5] ^= 1;
@@ -188,9 +178,8 @@ START_TEST (test_logout_ignores_what_is_unusable) {
     ck_assert(body_has("Logout succeeded."));
     ck_assert(cookie_cleared());
 }
-END_TEST
 
-START_TEST (test_logout_differing_cookies_both_count) {
+TEST (test_logout_differing_cookies_both_count) {
     char *a = issue('r', SESSION, JTI, 10, 900);
     char *b = issue('r', OTHER_SESSION, JTI, 10, 900);
 
@@ -200,9 +189,8 @@ START_TEST (test_logout_differing_cookies_both_count) {
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
 }
-END_TEST
 
-START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
+TEST (test_logout_ignores_the_cookie_of_another_origin) {
     req.origin = PJ_STR("https://evil.test");
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
     h_sessions_logout(&w);
@@ -225,10 +213,9 @@ START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
     h_sessions_logout(&w);
     ck_assert(cookie_cleared());
 }
-END_TEST
 
 /* A request names at most as many sessions as one statement ends. */
-START_TEST (test_logout_of_many) {
+TEST (test_logout_of_many) {
     static char cookies[256 * 1024];
     char id[STORE_UUID];
     size_t len = 0;
@@ -245,7 +232,6 @@ START_TEST (test_logout_of_many) {
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_uint_eq(db.revoked_count, STORE_MAX_REVOKE);
 }
-END_TEST
 
 /* -- one's own sessions -- */
 
@@ -258,32 +244,29 @@ static void end_session(struct session_view other)
     h_sessions_end(&w);
 }
 
-START_TEST (test_end_of_a_session) {
+TEST (test_end_of_a_session) {
     end_session(usable_session());
     ck_answer(200, "AUTH_END_SESSION_SUCCESS", "read read revoke ");
     ck_assert_str_eq(db.revoked, OTHER_SESSION " ");
 }
-END_TEST
 
-START_TEST (test_end_of_no_session) {
+TEST (test_end_of_no_session) {
     tell(&db.read, STORE_OK);
     tell(&db.read, STORE_NONE);
     end_session(usable_session());
     ck_answer(404, "RESOURCE_NOT_FOUND", "read read ");
 }
-END_TEST
 
-START_TEST (test_end_of_somebody_elses_session) {
+TEST (test_end_of_somebody_elses_session) {
     struct session_view other = usable_session();
 
     snprintf(other.session.account_id, STORE_UUID, OTHER_SESSION);
     end_session(other);
     ck_answer(404, "RESOURCE_NOT_FOUND", "read read ");
 }
-END_TEST
 
 /* Sessions that ended before the database failed are audited too. */
-START_TEST (test_logout_others_in_part) {
+TEST (test_logout_others_in_part) {
     static const char path[] = "/tmp/check_select_logout.audit";
     char line[1024] = "";
     FILE *f;
@@ -303,9 +286,8 @@ START_TEST (test_logout_others_in_part) {
     fclose(f);
     (void) unlink(path);
 }
-END_TEST
 
-START_TEST (test_logout_failures_leave_the_cookie) {
+TEST (test_logout_failures_leave_the_cookie) {
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
     send_body("{\"refreshToken\":1}");
     h_sessions_logout(&w);
@@ -318,42 +300,16 @@ START_TEST (test_logout_failures_leave_the_cookie) {
     ck_answer(503, "DATABASE_UNAVAILABLE", "revoke ");
     ck_assert(cookie_untouched());
 }
-END_TEST
 
-START_TEST (test_logout_again_succeeds) {
+TEST (test_logout_again_succeeds) {
     tell(&db.revoke, STORE_NONE);
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
     h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert(cookie_cleared());
 }
-END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_select,
-        test_select_token_comes_before_the_body,
-        test_select_challenges,
-        test_select_takes_account_tokens_only,
-        test_select_refusals,
-        test_select_that_lost_to_a_logout,
-        test_logout_of_nobody,
-        test_logout_revokes_every_distinct_session_once,
-        test_logout_with_an_expired_token,
-        test_logout_with_a_token_from_the_future,
-        test_logout_ignores_what_is_unusable,
-        test_logout_differing_cookies_both_count,
-        test_logout_ignores_the_cookie_of_another_origin,
-        test_logout_of_many,
-        test_end_of_a_session,
-        test_end_of_no_session,
-        test_end_of_somebody_elses_session,
-        test_logout_others_in_part,
-        test_logout_failures_leave_the_cookie,
-        test_logout_again_succeeds,
-    };
-
-    return run_tests("select and logout", tests,
-                     sizeof(tests) / sizeof(tests[0]));
+    return run_tests("select and logout");
 }

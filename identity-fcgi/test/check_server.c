@@ -218,16 +218,15 @@ static void answer_eight(void)
     }
 }
 
-START_TEST (test_first_come_first_served) {
+TEST (test_first_come_first_served) {
     start(100);
     answer_eight();
     ck_assert_str_eq(order, "abcdefgh");
     send_sigterm();
     wait_end();
 }
-END_TEST
 
-START_TEST (test_those_beyond_the_bound_wait_in_the_backlog) {
+TEST (test_those_beyond_the_bound_wait_in_the_backlog) {
     start(2);
     ask(0, 'a');
     wait_asked(1);
@@ -245,10 +244,9 @@ START_TEST (test_those_beyond_the_bound_wait_in_the_backlog) {
     send_sigterm();
     wait_end();
 }
-END_TEST
 
 /* While over four of eight wait, the oldest is late; and one that is old. */
-START_TEST (test_late_by_number_and_by_age) {
+TEST (test_late_by_number_and_by_age) {
     int64_t until_us;
 
     start(8);
@@ -271,9 +269,8 @@ START_TEST (test_late_by_number_and_by_age) {
     send_sigterm();
     wait_end();
 }
-END_TEST
 
-START_TEST (test_whose_peer_has_gone) {
+TEST (test_whose_peer_has_gone) {
     start(100);
     ask(0, 'a');
     wait_asked(1);
@@ -288,10 +285,9 @@ START_TEST (test_whose_peer_has_gone) {
     send_sigterm();
     wait_end();
 }
-END_TEST
 
 /* Each has its time from when it came: together they cost it once. */
-START_TEST (test_silent_peers_are_over_together) {
+TEST (test_silent_peers_are_over_together) {
     char byte;
 
     start(100);
@@ -311,11 +307,10 @@ START_TEST (test_silent_peers_are_over_together) {
     send_sigterm();
     wait_end();
 }
-END_TEST
 
 /* The thread that was busy last may not be idle again when the next connection
  * arrives; then another warm thread serves it. */
-START_TEST (test_a_warm_worker_goes_first) {
+TEST (test_a_warm_worker_goes_first) {
     unsigned warm = 0;
 
     start_threads(THREADS, 2);
@@ -333,10 +328,9 @@ START_TEST (test_a_warm_worker_goes_first) {
     send_sigterm();
     wait_end();
 }
-END_TEST
 
 /* As many as there are work at once. */
-START_TEST (test_all_workers_work) {
+TEST (test_all_workers_work) {
     start_threads(THREADS, 100);
     for (int i = 0; i < THREADS; i++) {
         ask(i, 'a');
@@ -354,9 +348,8 @@ START_TEST (test_all_workers_work) {
     send_sigterm();
     wait_end();
 }
-END_TEST
 
-START_TEST (test_stopping_serves_who_is_connected) {
+TEST (test_stopping_serves_who_is_connected) {
     start(2);
     ask(0, 'a');
     wait_asked(1);
@@ -371,9 +364,8 @@ START_TEST (test_stopping_serves_who_is_connected) {
     }
     wait_end();
 }
-END_TEST
 
-START_TEST (test_backlog_of_an_inherited_socket_stays) {
+TEST (test_backlog_of_an_inherited_socket_stays) {
     int other = dup(listener.fd), fd;
     char byte;
 
@@ -397,21 +389,11 @@ START_TEST (test_backlog_of_an_inherited_socket_stays) {
     close(fd);
     close(other);
 }
-END_TEST
 
 static void fill(TCase *t)
 {
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, test_first_come_first_served);
-    tcase_add_test(t, test_those_beyond_the_bound_wait_in_the_backlog);
-    tcase_add_test(t, test_late_by_number_and_by_age);
-    tcase_add_test(t, test_whose_peer_has_gone);
-    tcase_add_test(t, test_silent_peers_are_over_together);
-    tcase_add_test(t, test_a_warm_worker_goes_first);
-    tcase_add_test(t, test_all_workers_work);
-    tcase_add_test(t, test_stopping_serves_who_is_connected);
-    tcase_add_test(t, test_backlog_of_an_inherited_socket_stays);
 }
 
 int main(void)

@@ -1,10 +1,9 @@
 /* Decisions about a session. */
 
 #include "auth/session.h"
+#include "testing.h"
 
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define NOW 1000000
 #define ACCOUNT PJ_STR("account-1")
@@ -40,7 +39,7 @@ static enum session_verdict refresh(const struct session_view *v)
     return session_decide(v, ACCOUNT, &jti, NOW, NO_CAP);
 }
 
-START_TEST (test_refresh_tells_the_three_ways_to_go_on) {
+TEST (test_refresh_tells_the_three_ways_to_go_on) {
     struct session_view v = usable();
 
     ck_assert_int_eq(refresh(&v), SESSION_UNSCOPED);
@@ -49,9 +48,8 @@ START_TEST (test_refresh_tells_the_three_ways_to_go_on) {
     v = scoped(false);
     ck_assert_int_eq(refresh(&v), SESSION_NOT_SELECTABLE);
 }
-END_TEST
 
-START_TEST (test_refresh_state_comes_before_jti) {
+TEST (test_refresh_state_comes_before_jti) {
     struct session_view v = usable();
     pj_str_t old = PJ_STR("jti-0");
 
@@ -62,9 +60,8 @@ START_TEST (test_refresh_state_comes_before_jti) {
                      SESSION_NOT_ACTIVE);
     ck_assert_int_eq(refresh(&v), SESSION_NOT_ACTIVE);
 }
-END_TEST
 
-START_TEST (test_refresh_ends_exactly_at_expiry) {
+TEST (test_refresh_ends_exactly_at_expiry) {
     struct session_view v = usable();
 
     v.session.expires_at_s = NOW + 1;
@@ -72,9 +69,8 @@ START_TEST (test_refresh_ends_exactly_at_expiry) {
     v.session.expires_at_s = NOW;
     ck_assert_int_eq(refresh(&v), SESSION_NOT_ACTIVE);
 }
-END_TEST
 
-START_TEST (test_refresh_ends_at_a_lowered_maximum_lifetime) {
+TEST (test_refresh_ends_at_a_lowered_maximum_lifetime) {
     struct session_view v = usable(); /* created 100 s ago */
 
     ck_assert_int_eq(session_decide(&v, ACCOUNT, &jti, NOW, 101),
@@ -82,9 +78,8 @@ START_TEST (test_refresh_ends_at_a_lowered_maximum_lifetime) {
     ck_assert_int_eq(session_decide(&v, ACCOUNT, &jti, NOW, 100),
                      SESSION_NOT_ACTIVE);
 }
-END_TEST
 
-START_TEST (test_refresh_of_another_account_finds_no_session) {
+TEST (test_refresh_of_another_account_finds_no_session) {
     struct session_view v = usable();
 
     ck_assert_int_eq(session_decide(&v, PJ_STR("account-2"), &jti, NOW, NO_CAP),
@@ -95,9 +90,8 @@ START_TEST (test_refresh_of_another_account_finds_no_session) {
     ck_assert_int_eq(session_decide(&v, PJ_STR(""), &jti, NOW, NO_CAP),
                      SESSION_NOT_ACTIVE);
 }
-END_TEST
 
-START_TEST (test_refresh_of_a_disabled_account) {
+TEST (test_refresh_of_a_disabled_account) {
     struct session_view v = scoped(false);
 
     v.session.account_enabled = false;
@@ -105,9 +99,8 @@ START_TEST (test_refresh_of_a_disabled_account) {
     v.session.active = false; /* revoked already: nothing to do */
     ck_assert_int_eq(refresh(&v), SESSION_NOT_ACTIVE);
 }
-END_TEST
 
-START_TEST (test_select) {
+TEST (test_select) {
     struct session_view v = usable();
 
     v.selectable = true;
@@ -120,19 +113,17 @@ START_TEST (test_select) {
     ck_assert_int_eq(session_decide(&v, ACCOUNT, NULL, NOW, NO_CAP),
                      SESSION_NOT_ACTIVE);
 }
-END_TEST
 
-START_TEST (test_expiry_never_passes_the_maximum_lifetime) {
+TEST (test_expiry_never_passes_the_maximum_lifetime) {
     ck_assert_int_eq(session_expiry(NOW, 900, NOW - 100, NO_CAP), NOW + 900);
     ck_assert_int_eq(session_expiry(NOW, 900, NOW - 100, 2000), NOW + 900);
     ck_assert_int_eq(session_expiry(NOW, 900, NOW - 100, 1000), NOW + 900);
     ck_assert_int_eq(session_expiry(NOW, 900, NOW - 100, 999), NOW + 899);
 }
-END_TEST
 
 /* Whoever's clock is ahead, what was issued before a lockout is of an earlier
  * second than what is issued after it. */
-START_TEST (test_access_tokens_tell_the_lockout) {
+TEST (test_access_tokens_tell_the_lockout) {
     struct store_clock clock = {.now_us = NOW * INT64_C(1000000) + 999999};
 
     ck_assert_int_eq(session_issued_at(NOW, &clock), NOW);
@@ -147,9 +138,8 @@ START_TEST (test_access_tokens_tell_the_lockout) {
     clock.valid_after_us += INT64_C(3600000000);
     ck_assert_int_eq(session_issued_at(NOW, &clock), NOW + 1);
 }
-END_TEST
 
-START_TEST (test_retry_is_from_the_same_network) {
+TEST (test_retry_is_from_the_same_network) {
     static const struct {
         const char *of, *by;
         bool same;
@@ -185,29 +175,8 @@ START_TEST (test_retry_is_from_the_same_network) {
         }
     }
 }
-END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("session");
-    TCase *tc = tcase_create("decisions");
-    SRunner *runner = srunner_create(suite);
-    int failed;
-
-    suite_add_tcase(suite, tc);
-    tcase_add_test(tc, test_refresh_tells_the_three_ways_to_go_on);
-    tcase_add_test(tc, test_refresh_state_comes_before_jti);
-    tcase_add_test(tc, test_refresh_ends_exactly_at_expiry);
-    tcase_add_test(tc, test_refresh_ends_at_a_lowered_maximum_lifetime);
-    tcase_add_test(tc, test_refresh_of_another_account_finds_no_session);
-    tcase_add_test(tc, test_refresh_of_a_disabled_account);
-    tcase_add_test(tc, test_select);
-    tcase_add_test(tc, test_expiry_never_passes_the_maximum_lifetime);
-    tcase_add_test(tc, test_access_tokens_tell_the_lockout);
-    tcase_add_test(tc, test_retry_is_from_the_same_network);
-
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_case("session", NULL);
 }

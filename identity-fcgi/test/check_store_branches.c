@@ -13,7 +13,7 @@ static void sorts_as(struct branch *items, size_t n, const char *const *ids)
     }
 }
 
-START_TEST (test_workspace_comes_before_branch_before_id) {
+TEST (test_workspace_comes_before_branch_before_id) {
     struct branch items[] = {
         {"6", "a", "w", "Second"}, {"3", "b", "w", "First"},
         {"2", "b", "w", "First"},  {"5", "c", "w", "First"},
@@ -22,10 +22,9 @@ START_TEST (test_workspace_comes_before_branch_before_id) {
 
     sorts_as(items, 6, (const char *[]){"1", "2", "3", "4", "5", "6"});
 }
-END_TEST
 
 /* Not as a locale would have it, nor with bytes over 0x7f as negative ones. */
-START_TEST (test_names_are_compared_by_their_bytes) {
+TEST (test_names_are_compared_by_their_bytes) {
     struct branch items[] = {
         {"8", "\xff", "w", "W"},         {"7", "\xc3\xa4", "w", "W"},
         {"6", "\xc3\x84rger", "w", "W"}, {"5", "a", "w", "W"},
@@ -37,9 +36,8 @@ START_TEST (test_names_are_compared_by_their_bytes) {
     sorts_as(items, 9,
              (const char *[]){"1", "2", "3", "4", "5", "6", "7", "8", "9"});
 }
-END_TEST
 
-START_TEST (test_none_one_and_many) {
+TEST (test_none_one_and_many) {
     static struct branch many[STORE_MAX_LIST];
     static char ids[STORE_MAX_LIST][8];
     struct branch one = {"1", "b", "w", "W"};
@@ -56,16 +54,8 @@ START_TEST (test_none_one_and_many) {
         ck_assert_str_eq(many[i].branch_id, ids[STORE_MAX_LIST - 1 - i]);
     }
 }
-END_TEST
-
-static void fill(TCase *t)
-{
-    tcase_add_test(t, test_workspace_comes_before_branch_before_id);
-    tcase_add_test(t, test_names_are_compared_by_their_bytes);
-    tcase_add_test(t, test_none_one_and_many);
-}
 
 int main(void)
 {
-    return run_case("store_branches", fill);
+    return run_case("store_branches", NULL);
 }

@@ -9,7 +9,7 @@ static const unsigned char raw[UUID_BYTES] = {
     0x00, 0xff, 0x1a, 0x2b, 0x3c, 0x4d, 0x5e, 0x6f,
     0x70, 0x89, 0x9a, 0xbc, 0xde, 0xf0, 0x12, 0x34};
 
-START_TEST (test_uuids_do_not_repeat) {
+TEST (test_uuids_do_not_repeat) {
     static char seen[1000][UUID_LEN + 1];
 
     for (int i = 0; i < 1000; i++) {
@@ -19,9 +19,8 @@ START_TEST (test_uuids_do_not_repeat) {
         }
     }
 }
-END_TEST
 
-START_TEST (test_uuid_shape) {
+TEST (test_uuid_shape) {
     char a[UUID_LEN + 1], b[UUID_LEN + 1];
 
     ck_assert(uuid_generate(a));
@@ -37,9 +36,8 @@ START_TEST (test_uuid_shape) {
     ck_assert_int_eq(a[14], '4');
     ck_assert_ptr_nonnull(strchr("89ab", a[19]));
 }
-END_TEST
 
-START_TEST (test_text_and_bytes) {
+TEST (test_text_and_bytes) {
     char text[UUID_LEN + 1] = "";
     unsigned char bytes[UUID_BYTES];
 
@@ -48,9 +46,8 @@ START_TEST (test_text_and_bytes) {
     ck_assert(uuid_read(bytes, str(TEXT)));
     ck_assert_mem_eq(bytes, raw, UUID_BYTES);
 }
-END_TEST
 
-START_TEST (test_only_what_is_written_is_read) {
+TEST (test_only_what_is_written_is_read) {
     static const char *const bad[] = {
         "",
         "00ff1a2b-3c4d-5e6f-7089-9abcdef0123",
@@ -86,17 +83,8 @@ START_TEST (test_only_what_is_written_is_read) {
         text[i] = TEXT[i];
     }
 }
-END_TEST
-
-static void fill(TCase *t)
-{
-    tcase_add_test(t, test_uuid_shape);
-    tcase_add_test(t, test_uuids_do_not_repeat);
-    tcase_add_test(t, test_text_and_bytes);
-    tcase_add_test(t, test_only_what_is_written_is_read);
-}
 
 int main(void)
 {
-    return run_case("uuid", fill);
+    return run_case("uuid", NULL);
 }

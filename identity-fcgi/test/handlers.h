@@ -10,8 +10,8 @@
 #include "auth/password.h"
 #include "auth/token.h"
 #include "fake_store.h"
+#include "testing.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,11 +144,6 @@ static inline void teardown(void)
     config_free(&cfg);
 }
 
-static inline pj_str_t str(const char *s)
-{
-    return (pj_str_t){(const unsigned char *) s, strlen(s)};
-}
-
 /* A token of the session that views[0] describes, issued ago_s ago. */
 static inline char *issue(char kind, const char *session_id, const char *jti,
                           int64_t ago_s, int64_t ttl_s)
@@ -263,26 +258,17 @@ static inline void send_bearer(const char *token)
     req.authorization = join("Bearer ", token, "");
 }
 
-/* Runs every test with a worker of its own; what main() returns. */
-static inline int run_tests(const char *name, const TTest *const *tests,
-                            size_t count)
+static inline void fill(TCase *t)
 {
-    Suite *suite = suite_create(name);
-    TCase *tc = tcase_create(name);
-    SRunner *runner = srunner_create(suite);
-    int failed;
+    tcase_add_unchecked_fixture(t, make_keys, NULL);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 60);
+}
 
-    tcase_add_unchecked_fixture(tc, make_keys, NULL);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);
-    for (size_t i = 0; i < count; i++) {
-        tcase_add_test(tc, tests[i]);
-    }
-    suite_add_tcase(suite, tc);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+/* Runs each test with its own worker.  Returns the exit status. */
+static inline int run_tests(const char *name)
+{
+    return run_case(name, fill);
 }
 
 #endif
