@@ -85,8 +85,10 @@ for my $says ("$ACCESS branch", "$ACCESS public", 'platform_gateway_require a b'
     my $DOOR = sub ($where) { return qr/: $where has "$name", .* not on there: .* say "platform_gateway on"/ };
     my ($HERE, $SERVER) = ($DOOR->('location "/here"'), $DOOR->('the server'));
     my $in = "location /here/in { $says; $PASS }";
-    rule("$says: $_->[0]", @$_[ 1 .. $#$_ ]) for
-        [ 'not on', $HERE, "$says; $PASS" ], [ 'not on, and no handler', $HERE, "$says;" ],
+    my @few = ([ 'not on', $HERE, "$says; $PASS" ], [ 'on after it', undef, "$says; $ON"
+            . $BRANCH x ($name ne $ACCESS) ]);
+    rule("$says: $_->[0]", @$_[ 1 .. $#$_ ]) for $says !~ /access branch|require/ ? @few : (@few,
+        [ 'not on, and no handler', $HERE, "$says;" ],
         [ 'not on, of a server', $SERVER, server => "$says;", location => $PASS ],
         [ 'not on, of a server of one that is', $SERVER, server => "$says;", location => $SERVED ],
         [ 'off around', $HERE, server => $OFF, location => "$says; $PASS" ],
@@ -104,8 +106,7 @@ for my $says ("$ACCESS branch", "$ACCESS public", 'platform_gateway_require a b'
         [ 'on by http{}', undef, http => $ON, server => $BRANCH x ($name ne $ACCESS),
             location => "$says; $PASS" ],
         [ 'on by the server', undef, server => $ON . $BRANCH x ($name ne $ACCESS),
-            location => $in ],
-        [ 'on after it', undef, "$says; $ON" . $BRANCH x ($name ne $ACCESS) ];
+            location => $in ]);
 }
 rule("$_: not on", undef, "platform_gateway_$_; $PASS") for 'issuer a', 'methods GET', 'leeway 5s';
 

@@ -33,26 +33,11 @@ platform_gateway_trust fixed { issuer https://fixed.test; key_location /_fixed; 
 platform_gateway_trust tls { issuer https://id.test; key_location /_tls; discovery on; }
 HTTP
 my $fetch = <<'SERVER';
-location = /_fetch {
-    internal;
-    platform_gateway off;
-    proxy_pass $platform_fetch_url;
-    proxy_pass_request_headers off;
-    subrequest_output_buffer_size 64k;
-}
-location = /_tls {
-    internal;
-    platform_gateway off;
-    proxy_pass http://127.0.0.1:%%PORT_idp%%/tls;
-    proxy_set_header Host $platform_fetch_url;
-    subrequest_output_buffer_size 64k;
-}
-location = /_fixed {
-    internal;
-    platform_gateway off;
-    proxy_pass http://127.0.0.1:%%PORT_idp%%/tls;
-    subrequest_output_buffer_size 64k;
-}
+subrequest_output_buffer_size 64k;
+location = /_fetch { %%FETCHED%% platform_gateway off; proxy_pass $platform_fetch_url; }
+location = /_tls { %%FETCHED%% platform_gateway off; proxy_pass http://127.0.0.1:%%PORT_idp%%/tls;
+    proxy_set_header Host $platform_fetch_url; }
+location = /_fixed { %%FETCHED%% platform_gateway off; proxy_pass http://127.0.0.1:%%PORT_idp%%/tls; }
 location = /side { internal; platform_gateway off; proxy_pass http://127.0.0.1:%%PORT_side%%; }
 pass /: platform_gateway_access token;
 location = /explain { platform_gateway_access public; platform_gateway_explain;

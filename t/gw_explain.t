@@ -32,11 +32,8 @@ pass /branch/: platform_gateway_access branch; platform_gateway_methods GET PUT;
     platform_gateway_cors_origins HTTPS://App.test:443 https://*.wild.test:8443;
     platform_gateway_cors_methods GET PUT PURGE OPTIONS;
     platform_gateway_cors_headers Authorization X-One;
-    pass /branch/nested: platform_gateway_access account;
     pass ~ ^/branch/[0-9]+$: platform_gateway_access system;
-pass ^~ /branch/static: platform_gateway_access public;
 pass = /branch/exact: platform_gateway_access public;
-pass ~* \.(png|gif)$: platform_gateway_access public;
 pass /audience: platform_gateway_access account branch;
     platform_gateway_audience api other;
     platform_gateway_claim_header sub X-Subject; platform_gateway_claim_header none X-None;
@@ -195,12 +192,8 @@ is_deeply [ map { my $of = $_;
 agrees(@$_) for [ 'the value of a header', 'verified', token => "bEARER  $branch" ],
     [ 'another scheme', 'token_missing', token => 'Basic YTpi' ],
     [ 'an alg of another key', 'token_alg', token => signed(header => { alg => 'ES256' }) ],
-    [ 'no base64', 'token_encoding', token => "e30*.$payload{sub}.x" ],
-    (map { [ "base64url with $_->[0]", $_->[1], token => $_->[2] ] }
-        [ 'padding in the payload', 'token_encoding', $branch =~ s/\.(?=[^.]*\z)/=./r ],
-        [ 'a slash in the payload', 'token_encoding', $branch =~ s/\.eyJ/.ey\//r ],
-        [ 'padding in the signature', 'token_signature', "$branch=" ],
-        [ 'another last character', 'token_signature', $branch =~ s/(.)\z/$1 eq 'A' ? 'Q' : 'A'/er ]),
+    [ 'padding in the payload', 'token_encoding', token => $branch =~ s/\.(?=[^.]*\z)/=./r ],
+    [ 'padding in the signature', 'token_signature', token => "$branch=" ],
     [ 'a header that is no object', 'token_header', token => signed(header => '[]') ],
     [ 'claims that are no object', 'token_claims', token => signed(payload => '[]') ];
 my $newer = jwt_token(branch => jwt_key('b'), iat => time + 20);
@@ -230,14 +223,9 @@ says([ 'an old token, now', { token => $late }, reason => 'token_expired' ],
     [ 900_000, 'token_not_yet' ]);
 
 for my $case (
-    map({ [ $_, '/branch/', 'prefix', 'branch' ] } '/branch/x', '/branch/x?y=/public',
-        '/%62ranch/', '/public/%2e%2e//branch/', '/branch/42x', '/branch/exactly'),
-    [ '/branch/nested/x', '/branch/nested', 'prefix', 'account' ],
+    map({ [ $_, '/branch/', 'prefix', 'branch' ] } '/branch/x?y=/public', '/public/%2e%2e//%62ranch/'),
     [ '/branch/42', '^/branch/[0-9]+$', 'regex', 'system' ],
-    [ '/branch/x.PNG', '\.(png|gif)$', 'regex', 'public' ],
-    [ '/branch/static/1.png', '/branch/static', 'prefix', 'public' ],
     [ '/branch/exact', '/branch/exact', 'exact', 'public' ],
-    [ '/public#/branch', '/public', 'prefix', 'public' ],
 ) {
     my ($path, $name, $match, $access) = @$case;
     my %opened = (public => 'public', branch => 'verified');

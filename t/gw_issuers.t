@@ -18,25 +18,13 @@ $t->write_file('blog.pem', $blog->public_pem);
 my $feed = revocations_feed($t);
 
 my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
-location = /_shop {
-    internal;
-    platform_gateway off;
-    proxy_pass http://127.0.0.1:%%PORT_shop%%;
-    subrequest_output_buffer_size 64k;
-}
-location = /_feed {
-    internal;
-    platform_gateway off;
-    proxy_pass http://127.0.0.1:%%PORT_feed%%;
-    subrequest_output_buffer_size 1m;
-}
+location = /_shop { %%FETCHED%% platform_gateway off; proxy_pass http://127.0.0.1:%%PORT_shop%%;
+    subrequest_output_buffer_size 64k; }
+location = /_feed { %%FETCHED%% platform_gateway off; proxy_pass http://127.0.0.1:%%PORT_feed%%;
+    subrequest_output_buffer_size 1m; }
 location = /metrics { platform_gateway_access public; platform_gateway_metrics; }
-location = /_down {
-    internal;
-    platform_gateway off;
-    proxy_pass http://127.0.0.1:1;
-    subrequest_output_buffer_size 64k;
-}
+location = /_down { %%FETCHED%% platform_gateway off; proxy_pass http://127.0.0.1:1;
+    subrequest_output_buffer_size 64k; }
 pass /any: platform_gateway_access token;
 pass /claims: platform_gateway_access token;
     platform_gateway_claim_header sub X-User;
@@ -147,34 +135,25 @@ for my $of (sort keys %KEY) {
 
 is status('/any', token($_->[1], @$_[ 3 .. $#$_ ])), $_->[2], "$_->[1]: $_->[0]" for
     [ 'its other name', shop => 200, iss => 'https://id.test/realms/other' ],
-    [ 'a name of nobody', shop => 401, iss => 'https://id.test/realms/shop/' ],
     [ 'no name', shop => 401, iss => undef ],
     [ 'a name that is no text', shop => 401, iss => [ $ISS{shop} ] ],
     [ 'another audience', shop => 401, aud => 'blog' ],
     [ 'no audience', shop => 401, aud => undef ],
-    [ 'one audience', shop => 200, aud => 'shop-api' ],
-    [ 'any audience', blog => 200, aud => 'what' ],
     [ 'no subject', shop => 401, sub => undef ],
-    [ 'an empty subject', shop => 401, sub => '' ],
     [ 'no subject of its claim', blog => 401, uid => undef ],
     [ 'no sub, where another claim says it', blog => 200, sub => undef ],
     [ 'no end', shop => 401, exp => undef ],
-    [ 'an end as text', shop => 401, exp => 'soon' ],
     [ 'its leeway', shop => 200, exp => time - 60 ],
     [ 'beyond it', shop => 401, exp => time - 160 ],
     [ 'the leeway of the location', blog => 401, exp => time - 60 ],
     [ 'within that', blog => 200, exp => time - 10 ],
-    [ 'made ahead', shop => 401, iat => time + 200 ],
-    [ 'made before', shop => 200, iat => time - 9999 ],
     [ 'not yet', shop => 401, nbf => time + 200 ],
-    [ 'nbf as text', shop => 401, nbf => 'now' ],
-    [ 'a session of no text', shop => 401, sid => 5 ],
-    [ 'no session', shop => 200, sid => undef ],
     [ 'bound to a key', shop => 401, cnf => { jkt => 'x' } ],
+    [ 'made ahead', shop => 401, iat => time + 200 ],
+    [ 'no session', shop => 200, sid => undef ],
     [ 'typ JWT', blog => 401, header => { typ => 'JWT' } ],
     [ 'no typ', blog => 401, header => { typ => undef } ],
     [ 'typ in full', blog => 200, header => { typ => 'application/AT+JWT' } ],
-    [ 'typ at+jwt', shop => 200, header => { typ => 'at+jwt' } ],
     [ 'no id of a key, of a set that is fetched', shop => 401, header => { kid => undef } ],
     [ 'no id of a key, of a file', blog => 200, header => { kid => undef } ],
     [ 'an id of no key', shop => 401, key => $shop->as('z'), iat => time - 600 ],
