@@ -290,7 +290,7 @@ typedef struct {
 /* A parameter of platform_gateway_trusted. */
 
 typedef struct {
-    pj_str_t                     name;
+    ngx_str_t                    name;
     ngx_http_pgw_issuer_t       *issuer;
 } ngx_http_pgw_trusted_t;
 

@@ -247,14 +247,17 @@ ngx_http_pgw_metrics_issuer(ngx_http_pgw_metrics_t *m,
         set = ngx_http_pgw_keys_get(issuer);
         values.keys = set ? set->count : 0;
         values.version = issuer->zone->version;
+        ngx_memcpy((void *) values.fetches,
+                   (void *) issuer->zone->lease.outcomes,
+                   sizeof(values.fetches));
 
         if (issuer->zone->fetched_at) {
             values.fetched = ngx_http_pgw_metrics_age(issuer->zone->fetched);
         }
-    }
 
-    ngx_memcpy((void *) values.fetches, (void *) issuer->from.counted,
-               sizeof(values.fetches));
+    } else {
+        ngx_memzero((void *) values.fetches, sizeof(values.fetches));
+    }
 
     if (feed) {
         zone = feed->zone;
@@ -266,7 +269,7 @@ ngx_http_pgw_metrics_issuer(ngx_http_pgw_metrics_t *m,
             values.asked = ngx_http_pgw_metrics_age(zone->as_of);
         }
 
-        ngx_memcpy((void *) values.pages, (void *) feed->from.counted,
+        ngx_memcpy((void *) values.pages, (void *) zone->lease.outcomes,
                    sizeof(values.pages));
     }
 

@@ -42,6 +42,40 @@ ngx_uint_t ngx_http_pgw_names_has(const ngx_str_t *list,
    not empty. */
 ngx_uint_t ngx_http_pgw_names_plain(const ngx_str_t *name, const char *others);
 
+/* Returns 1 if a parameter of a directive begins with a name and "=", and sets
+   *value to the rest. */
+
+static ngx_inline ngx_uint_t
+ngx_http_pgw_names_parameter(const ngx_str_t *parameter, const char *name,
+    ngx_str_t *value)
+{
+    size_t  len = ngx_strlen(name);
+
+    if (parameter->len <= len || parameter->data[len] != '='
+        || ngx_memcmp(parameter->data, name, len) != 0)
+    {
+        return 0;
+    }
+
+    value->data = parameter->data + len + 1;
+    value->len = parameter->len - len - 1;
+
+    return 1;
+}
+
+/* Adds an element to an array, which is created if it is not set.  Returns NULL
+   if memory is short. */
+
+static ngx_inline void *
+ngx_http_pgw_names_push(ngx_conf_t *cf, ngx_array_t **array, size_t size)
+{
+    if (*array == NULL || *array == NGX_CONF_UNSET_PTR) {
+        *array = ngx_array_create(cf->pool, 2, size);
+    }
+
+    return *array ? ngx_array_push(*array) : NULL;
+}
+
 /* Compares the name of a header with a literal. */
 
 #define ngx_http_pgw_header_is(h, literal)                                    \
@@ -130,9 +164,7 @@ enum {
     NGX_HTTP_PGW_ZONE_KEYS = 0,
     NGX_HTTP_PGW_ZONE_REVOKED,
     NGX_HTTP_PGW_ZONE_COUNTERS,
-    NGX_HTTP_PGW_ZONE_ROUTE,
-    NGX_HTTP_PGW_ZONE_FETCHES,
-    NGX_HTTP_PGW_ZONE_PAGES
+    NGX_HTTP_PGW_ZONE_ROUTE
 };
 
 
@@ -441,8 +473,6 @@ extern ngx_http_pgw_shared_t  *ngx_http_pgw_counters;
 #define ngx_http_pgw_counters_cached(tokens)                                  \
     (ngx_http_pgw_counters->cached[ngx_process_slot] = (tokens))
 
-/* Counts the outcome of a fetch: fetch_e or feed_e.  counted may be NULL. */
-void ngx_http_pgw_counters_outcome(ngx_atomic_t *counted, ngx_uint_t outcome);
 
 /* Adds a duration to a histogram. */
 void ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms);
@@ -451,6 +481,11 @@ void ngx_http_pgw_counters_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms);
    memory is short. */
 ngx_http_pgw_route_t *ngx_http_pgw_counters_route(ngx_conf_t *cf,
     const ngx_str_t *id);
+
+/* Adds the zone of the counters.  Name and size follow the zone of keys.
+   Called at postconfiguration. */
+char *ngx_http_pgw_counters_init_conf(ngx_conf_t *cf,
+    ngx_http_pgw_main_conf_t *mcf);
 
 /* Sets the counters of this process; shared may be NULL. */
 void ngx_http_pgw_counters_init_process(ngx_http_pgw_shared_t *shared);

@@ -135,23 +135,12 @@ void ngx_http_pgw_fetch_conf_match(ngx_conf_t *cf);
 void ngx_http_pgw_fetch_conf_add(ngx_conf_t *cf, ngx_http_pgw_source_t *from,
     const ngx_http_pgw_source_t *model, void *data);
 
-/* Sets from->log. */
-void ngx_http_pgw_fetch_conf_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from);
-
 /*
  * Checks the location of the source, if fetch_conf_match() has found it.  Adds
  * the location and its upstream to the digest from->source.
  */
 char *ngx_http_pgw_fetch_conf_check(ngx_conf_t *cf,
     ngx_http_pgw_source_t *from);
-
-
-/* ngx_http_pgw_counters_conf.c */
-
-/* Adds the zone of the counters.  Name and size follow the zone of keys.
-   Called at postconfiguration. */
-char *ngx_http_pgw_counters_conf_init(ngx_conf_t *cf,
-    ngx_http_pgw_main_conf_t *mcf);
 
 
 /* ngx_http_pgw_content.c */

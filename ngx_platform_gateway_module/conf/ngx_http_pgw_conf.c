@@ -217,19 +217,9 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 char *
 ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    pj_str_t      *s;
-    ngx_str_t     *value;
-    ngx_uint_t     i;
-    ngx_array_t  **a = (ngx_array_t **) ((char *) conf + cmd->offset);
-
-    if (*a == NGX_CONF_UNSET_PTR) {
-        *a = ngx_array_create(cf->pool, 2, sizeof(pj_str_t));
-        if (*a == NULL) {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    value = cf->args->elts;
+    pj_str_t    *s;
+    ngx_str_t   *value = cf->args->elts;
+    ngx_uint_t   i;
 
     for (i = 1; i < cf->args->nelts; i++) {
 
@@ -237,7 +227,9 @@ ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             return "has an empty value";
         }
 
-        s = ngx_array_push(*a);
+        s = ngx_http_pgw_names_push(cf, (ngx_array_t **)
+                                        ((char *) conf + cmd->offset),
+                                    sizeof(pj_str_t));
         if (s == NULL) {
             return NGX_CONF_ERROR;
         }
@@ -351,28 +343,22 @@ static ngx_int_t
 ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
     const ngx_str_t *claim, const ngx_str_t *name, ngx_uint_t builtin)
 {
-    ngx_uint_t                    i;
-    ngx_http_pgw_claim_header_t  *ch;
+    ngx_uint_t                    i, n;
+    ngx_http_pgw_claim_header_t  *ch, *first;
 
-    if (*map == NULL || *map == NGX_CONF_UNSET_PTR) {
-        *map = ngx_array_create(cf->pool, 16,
-                                sizeof(ngx_http_pgw_claim_header_t));
-        if (*map == NULL) {
-            return NGX_ERROR;
-        }
-    }
-
-    ch = (*map)->elts;
-
-    for (i = 0; i < (*map)->nelts; i++) {
-        if (ngx_http_pgw_names_same(&ch[i].name, name)) {
-            return NGX_DECLINED;
-        }
-    }
-
-    ch = ngx_array_push(*map);
+    ch = ngx_http_pgw_names_push(cf, map, sizeof(*ch));
     if (ch == NULL) {
         return NGX_ERROR;
+    }
+
+    first = (*map)->elts;
+    n = (*map)->nelts - 1;
+
+    for (i = 0; i < n; i++) {
+        if (ngx_http_pgw_names_same(&first[i].name, name)) {
+            (*map)->nelts = n;
+            return NGX_DECLINED;
+        }
     }
 
     ch->builtin = builtin;

@@ -13,17 +13,6 @@
 #define NGX_HTTP_PGW_REVOKED_AFTER     10000  /* ms */
 
 
-static const ngx_http_pgw_source_t  ngx_http_pgw_feed_conf_pages = {
-    .name = "revocations",
-    .directive = "platform_gateway_revocations",
-    .max = NGX_HTTP_PGW_FEED_MAX_BYTES,
-    .too_small = "cannot hold a page of the feed: add "
-                 "\"subrequest_output_buffer_size 256k;\"",
-    .handler = ngx_http_pgw_poll_fetched,
-    .cooldown = 500
-};
-
-
 static char *
 ngx_http_pgw_feed_conf_parameter(ngx_conf_t *cf,
     ngx_http_pgw_revocations_t *rev, const ngx_str_t *value)
@@ -31,32 +20,28 @@ ngx_http_pgw_feed_conf_parameter(ngx_conf_t *cf,
     ngx_str_t   text;
     ngx_msec_t  ms;
 
-    text.data = (u_char *) ngx_strchr(value->data, '=');
+    if (ngx_http_pgw_names_parameter(value, "zone", &text)) {
+        return ngx_http_pgw_conf_zone(cf, &text, "revocations:16m",
+                                      NGX_HTTP_PGW_REVOKED_MIN_ZONE,
+                                      &rev->zone_name, &rev->zone_size);
+    }
 
-    if (text.data++) {
-        text.len = (size_t) (value->data + value->len - text.data);
+    if (ngx_http_pgw_names_parameter(value, "uri", &text)
+        && text.data[0] == '/')
+    {
+        rev->from.location = text;
+        return NGX_CONF_OK;
+    }
 
-        if (ngx_strncmp(value->data, "zone=", 5) == 0) {
-            return ngx_http_pgw_conf_zone(cf, &text, "revocations:16m",
-                                          NGX_HTTP_PGW_REVOKED_MIN_ZONE,
-                                          &rev->zone_name, &rev->zone_size);
-        }
+    if (ngx_http_pgw_names_parameter(value, "claim", &text) && text.len) {
+        rev->claim = text;
+        return ngx_http_pgw_conf_path(cf, &text);
+    }
 
-        if (ngx_strncmp(value->data, "uri=/", 5) == 0) {
-            rev->from.location = text;
-            return NGX_CONF_OK;
-        }
-
-        if (ngx_strncmp(value->data, "claim=", 6) == 0 && text.len) {
-            rev->claim = text;
-            return ngx_http_pgw_conf_path(cf, &text);
-        }
-
+    if (ngx_http_pgw_names_parameter(value, "interval", &text)) {
         ms = (ngx_msec_t) ngx_parse_time(&text, 0);
 
-        if (ngx_strncmp(value->data, "interval=", 9) == 0
-            && ms >= 50 && ms <= 60000)
-        {
+        if (ms >= 50 && ms <= 60000) {
             rev->from.cooldown = ms;
             return NGX_CONF_OK;
         }
@@ -92,8 +77,7 @@ ngx_http_pgw_feed_conf_revocations(ngx_conf_t *cf, ngx_command_t *cmd,
 
     issuer->revocations = rev;
 
-    ngx_http_pgw_fetch_conf_add(cf, &rev->from, &ngx_http_pgw_feed_conf_pages,
-                                rev);
+    ngx_http_pgw_fetch_conf_add(cf, &rev->from, &ngx_http_pgw_poll_source, rev);
 
     value = cf->args->elts;
 
@@ -132,10 +116,7 @@ ngx_http_pgw_feed_conf_stale(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     if (cf->args->nelts == 3) {
-        text.data = value[2].data + 6;
-        text.len = value[2].len - 6;
-
-        if (ngx_strncmp(value[2].data, "after=", 6) != 0
+        if (!ngx_http_pgw_names_parameter(&value[2], "after", &text)
             || (ngx_int_t) (mcf->revocations_after =
                             (ngx_msec_t) ngx_parse_time(&text, 0)) < 1000)
         {

@@ -61,18 +61,6 @@ ngx_http_pgw_fetch_conf_add(ngx_conf_t *cf, ngx_http_pgw_source_t *from,
 }
 
 
-void
-ngx_http_pgw_fetch_conf_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
-{
-    ngx_http_core_loc_conf_t  *clcf;
-
-    clcf = from->ctx ? from->ctx->loc_conf[ngx_http_core_module.ctx_index]
-           : ngx_http_pgw_conf_core(cf);
-
-    from->log = clcf->error_log ? clcf->error_log : &cf->cycle->new_log;
-}
-
-
 static void
 ngx_http_pgw_fetch_conf_warn(ngx_conf_t *cf, const ngx_http_pgw_source_t *from,
     const ngx_http_conf_ctx_t *location)
@@ -99,6 +87,7 @@ ngx_http_pgw_fetch_conf_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 {
     ngx_str_t                        text[3];
     ngx_http_conf_ctx_t              location;
+    ngx_http_core_loc_conf_t        *server;
     const ngx_http_pgw_passer_t     *passer = NULL;
     const ngx_http_upstream_conf_t  *u;
 
@@ -143,7 +132,9 @@ ngx_http_pgw_fetch_conf_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
     }
 
     ngx_http_pgw_fetch_conf_warn(cf, from, &location);
-    ngx_http_pgw_fetch_conf_log(cf, from);
+
+    server = from->ctx->loc_conf[ngx_http_core_module.ctx_index];
+    from->log = server->error_log;
 
     return ngx_http_pgw_lease_digest(from->source, text, 3) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;

@@ -14,18 +14,6 @@
 #define NGX_HTTP_PGW_KEYS_ZONE         (10 * 1024 * 1024)
 
 
-/* The source of keys of an issuer, before its directives are read. */
-
-static const ngx_http_pgw_source_t  ngx_http_pgw_issuer_conf_keys = {
-    .name = "keys",
-    .directive = "platform_gateway_key_location",
-    .max = PJ_KEYSET_MAX_BYTES,
-    .too_small = "cannot hold a key set: add "
-                 "\"subrequest_output_buffer_size 64k;\"",
-    .handler = ngx_http_pgw_keys_fetch_fetched
-};
-
-
 ngx_http_pgw_issuer_t *
 ngx_http_pgw_issuer_conf_new(ngx_conf_t *cf)
 {
@@ -63,13 +51,14 @@ ngx_http_pgw_issuer_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* Refuses a second source of keys. */
+/* Adds the source of keys, and refuses a second. */
 
 static char *
-ngx_http_pgw_issuer_conf_source(ngx_conf_t *cf,
-    const ngx_http_pgw_issuer_t *issuer)
+ngx_http_pgw_issuer_conf_source(ngx_conf_t *cf, ngx_http_pgw_issuer_t *issuer)
 {
     if (!ngx_http_pgw_issuer_usable(issuer)) {
+        ngx_http_pgw_fetch_conf_add(cf, &issuer->from,
+                                    &ngx_http_pgw_keys_fetch_source, issuer);
         return NGX_CONF_OK;
     }
 
@@ -97,7 +86,6 @@ ngx_http_pgw_issuer_conf_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_http_pgw_conf_place(cf, &issuer->from.place);
     issuer->file = value[1];
 
     if (issuer->file.len == 0) {
@@ -150,8 +138,6 @@ ngx_http_pgw_issuer_conf_location(ngx_conf_t *cf, ngx_command_t *cmd,
         return "must begin with \"/\"";
     }
 
-    ngx_http_pgw_fetch_conf_add(cf, &issuer->from,
-                                &ngx_http_pgw_issuer_conf_keys, issuer);
     issuer->from.location = value[1];
 
     /* outside of a block, the location is in the server of the directive */
@@ -228,7 +214,7 @@ static char *
 ngx_http_pgw_issuer_conf_init_keys(ngx_conf_t *cf,
     ngx_http_pgw_issuer_t *issuer)
 {
-    ngx_int_t               rc;
+    ngx_log_t              *log = ngx_http_pgw_conf_core(cf)->error_log;
     ngx_http_pgw_source_t  *from = &issuer->from;
     const ngx_str_t         file[] = { issuer->file, ngx_string("file") };
 
@@ -251,24 +237,18 @@ ngx_http_pgw_issuer_conf_init_keys(ngx_conf_t *cf,
     from->cooldown = issuer->ages[NGX_HTTP_PGW_AGE_COOLDOWN];
     from->timeout = ngx_max(from->cooldown, NGX_HTTP_PGW_TIMEOUT);
 
-    ngx_http_pgw_fetch_conf_log(cf, from);
+    if (ngx_http_pgw_issuer_digest(issuer, from->source) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
-    rc = ngx_http_pgw_issuer_digest(issuer, from->source);
-
-    if (rc == NGX_OK && from->location.len) {
+    if (from->location.len) {
         return ngx_http_pgw_fetch_conf_check(cf, from);
     }
 
-    return rc == NGX_OK
-           && ngx_http_pgw_lease_digest(from->source, file, 2) == NGX_OK
+    from->log = log ? log : &cf->cycle->new_log;
+
+    return ngx_http_pgw_lease_digest(from->source, file, 2) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-static ngx_str_t *
-ngx_http_pgw_issuer_conf_name(ngx_http_pgw_issuer_t *issuer)
-{
-    return issuer->name.len ? &issuer->name : &ngx_http_pgw_issuer_default_name;
 }
 
 
@@ -292,7 +272,7 @@ ngx_http_pgw_issuer_conf_check(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
                        "\"%*s\" is the name of two issuers, of \"%V\" and, "
                        "before, of \"%V\": one token has one issuer,",
                        name[i].iss.len, name[i].iss.data, &issuer->name,
-                       ngx_http_pgw_issuer_conf_name(other));
+                       ngx_http_pgw_issuer_label(other));
         }
     }
 
@@ -306,7 +286,7 @@ ngx_http_pgw_issuer_conf_check(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
                        "\"%V\" is the key cache file of two issuers, of \"%V\" "
                        "and, before, of \"%V\": give each a file of its own,",
                        &issuer->cache_file, &issuer->name,
-                       ngx_http_pgw_issuer_conf_name(other));
+                       ngx_http_pgw_issuer_label(other));
         }
     }
 
@@ -379,7 +359,7 @@ ngx_http_pgw_issuer_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         }
     }
 
-    if (ngx_http_pgw_counters_conf_init(cf, mcf) != NGX_CONF_OK) {
+    if (ngx_http_pgw_counters_init_conf(cf, mcf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 

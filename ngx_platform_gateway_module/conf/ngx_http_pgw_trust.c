@@ -63,11 +63,9 @@ ngx_http_pgw_trust_algorithms(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "is duplicate";
     }
 
-    issuer->algorithms = ngx_array_create(cf->pool, 4, sizeof(pj_alg_t *));
+    for (i = 1; i < cf->args->nelts; i++) {
 
-    for (i = 1; issuer->algorithms && i < cf->args->nelts; i++) {
-
-        alg = ngx_array_push(issuer->algorithms);
+        alg = ngx_http_pgw_names_push(cf, &issuer->algorithms, sizeof(*alg));
         if (alg == NULL) {
             return NGX_CONF_ERROR;
         }
@@ -80,7 +78,7 @@ ngx_http_pgw_trust_algorithms(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         }
     }
 
-    return issuer->algorithms ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return NGX_CONF_OK;
 }
 
 
@@ -136,12 +134,7 @@ ngx_http_pgw_trust_access(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                "values of it that open the level";
     }
 
-    if (issuer->opens == NULL) {
-        issuer->opens = ngx_array_create(cf->pool, 2,
-                                         sizeof(ngx_http_pgw_opens_t));
-    }
-
-    opens = issuer->opens ? ngx_array_push(issuer->opens) : NULL;
+    opens = ngx_http_pgw_names_push(cf, &issuer->opens, sizeof(*opens));
     if (opens == NULL) {
         return NGX_CONF_ERROR;
     }
@@ -258,9 +251,7 @@ ngx_http_pgw_trust_find(ngx_http_pgw_main_conf_t *mcf, const ngx_str_t *name)
     ngx_http_pgw_issuer_t  *issuer;
 
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
-        if (ngx_http_pgw_names_same(issuer->name.len ? &issuer->name
-                                    : &ngx_http_pgw_issuer_default_name, name))
-        {
+        if (ngx_http_pgw_names_same(ngx_http_pgw_issuer_label(issuer), name)) {
             break;
         }
     }
@@ -300,7 +291,6 @@ ngx_http_pgw_trust_add(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
 
     if (issuer) {
         issuer->name = *name;
-        issuer->issuers = NGX_CONF_UNSET_PTR;
         issuer->audiences = NGX_CONF_UNSET_PTR;
         *last = issuer;
     }
@@ -344,7 +334,7 @@ ngx_http_pgw_trust_block(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                            &issuer->name);
     }
 
-    return issuer->issuers == NGX_CONF_UNSET_PTR
+    return issuer->issuers == NULL
            ? "needs \"issuer\", the \"iss\" of its tokens"
            : !ngx_http_pgw_issuer_usable(issuer)
            ? "needs \"key_location\" or \"key_file\", for keys to check tokens "
@@ -366,47 +356,35 @@ ngx_http_pgw_trust_names(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "is duplicate";
     }
 
-    lcf->trusted = ngx_array_create(cf->pool, 2,
-                                    sizeof(ngx_http_pgw_trusted_t));
+    for (i = 1; i < cf->args->nelts; i++) {
 
-    for (i = 1; lcf->trusted && i < cf->args->nelts; i++) {
-
-        trusted = ngx_array_push(lcf->trusted);
+        trusted = ngx_http_pgw_names_push(cf, &lcf->trusted, sizeof(*trusted));
         if (trusted == NULL) {
             return NGX_CONF_ERROR;
         }
 
-        trusted->name = (pj_str_t) { value[i].data, value[i].len };
+        trusted->name = value[i];
     }
 
-    return lcf->trusted ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return NGX_CONF_OK;
 }
 
 
 char *
 ngx_http_pgw_trust_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_str_t                name;
     ngx_uint_t               i;
     ngx_http_pgw_trusted_t  *trusted;
 
-    if (conf->trusted == NULL) {
-        return NGX_CONF_OK;
-    }
-
-    trusted = conf->trusted->elts;
-
-    for (i = 0; i < conf->trusted->nelts; i++) {
-        name.len = trusted[i].name.len;
-        name.data = (u_char *) trusted[i].name.data;
-
-        trusted[i].issuer = ngx_http_pgw_trust_find(ngx_http_pgw_conf_main(cf),
-                                                &name);
-        if (trusted[i].issuer == NULL) {
+    for (i = 0; conf->trusted && i < conf->trusted->nelts; i++) {
+        trusted = (ngx_http_pgw_trusted_t *) conf->trusted->elts + i;
+        trusted->issuer = ngx_http_pgw_trust_find(ngx_http_pgw_conf_main(cf),
+                                                  &trusted->name);
+        if (trusted->issuer == NULL) {
             return ngx_http_pgw_conf_fail(cf, NULL,
                        "names \"%V\" in \"platform_gateway_trusted\": there "
                        "is no \"platform_gateway_trust %V { ... }\"",
-                       &name, &name);
+                       &trusted->name, &trusted->name);
         }
     }
 

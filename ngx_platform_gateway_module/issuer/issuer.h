@@ -47,6 +47,9 @@ typedef struct {
     ngx_msec_t      began;        /* start of the fetch, ms */
     time_t          began_at;     /* start of the fetch, wall clock */
     ngx_atomic_t    next_try;     /* end of the cooldown, ms */
+
+    ngx_atomic_t    outcomes[NGX_HTTP_PGW_FEED_OUTCOMES];  /* number of fetches
+                                     by fetch_e or feed_e */
 } ngx_http_pgw_lease_t;
 
 
@@ -82,14 +85,13 @@ struct ngx_http_pgw_source_s {
                                                  /* digest of the origin and use
                                                     of the documents */
 
-    ngx_atomic_t                    *counted;    /* shared counters of outcomes,
-                                                    or NULL */
     ngx_slab_pool_t                 *shpool;
     ngx_http_pgw_lease_t            *lease;
     ngx_uint_t                       generation;
 
     /* private to a worker process */
 
+    ngx_event_t                      timer;      /* checks if a fetch is due */
     ngx_event_t                      begin;      /* begins a fetch */
     ngx_uint_t                       number;     /* of this worker's fetch */
     ngx_str_t                        url;        /* of a fetch; len 0 if the
@@ -117,6 +119,10 @@ ngx_http_pgw_lease_left(ngx_msec_t then)
 }
 
 
+/* Counts the outcome of a fetch. */
+#define ngx_http_pgw_lease_count(from, outcome)                               \
+    (void) ngx_atomic_fetch_add(&(from)->lease->outcomes[outcome], 1)
+
 /* Replaces a digest by HMAC-SHA-256 of a text with the digest as the key, for n
    texts.  The digest is in hex, without a zero byte. */
 ngx_int_t ngx_http_pgw_lease_digest(u_char *hex, const ngx_str_t *text,
@@ -127,6 +133,14 @@ ngx_int_t ngx_http_pgw_lease_digest(u_char *hex, const ngx_str_t *text,
    share. */
 ngx_uint_t ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
     const ngx_http_core_loc_conf_t *clcf);
+
+/* Connects a source of a new configuration to its lease, in the master
+   process. */
+void ngx_http_pgw_lease_connect(ngx_http_pgw_source_t *from,
+    const ngx_shm_zone_t *shm_zone, ngx_http_pgw_lease_t *lease);
+
+/* Starts the timer of a source in a worker. */
+void ngx_http_pgw_lease_start(ngx_http_pgw_source_t *from);
 
 /*
  * These functions are called under the mutex.
@@ -202,7 +216,6 @@ struct ngx_http_pgw_issuer_s {
     ngx_uint_t                       version;    /* of set, in the zone */
     ngx_msec_t                       fetched;    /* start of set's fetch, ms */
 
-    ngx_event_t                      timer;
     ngx_msec_t                       due;        /* age for a new fetch, ms, a
                                                     little below the soft age */
     ngx_uint_t                       waiting;    /* requests that wait */
@@ -233,8 +246,8 @@ struct ngx_http_pgw_issuer_s {
     ((issuer)->from.location.len || (issuer)->file.len)
 
 
-/* The name of the issuer without a block. */
-extern ngx_str_t  ngx_http_pgw_issuer_default_name;
+/* Returns the name of the block, or "platform". */
+const ngx_str_t *ngx_http_pgw_issuer_label(const ngx_http_pgw_issuer_t *issuer);
 
 /* Returns the issuer with the name in a list, or NULL. */
 ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_find(ngx_http_pgw_issuer_t *first,
@@ -438,9 +451,9 @@ ngx_int_t ngx_http_pgw_keys_fetch_zone_init(ngx_shm_zone_t *shm_zone,
 void ngx_http_pgw_keys_fetch_init_process(ngx_http_pgw_issuer_t *issuer);
 void ngx_http_pgw_keys_fetch_exit_process(ngx_http_pgw_issuer_t *issuer);
 
-/* Called at the end of a fetch; data is the issuer. */
-void ngx_http_pgw_keys_fetch_fetched(void *data, const ngx_str_t *document,
-    const char *err, ngx_uint_t status);
+/* The source of an issuer's keys before its directives are read; its data is
+   the issuer. */
+extern const ngx_http_pgw_source_t  ngx_http_pgw_keys_fetch_source;
 
 
 #endif /* _NGX_HTTP_PGW_ISSUER_H_INCLUDED_ */

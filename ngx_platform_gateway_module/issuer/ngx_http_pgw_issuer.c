@@ -7,7 +7,13 @@
 #include "issuer/issuer.h"
 
 
-ngx_str_t  ngx_http_pgw_issuer_default_name = ngx_string("platform");
+const ngx_str_t *
+ngx_http_pgw_issuer_label(const ngx_http_pgw_issuer_t *issuer)
+{
+    static const ngx_str_t  platform = ngx_string("platform");
+
+    return issuer->name.len ? &issuer->name : &platform;
+}
 
 
 static ngx_int_t

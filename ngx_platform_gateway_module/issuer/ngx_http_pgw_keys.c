@@ -114,9 +114,8 @@ ngx_http_pgw_keys_warn_duplicate(const ngx_http_pgw_issuer_t *issuer,
     ngx_log_error(NGX_LOG_WARN, log, 0,
                   "platform gateway: two keys of issuer \"%V\" have the kid "
                   "\"%*s\": the first counts, and tokens of the other are "
-                  "refused", issuer->name.len ? &issuer->name
-                                            : &ngx_http_pgw_issuer_default_name,
-                  kid.len, kid.data);
+                  "refused", ngx_http_pgw_issuer_label(issuer), kid.len,
+                  kid.data);
 }
 
 

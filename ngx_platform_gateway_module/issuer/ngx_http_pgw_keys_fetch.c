@@ -123,8 +123,7 @@ ngx_http_pgw_keys_fetch_metadata(ngx_http_pgw_issuer_t *issuer,
         iss = pj_json_string(root, "issuer");
         uri = pj_json_string(root, "jwks_uri");
 
-        err = iss.len != name->len
-              || ngx_memcmp(iss.data, name->data, name->len) != 0
+        err = !pj_str_eq(iss, *name)
               ? "the issuer's metadata are another's"
               : uri.len == 0 || uri.len > sizeof(zone->jwks_uri)
                 || !ngx_http_pgw_keys_fetch_safe(uri.data, uri.len)
@@ -172,7 +171,7 @@ ngx_http_pgw_keys_fetch_connections(const ngx_http_pgw_main_conf_t *mcf,
     }
 
     for (from = mcf->sources; from; from = from->next) {
-        needed++;
+        needed += (from->location.len != 0);
     }
 
     if (mcf->cycle->connection_n < needed) {
@@ -213,8 +212,7 @@ ngx_http_pgw_keys_fetch_zone_init(ngx_shm_zone_t *shm_zone, void *data)
             return NGX_ERROR;
         }
 
-        issuer->from.shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-        issuer->from.lease = &zone->lease;
+        ngx_http_pgw_lease_connect(&issuer->from, shm_zone, &zone->lease);
         issuer->zone = zone;
 
         if (zone->version == 0 && zone->lease.generation == 0) {
@@ -226,10 +224,6 @@ ngx_http_pgw_keys_fetch_zone_init(ngx_shm_zone_t *shm_zone, void *data)
                 ngx_http_pgw_disk_load(issuer);
             }
         }
-
-        /* the first worker puts it in force, because the reload may fail */
-
-        issuer->from.generation = ++zone->lease.assigned;
     }
 
     return NGX_OK;
@@ -264,7 +258,7 @@ ngx_http_pgw_keys_fetch_log_failure(const ngx_http_pgw_issuer_t *issuer,
 }
 
 
-void
+static void
 ngx_http_pgw_keys_fetch_fetched(void *data, const ngx_str_t *document,
     const char *err, ngx_uint_t status)
 {
@@ -294,7 +288,7 @@ ngx_http_pgw_keys_fetch_fetched(void *data, const ngx_str_t *document,
                    "outcome:%d, %s", issuer->from.number, outcome,
                    err ? err : "a key set");
 
-    ngx_http_pgw_counters_outcome(issuer->from.counted, outcome);
+    ngx_http_pgw_lease_count(&issuer->from, outcome);
 
     if (set && outcome == NGX_HTTP_PGW_FETCH_NEW) {
         ngx_log_error(NGX_LOG_NOTICE, issuer->from.log, 0,
@@ -420,18 +414,8 @@ ngx_http_pgw_keys_fetch_init_process(ngx_http_pgw_issuer_t *issuer)
     part = soft / 20;
     issuer->due = soft - part - (ngx_msec_t) ngx_random() % (part + 1);
 
-    issuer->timer.handler = ngx_http_pgw_keys_fetch_timer;
-    issuer->timer.data = issuer;
-    issuer->timer.log = issuer->from.log;
-    issuer->timer.cancelable = 1;
-
-    issuer->from.begin.handler = ngx_http_pgw_keys_fetch_begin;
-    issuer->from.begin.data = issuer;
-    issuer->from.begin.log = issuer->from.log;
-
     ngx_http_pgw_keys_activate(issuer);
-
-    ngx_add_timer(&issuer->timer, 1);
+    ngx_http_pgw_lease_start(&issuer->from);
 }
 
 
@@ -444,3 +428,15 @@ ngx_http_pgw_keys_fetch_exit_process(ngx_http_pgw_issuer_t *issuer)
         issuer->working = 0;
     }
 }
+
+
+const ngx_http_pgw_source_t  ngx_http_pgw_keys_fetch_source = {
+    .name = "keys",
+    .directive = "platform_gateway_key_location",
+    .max = PJ_KEYSET_MAX_BYTES,
+    .too_small = "cannot hold a key set: add "
+                 "\"subrequest_output_buffer_size 64k;\"",
+    .timer.handler = ngx_http_pgw_keys_fetch_timer,
+    .begin.handler = ngx_http_pgw_keys_fetch_begin,
+    .handler = ngx_http_pgw_keys_fetch_fetched
+};

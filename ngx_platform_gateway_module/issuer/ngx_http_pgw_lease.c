@@ -49,6 +49,32 @@ ngx_http_pgw_lease_fetches(const ngx_http_pgw_main_conf_t *mcf,
 }
 
 
+void
+ngx_http_pgw_lease_connect(ngx_http_pgw_source_t *from,
+    const ngx_shm_zone_t *shm_zone, ngx_http_pgw_lease_t *lease)
+{
+    from->shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+    from->lease = lease;
+
+    /* the first worker puts it in force, because the reload may fail */
+
+    from->generation = ++lease->assigned;
+}
+
+
+void
+ngx_http_pgw_lease_start(ngx_http_pgw_source_t *from)
+{
+    from->timer.data = from->data;
+    from->timer.log = from->log;
+    from->timer.cancelable = 1;
+    from->begin.data = from->data;
+    from->begin.log = from->log;
+
+    ngx_add_timer(&from->timer, 1);
+}
+
+
 ngx_int_t
 ngx_http_pgw_lease_activate(const ngx_http_pgw_source_t *from)
 {

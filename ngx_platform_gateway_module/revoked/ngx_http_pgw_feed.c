@@ -136,7 +136,7 @@ static void
 ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *entry,
     u_char kind, const pj_json_t *id, int64_t before)
 {
-    int64_t                   dies, *revoked;
+    int64_t                   dies, revoked;
     ngx_int_t                 rc;
     ngx_uint_t                i, added;
     ngx_http_pgw_table_key_t  key;
@@ -174,14 +174,15 @@ ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *entry,
 
     page->added += added;
 
-    revoked = &page->revoked[page->fresh];
+    /* the delay of a new entry, by the feed's clock */
 
-    if (added && page->follows
+    if (added && page->follows && page->now
         && ngx_http_pgw_feed_time(pj_json_member(entry, "revoked_at"),
-                                  PJ_ROUND_UP, revoked)
+                                  PJ_ROUND_UP, &revoked)
            == NGX_OK)
     {
-        page->fresh++;
+        ngx_http_pgw_counters_add(&ngx_http_pgw_counters->lag, (ngx_msec_t)
+                                  ngx_max(page->now - revoked, 0));
     }
 }
 
@@ -222,9 +223,7 @@ ngx_http_pgw_feed_issuer(ngx_http_pgw_page_t *page, const pj_json_t *m)
 
     for (i = 0; m && i < page->names; i++) {
         if (m->type == PJ_JSON_STRING
-            && m->text.len == page->name[i].iss.len
-            && ngx_memcmp(m->text.data, page->name[i].iss.data, m->text.len)
-               == 0)
+            && pj_str_eq(m->text, page->name[i].iss))
         {
             page->name += i;
             page->names = 1;
@@ -238,36 +237,12 @@ ngx_http_pgw_feed_issuer(ngx_http_pgw_page_t *page, const pj_json_t *m)
 }
 
 
-/* Returns 1 if the member is a cursor.  Cursors go into a query unescaped. */
-
-static ngx_uint_t
-ngx_http_pgw_feed_cursor(const pj_json_t *m)
-{
-    size_t  i;
-
-    if (m == NULL || m->type != PJ_JSON_STRING
-        || m->text.len == 0 || m->text.len > NGX_HTTP_PGW_CURSOR_MAX)
-    {
-        return 0;
-    }
-
-    for (i = 0; i < m->text.len; i++) {
-        if (ngx_http_pgw_names_fold(m->text.data[i]) == '-'
-            && ngx_strchr("-._:,", m->text.data[i]) == NULL)
-        {
-            return 0;
-        }
-    }
-
-    return 1;
-}
-
-
 /* Reads the members of the page other than its entries. */
 
 static void
 ngx_http_pgw_feed_members(ngx_http_pgw_page_t *page, const pj_json_t *root)
 {
+    ngx_str_t         cursor;
     const pj_json_t  *m;
 
     if (ngx_http_pgw_feed_time(pj_json_member(root, "now"), PJ_ROUND_UP,
@@ -286,17 +261,21 @@ ngx_http_pgw_feed_members(ngx_http_pgw_page_t *page, const pj_json_t *root)
         ngx_http_pgw_feed_fault(page, "it has no boolean \"more\"");
     }
 
-    m = pj_json_member(root, "cursor");
+    page->cursor = pj_json_string(root, "cursor");
+    cursor.data = (u_char *) page->cursor.data;
+    cursor.len = page->cursor.len;
 
-    if (!ngx_http_pgw_feed_cursor(m)) {
+    /* cursors go into a query unescaped */
+
+    if (cursor.len > NGX_HTTP_PGW_CURSOR_MAX
+        || !ngx_http_pgw_names_plain(&cursor, "-._:,"))
+    {
         ngx_http_pgw_feed_fault(page, "it has no cursor");
-        return;
-    }
 
-    page->cursor = m->text;
-
-    if (page->more && m->text.len == page->reading->cursor_len
-        && ngx_memcmp(m->text.data, page->reading->cursor, m->text.len) == 0)
+    } else if (page->more
+               && pj_str_eq(page->cursor,
+                            (pj_str_t) { page->reading->cursor,
+                                         page->reading->cursor_len }))
     {
         ngx_http_pgw_feed_fault(page, "its cursor does not advance");
     }

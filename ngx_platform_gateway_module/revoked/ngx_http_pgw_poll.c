@@ -50,7 +50,7 @@ ngx_http_pgw_poll_watch(ngx_http_pgw_revocations_t *rev, ngx_int_t n)
     rev->from.watched += n;
 
     if (ngx_exiting) {
-        ngx_add_timer(&rev->timer, 1);
+        ngx_add_timer(&rev->from.timer, 1);
     }
 }
 
@@ -143,7 +143,7 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);
 
-    ngx_http_pgw_counters_outcome(rev->from.counted, outcome);
+    ngx_http_pgw_lease_count(&rev->from, outcome);
 }
 
 
@@ -252,24 +252,6 @@ ngx_http_pgw_poll_advance(ngx_http_pgw_revocations_t *rev,
 }
 
 
-/* Counts the delay of new entries, by the feed's clock. */
-
-static void
-ngx_http_pgw_poll_lag(const ngx_http_pgw_page_t *page)
-{
-    int64_t     ms;
-    ngx_uint_t  i;
-
-    for (i = 0; page->now && i < page->fresh; i++) {
-        ms = page->now - page->revoked[i]
-             + (int64_t) (ngx_current_msec - page->answered);
-
-        ngx_http_pgw_counters_add(&ngx_http_pgw_counters->lag,
-                                  (ngx_msec_t) ngx_max(ms, 0));
-    }
-}
-
-
 /* Returns the number of slots to sweep, from the time since the last sweep. */
 
 static uint64_t
@@ -299,7 +281,6 @@ ngx_http_pgw_poll_read(ngx_http_pgw_revocations_t *rev,
     page->reading = rev->reading;
     page->name = rev->names->elts;
     page->names = rev->names->nelts;
-    page->answered = ngx_current_msec;
     page->follows = zone->complete && rev->reading == &zone->news
                     && rev->reading->cursor_len;
 
@@ -324,7 +305,7 @@ ngx_http_pgw_poll_read(ngx_http_pgw_revocations_t *rev,
 }
 
 
-void
+static void
 ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
     const char *err, ngx_uint_t status)
 {
@@ -354,9 +335,7 @@ ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
         ngx_http_pgw_poll_failed(rev, err, outcome);
 
     } else {
-        ngx_http_pgw_counters_outcome(rev->from.counted,
-                                      NGX_HTTP_PGW_FEED_READ);
-        ngx_http_pgw_poll_lag(page);
+        ngx_http_pgw_lease_count(&rev->from, NGX_HTTP_PGW_FEED_READ);
     }
 
     ngx_free(page);
@@ -516,14 +495,18 @@ ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev)
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);
 
-    rev->timer.handler = ngx_http_pgw_poll_timer;
-    rev->timer.data = rev;
-    rev->timer.log = rev->from.log;
-    rev->timer.cancelable = 1;
-
-    rev->from.begin.handler = ngx_http_pgw_poll_begin;
-    rev->from.begin.data = rev;
-    rev->from.begin.log = rev->from.log;
-
-    ngx_add_timer(&rev->timer, 1);
+    ngx_http_pgw_lease_start(&rev->from);
 }
+
+
+const ngx_http_pgw_source_t  ngx_http_pgw_poll_source = {
+    .name = "revocations",
+    .directive = "platform_gateway_revocations",
+    .max = NGX_HTTP_PGW_FEED_MAX_BYTES,
+    .too_small = "cannot hold a page of the feed: add "
+                 "\"subrequest_output_buffer_size 256k;\"",
+    .timer.handler = ngx_http_pgw_poll_timer,
+    .begin.handler = ngx_http_pgw_poll_begin,
+    .handler = ngx_http_pgw_poll_fetched,
+    .cooldown = 500
+};

@@ -62,9 +62,7 @@ ngx_http_pgw_revocations_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     }
 
     rev->zone = zone;
-    rev->from.shpool = shpool;
-    rev->from.lease = &zone->lease;
-    rev->from.generation = ++zone->lease.assigned;
+    ngx_http_pgw_lease_connect(&rev->from, shm_zone, &zone->lease);
 
     return NGX_OK;
 }
@@ -127,9 +125,7 @@ ngx_http_pgw_revocations_mark(const ngx_http_pgw_revocations_t *rev,
 
     for (i = 0; i < rev->names->nelts; i++, name++) {
 
-        if (name->iss.len != claims->iss.len
-            || ngx_memcmp(name->iss.data, claims->iss.data, name->iss.len) != 0)
-        {
+        if (!pj_str_eq(name->iss, claims->iss)) {
             continue;
         }
 

@@ -118,7 +118,6 @@ typedef struct {
                                            or all accepted issuers */
     ngx_uint_t               names;
     ngx_uint_t               follows;   /* unknown entries are new */
-    ngx_msec_t               answered;
 
     const char              *err;       /* the first error, or NULL */
     ngx_uint_t               full;      /* some entries did not fit */
@@ -127,9 +126,6 @@ typedef struct {
     pj_str_t                 cursor;
     ngx_uint_t               entries;
     ngx_uint_t               added;     /* unknown entries */
-    ngx_uint_t               fresh;     /* new entries with a time */
-    int64_t                  revoked[NGX_HTTP_PGW_FEED_MAX_ENTRIES];
-                                        /* ms; times of the fresh entries */
     u_char                   mem[];     /* ngx_http_pgw_feed_mem() bytes */
 } ngx_http_pgw_page_t;
 
@@ -177,7 +173,6 @@ struct ngx_http_pgw_revocations_s {
 
     /* state of this worker process */
 
-    ngx_event_t                timer;
     ngx_http_pgw_reading_t    *reading;    /* the current page belongs to it */
     ngx_msec_t                 requested;  /* time of the page's request */
     ngx_uint_t                 pages;      /* requested in this interval */
@@ -223,9 +218,9 @@ ngx_http_pgw_reason_e ngx_http_pgw_revocations_ask(
 /* Starts the worker's timer. */
 void ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev);
 
-/* Handles the end of a fetch. */
-void ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
-    const char *err, ngx_uint_t status);
+/* The source of a feed before its directive is read; its data is a
+   revocations_t. */
+extern const ngx_http_pgw_source_t  ngx_http_pgw_poll_source;
 
 /* Adds n to the open responses that end when their session is revoked. */
 void ngx_http_pgw_poll_watch(ngx_http_pgw_revocations_t *rev, ngx_int_t n);

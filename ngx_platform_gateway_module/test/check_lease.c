@@ -105,7 +105,6 @@ void ngx_sort(void *base, size_t n, size_t size,
 #pragma weak ngx_http_pgw_abi_zone
 #pragma weak ngx_http_pgw_conf_fail
 #pragma weak ngx_http_pgw_conf_place
-#pragma weak ngx_http_pgw_counters_outcome
 #pragma weak ngx_http_pgw_disk_load
 #pragma weak ngx_http_pgw_disk_write
 #pragma weak ngx_http_pgw_fetch_abort

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../base/ngx_http_pgw_names.c"
+#define ngx_http_pgw_counters_add(h, ms) ((void) (ms))
 #include "../revoked/ngx_http_pgw_feed.c"
 #include "../revoked/ngx_http_pgw_table.c"
 

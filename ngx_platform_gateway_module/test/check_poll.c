@@ -58,8 +58,8 @@ START_TEST (test_lease_lost_during_a_fetch) {
     ck_assert(!known(0));
     ck_assert_uint_eq(zone.complete, 0);
     ck_assert_uint_eq(zone.news.cursor_len, 0);
-    ck_assert_uint_eq(outcomes[NGX_HTTP_PGW_FEED_SUPERSEDED], 1);
-    ck_assert_uint_eq(outcomes[NGX_HTTP_PGW_FEED_READ], 0);
+    ck_assert_uint_eq(zone.lease.outcomes[NGX_HTTP_PGW_FEED_SUPERSEDED], 1);
+    ck_assert_uint_eq(zone.lease.outcomes[NGX_HTTP_PGW_FEED_READ], 0);
 }
 END_TEST
 
@@ -260,7 +260,7 @@ static void pages_of(unsigned n)
 {
     unsigned before = asked;
 
-    rev.timer.handler(&rev.timer);
+    rev.from.timer.handler(&rev.from.timer);
     while (asked - before < n && turn())
         ;
 }
@@ -302,7 +302,7 @@ START_TEST (test_news_before_a_reread) {
         pages_of(1);
         ck_assert(known(2101) && zone.complete && asked_again == 0);
         while (zone.rereads) {
-            rev.timer.handler(&rev.timer);
+            rev.from.timer.handler(&rev.from.timer);
             ck_assert(turn());
             ck_assert_uint_le(ngx_current_msec - zone.as_of, 500 + 3 * took[i]);
         }
@@ -377,7 +377,7 @@ START_TEST (test_cursors_that_are_refused) {
         forget();
         refuses = behind ? 35 : 1;
         pages_of(1000);
-        ck_assert_uint_eq(outcomes[NGX_HTTP_PGW_FEED_CURSOR], 1);
+        ck_assert_uint_eq(zone.lease.outcomes[NGX_HTTP_PGW_FEED_CURSOR], 1);
         ck_assert_uint_eq(zone.rereads, behind);
         pages_of(1000);
         ck_assert(knows_all() && zone.complete && zone.rereads == 0);

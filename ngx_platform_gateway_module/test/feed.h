@@ -29,11 +29,14 @@ static ngx_event_t *posted;
 #define ngx_http_pgw_counters_add(h, ms) ((void) (ms))
 #define ngx_http_pgw_fetch_abort(from) ((void) (from))
 #define ngx_http_pgw_lease_activate(from) source
+#define ngx_http_pgw_lease_start(from)                                         \
+    ((from)->timer.data = (from)->begin.data = (from)->data)
 #define ngx_http_pgw_revocations_set_back(zone) set_back
 
 static ngx_uint_t set_back, lease_lost;
 static ngx_int_t source;
 
+#include "../base/ngx_http_pgw_names.c"
 #include "../revoked/ngx_http_pgw_feed.c"
 #include "../revoked/ngx_http_pgw_poll.c"
 #include "../revoked/ngx_http_pgw_table.c"
@@ -47,8 +50,9 @@ ngx_queue_t ngx_posted_next_events;
 ngx_uint_t ngx_exiting;
 sig_atomic_t ngx_terminate;
 
-static ngx_uint_t outcomes[NGX_HTTP_PGW_FEED_OUTCOMES];
 static unsigned complaints;
+
+#pragma weak ngx_strncasecmp
 
 void ngx_log_error_core(ngx_uint_t level, ngx_log_t *log, ngx_err_t err,
                         const char *fmt, ...)
@@ -73,11 +77,6 @@ void *ngx_alloc(size_t size, ngx_log_t *log)
 
     ck_assert_uint_le(size, sizeof(mem));
     return mem;
-}
-
-void ngx_http_pgw_counters_outcome(ngx_atomic_t *counted, ngx_uint_t outcome)
-{
-    outcomes[outcome]++;
 }
 
 ngx_int_t ngx_http_pgw_lease_acquire(ngx_http_pgw_source_t *from)
@@ -141,18 +140,18 @@ static void setup(void)
     memset(slots, 0, sizeof(slots));
     memset(&zone, 0, sizeof(zone));
     memset(&rev, 0, sizeof(rev));
-    memset(outcomes, 0, sizeof(outcomes));
     ngx_http_pgw_table_init(&zone.table, slots, sizeof(slots));
     zone.secret[0] = 1;
     accepted.nelts = 1;
     for (size_t i = 0; i < 2; i++)
         ck_assert_int_eq(ngx_http_pgw_feed_seed(&zone, &names[i]), NGX_OK);
+    rev.from = ngx_http_pgw_poll_source;
+    rev.from.data = &rev;
     rev.zone = &zone;
     rev.names = &accepted;
     rev.after = 10000;
     rev.from.shpool = &shpool;
     rev.from.lease = &zone.lease;
-    rev.from.cooldown = 500;
     rev.from.log = &nginx_log;
     nginx_log.log_level = NGX_LOG_ERR;
     clock_now.sec = 1000000;
@@ -180,7 +179,7 @@ static unsigned work(void)
 {
     unsigned before = asked;
 
-    rev.timer.handler(&rev.timer);
+    rev.from.timer.handler(&rev.from.timer);
     while (turn())
         ;
     return asked - before;

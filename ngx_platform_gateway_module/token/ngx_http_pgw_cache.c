@@ -141,17 +141,15 @@ ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     for (i = 1; i < cf->args->nelts; i++) {
 
-        if (ngx_strncmp(value[i].data, "entries=", 8) == 0) {
-            n = ngx_atoi(value[i].data + 8, value[i].len - 8);
+        if (ngx_http_pgw_names_parameter(&value[i], "entries", &text)) {
+            n = ngx_atoi(text.data, text.len);
 
             if (n >= 1 && n <= NGX_HTTP_PGW_CACHE_MAX) {
                 cache->max_entries = (ngx_uint_t) n;
                 continue;
             }
 
-        } else if (ngx_strncmp(value[i].data, "size=", 5) == 0) {
-            text.data = value[i].data + 5;
-            text.len = value[i].len - 5;
+        } else if (ngx_http_pgw_names_parameter(&value[i], "size", &text)) {
             n = ngx_parse_size(&text);
 
             if (n >= NGX_HTTP_PGW_CACHE_MIN_SIZE) {

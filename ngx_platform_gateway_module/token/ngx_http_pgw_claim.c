@@ -170,18 +170,11 @@ ngx_http_pgw_claim_require(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "needs a claim and the values that it may have";
     }
 
-    if (lcf->required == NGX_CONF_UNSET_PTR) {
-        lcf->required = ngx_array_create(cf->pool, 2,
-                                         sizeof(ngx_http_pgw_rule_t));
-    }
+    rule = ngx_http_pgw_names_push(cf, &lcf->required, sizeof(*rule));
 
-    if (lcf->required && lcf->required->nelts == NGX_HTTP_PGW_CLAIM_RULES) {
-        return "stands more than 64 times";
-    }
-
-    rule = lcf->required ? ngx_array_push(lcf->required) : NULL;
-
-    return rule ? ngx_http_pgw_claim_rule(cf, 1, rule) : NGX_CONF_ERROR;
+    return rule == NULL ? NGX_CONF_ERROR
+           : lcf->required->nelts > NGX_HTTP_PGW_CLAIM_RULES
+           ? "stands more than 64 times" : ngx_http_pgw_claim_rule(cf, 1, rule);
 }
 
 
