@@ -105,8 +105,7 @@ ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
  * nginx would refuse the path; or NGX_ERROR.
  */
 ngx_int_t ngx_http_pgw_peek_location(ngx_http_request_t *r,
-    const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
-    void ***loc_conf);
+    const ngx_http_core_srv_conf_t *server, ngx_str_t *path, void ***loc_conf);
 
 
 /* ngx_http_pgw_abi.c */

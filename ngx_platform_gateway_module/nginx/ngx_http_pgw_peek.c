@@ -241,48 +241,6 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
 }
 
 
-/* Parses a path as nginx would parse it in a request line to server.  *uri gets
-   the decoded path without arguments.  Returns NGX_DECLINED if nginx would
-   refuse the path. */
-
-static ngx_int_t
-ngx_http_pgw_peek_uri(const ngx_http_request_t *asks,
-    const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
-    ngx_str_t *uri)
-{
-    u_char              *p;
-    ngx_http_request_t   r;
-
-    p = ngx_pnalloc(asks->pool, 2 * path->len + 1);     /* as is, and decoded */
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    /* nginx's parsers read from a request and write into it */
-
-    ngx_memzero(&r, sizeof(ngx_http_request_t));
-
-    r.connection = asks->connection;
-    r.uri_start = p;
-    r.uri_end = ngx_cpymem(p, path->data, path->len);
-    r.uri.data = r.uri_end + 1;
-
-    *r.uri_end = ' ';        /* the parser looks one byte further */
-
-    if (path->len == 0
-        || ngx_http_parse_uri(&r) != NGX_OK
-        || ngx_http_parse_complex_uri(&r, (ngx_uint_t) server->merge_slashes)
-           != NGX_OK)
-    {
-        return NGX_DECLINED;
-    }
-
-    *uri = r.uri;
-
-    return NGX_OK;
-}
-
-
 typedef struct {
     void                       **loc_conf;
     ngx_int_t                    status;
@@ -311,28 +269,23 @@ ngx_http_pgw_peek_end(ngx_http_request_t *sr, void *data, ngx_int_t rc)
 
 ngx_int_t
 ngx_http_pgw_peek_location(ngx_http_request_t *r,
-    const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
-    void ***loc_conf)
+    const ngx_http_core_srv_conf_t *server, ngx_str_t *path, void ***loc_conf)
 {
-    ngx_int_t                    rc;
-    ngx_str_t                    uri;
+    u_char                      *p;
     ngx_http_request_t          *sr;
     ngx_http_variable_value_t   *captures;
     ngx_http_core_main_conf_t   *cmcf;
     ngx_http_pgw_peek_found_t    found;
     ngx_http_post_subrequest_t   end = { ngx_http_pgw_peek_end, &found };
 
-    rc = ngx_http_pgw_peek_uri(r, server, path, &uri);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
     cmcf = ngx_http_get_module_main_conf(r, ngx_http_core_module);
     captures = ngx_pcalloc(r->pool, cmcf->variables.nelts
                                     * sizeof(ngx_http_variable_value_t));
+    p = ngx_pnalloc(r->pool, 2 * path->len + 1);        /* as is, and decoded */
 
-    if (captures == NULL
-        || ngx_http_subrequest(r, &uri, NULL, &sr, &end,
+    if (p == NULL
+        || captures == NULL
+        || ngx_http_subrequest(r, path, NULL, &sr, &end,
                                NGX_HTTP_SUBREQUEST_BACKGROUND)
            != NGX_OK)
     {
@@ -347,12 +300,26 @@ ngx_http_pgw_peek_location(ngx_http_request_t *r,
     sr->discard_body = 0;
     sr->write_event_handler = ngx_http_request_empty_handler;
 
-    if (ngx_http_core_find_config_phase(sr, NULL) == NGX_AGAIN) {
+    sr->uri_start = p;
+    sr->uri_end = ngx_cpymem(p, path->data, path->len);
+    sr->uri.data = sr->uri_end + 1;
+
+    *sr->uri_end = ' ';        /* the parser looks one byte further */
+
+    if (path->len == 0
+        || ngx_http_parse_uri(sr) != NGX_OK
+        || ngx_http_parse_complex_uri(sr, (ngx_uint_t) server->merge_slashes)
+           != NGX_OK)
+    {
+        ngx_http_finalize_request(sr, NGX_HTTP_BAD_REQUEST);
+
+    } else if (ngx_http_core_find_config_phase(sr, NULL) == NGX_AGAIN) {
         ngx_http_finalize_request(sr, NGX_OK);
     }
 
     *loc_conf = found.loc_conf;
 
     return found.status == NGX_OK ? NGX_OK
-           : found.status == NGX_HTTP_MOVED_PERMANENTLY ? NGX_DONE : NGX_ERROR;
+           : found.status == NGX_HTTP_MOVED_PERMANENTLY ? NGX_DONE
+           : found.status == NGX_HTTP_BAD_REQUEST ? NGX_DECLINED : NGX_ERROR;
 }

@@ -8,6 +8,7 @@
 
 #include "request/request.h"
 #include "answer/answer.h"
+#include "conf/conf.h"
 #include "issuer/issuer.h"
 #include "base/base.h"
 #include "nginx/nginx.h"
@@ -38,6 +39,30 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
 }
 
 
+ngx_uint_t
+ngx_http_pgw_access_mask(const ngx_str_t *name)
+{
+    ngx_conf_bitmask_t  *method = ngx_http_pgw_methods;
+
+    if (ngx_http_pgw_names_has(ngx_http_pgw_header_text("TRACE, CONNECT"), name,
+                               0))
+    {
+        return 0;
+    }
+
+    if (ngx_http_pgw_names_has(ngx_http_pgw_header_text("OPTIONS"), name, 0)) {
+        return NGX_HTTP_OPTIONS;
+    }
+
+    while (method->name.len && !ngx_http_pgw_names_has(&method->name, name, 0))
+    {
+        method++;
+    }
+
+    return method->name.len ? method->mask : NGX_HTTP_UNKNOWN;
+}
+
+
 ngx_int_t
 ngx_http_pgw_access_method(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
@@ -55,7 +80,7 @@ ngx_http_pgw_access_method(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     }
 
     if (r->method != NGX_HTTP_OPTIONS
-        && (r->method & (conf->methods ? conf->methods : (ngx_uint_t) -1)))
+        && ngx_http_pgw_access_accepts(conf, r->method))
     {
         return NGX_DECLINED;
     }

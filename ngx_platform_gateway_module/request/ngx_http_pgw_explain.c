@@ -59,7 +59,8 @@ static const struct {
 typedef struct {
     ngx_http_request_t             *request;   /* for the explanation */
     ngx_http_pgw_keys_t             by;        /* issuer of the token */
-    const ngx_http_pgw_question_t  *asked;
+    ngx_http_pgw_question_t        *asked;
+    ngx_uint_t                      method;    /* its bit */
 
     ngx_http_core_loc_conf_t       *clcf;      /* location, or NULL */
     const ngx_http_pgw_loc_conf_t  *conf;      /* its settings, or NULL */
@@ -101,9 +102,7 @@ ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, const char *check,
 static void
 ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t        allowed;
-    const char       *detail;
-    const ngx_str_t  *method = &e->asked->method;
+    const char  *detail;
 
     detail = e->clcf->internal ? "the location is internal"
              : e->conf->enable && e->conf->access == 0
@@ -124,13 +123,8 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
         return;
     }
 
-    allowed = e->conf->allow.len
-              ? ngx_http_pgw_names_has(&e->conf->allow, method, 0)
-              : !ngx_http_pgw_names_has(
-                               ngx_http_pgw_header_text("TRACE, CONNECT"),
-                               method, 0);
-
-    ngx_http_pgw_explain_note(e, "method", allowed
+    ngx_http_pgw_explain_note(e, "method",
+                              ngx_http_pgw_access_accepts(e->conf, e->method)
                               ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
                               "the location does not accept the method");
 }
@@ -160,9 +154,7 @@ ngx_http_pgw_explain_route_checks(ngx_http_pgw_explain_t *e)
         ngx_http_pgw_explain_note(e, "cors", reason, detail);
     }
 
-    if (ngx_http_pgw_names_has(ngx_http_pgw_header_text("OPTIONS"),
-                               &e->asked->method, 0))
-    {
+    if (e->method == NGX_HTTP_OPTIONS) {
         e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
 
     } else {
@@ -531,13 +523,14 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
 
 ngx_int_t
 ngx_http_pgw_explain_answer(ngx_http_request_t *r,
-    const ngx_http_pgw_question_t *question)
+    ngx_http_pgw_question_t *question)
 {
     ngx_str_t                  name, headers;
     ngx_http_pgw_text_t        text = { .request = r };
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
     ngx_http_pgw_explain_t     e = { .request = r, .asked = question };
 
+    e.method = ngx_http_pgw_access_mask(&question->method);
     ngx_http_pgw_keys_select(mcf->issuers, &e.by);
 
     if (ngx_http_pgw_explain_route(&e) == NGX_ERROR

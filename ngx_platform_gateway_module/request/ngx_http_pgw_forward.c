@@ -93,31 +93,6 @@ ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t forward)
 }
 
 
-static ngx_uint_t
-ngx_http_pgw_forward_method(const ngx_str_t *name)
-{
-    ngx_conf_bitmask_t  *method;
-
-    if (ngx_http_pgw_names_same(name, ngx_http_pgw_header_text("OPTIONS"))) {
-        return NGX_HTTP_OPTIONS;
-    }
-
-    if (ngx_http_pgw_names_has(ngx_http_pgw_header_text("TRACE, CONNECT"), name,
-                               0))
-    {
-        return 0;
-    }
-
-    for (method = ngx_http_pgw_methods; method->name.len; method++) {
-        if (ngx_http_pgw_names_same(name, &method->name)) {
-            return method->mask;
-        }
-    }
-
-    return NGX_HTTP_UNKNOWN;
-}
-
-
 /* Runs the checks of the phases in their order.  A preflight passes without a
    token, because the other proxy has to answer it. */
 
@@ -256,7 +231,7 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
 
     ngx_http_set_ctx(r, NULL, ngx_http_platform_gateway_module);
 
-    r->method = ngx_http_pgw_forward_method(&r->method_name);
+    r->method = ngx_http_pgw_access_mask(&r->method_name);
     rc = ngx_http_pgw_forward_decide(r, gr, conf);
     r->method = method;
 

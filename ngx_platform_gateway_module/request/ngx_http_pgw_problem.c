@@ -312,12 +312,9 @@ static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_problem_page_t *page)
 {
-    ngx_uint_t  methods = ngx_http_pgw_loc(r)->methods;
-
     if (page->status != NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
         || r->method == NGX_HTTP_OPTIONS
-        || methods == 0
-        || (r->method & methods))
+        || ngx_http_pgw_access_accepts(ngx_http_pgw_loc(r), r->method))
     {
         return page;
     }

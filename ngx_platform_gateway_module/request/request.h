@@ -14,9 +14,15 @@
 
 /* ngx_http_pgw_access.c */
 
+/* Returns the bit of a method: NGX_HTTP_UNKNOWN if it has no bit of its own, 0
+   for TRACE and CONNECT, which no location accepts. */
+ngx_uint_t ngx_http_pgw_access_mask(const ngx_str_t *name);
+
+#define ngx_http_pgw_access_accepts(conf, method)                             \
+    ((method) & ((conf)->methods ? (conf)->methods : (ngx_uint_t) -1))
+
 /* Answers OPTIONS, and refuses an ambiguous path or a method that the location
-   does not accept.  No location accepts r->method 0.  Returns NGX_DECLINED if r
-   goes on. */
+   does not accept.  Returns NGX_DECLINED if r goes on. */
 ngx_int_t ngx_http_pgw_access_method(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
 
@@ -66,7 +72,7 @@ ngx_int_t ngx_http_pgw_guard_refuse(ngx_http_request_t *r,
 /* ngx_http_pgw_explain.c */
 
 ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,
-    const ngx_http_pgw_question_t *question);
+    ngx_http_pgw_question_t *question);
 
 
 /* ngx_http_pgw_question.c */
