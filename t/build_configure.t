@@ -14,9 +14,12 @@ sub script ($name, $text) {
     return $path;
 }
 
-# What takes longest to ask is asked once, where a machine lacks nothing.
+# The programs that only tests need are asked for their versions once, where a machine
+# lacks nothing: each takes long to start.
 my $quick = $t->dir . '/quick';
-script("quick/$_", 'echo "$0 1.0"') for qw(chromium clang npm patroni);
+script("quick/$_", 'echo "$0 1.0"') for qw(caddy chromium clang clang-format clang-tidy
+    cppcheck curl dh etcd go haproxy node npm patroni prometheus prove shellcheck valgrind);
+script('quick/perl', 'case $1 in -M*) echo 1.0 ;; *) exec ' . $^X . ' "$@" ;; esac');
 
 # What configure.sh says of the nginx that it has, were it of that version.
 # The sources are those of the real one, so nothing is ever configured.
