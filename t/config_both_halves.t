@@ -6,21 +6,26 @@ use Platform::Test;
 use Cwd;    # and what else tools/render needs
 use File::Path;
 use Getopt::Long;
+use List::Util qw(max);
 
 my $t = Platform::Test->new(module => 0);
 my $render = $t->root . '/tools/render';
 
-# (exit status, what it printed) of rendering one placeholder: by a process like
-# this one, since a new perl is what hundreds of runs would cost.
+# The program, compiled once: a new perl for each of hundreds of runs is what they
+# would cost.
+{
+    local $SIG{__WARN__} = sub { };    # its own variables are those of the first call
+    eval 'package Render; sub run {' . $t->read_file($render) . '} 1' or die $@;
+}
+
+# (exit status, what it printed) of rendering one placeholder, in a process of its own.
 sub value ($placeholder, %env) {
     my $pid = open(my $fh, '-|') // die "fork: $!\n";
     if ($pid == 0) {
         %ENV = (PATH => $ENV{PATH}, RUN_DIR => '/run/platform', %env);
         open STDERR, '>&', \*STDOUT;
-        $SIG{__WARN__} = sub { };    # Test::More has a fail(), too
         ($0, @ARGV) = ($render, '--value', $placeholder);
-        do $render;
-        die $@;
+        Render::run();
     }
     my $said = do { local $/; <$fh> } // '';
     close $fh;
@@ -125,8 +130,22 @@ for my $case (@cases) {
         my ($value, $what, $rendered, $checked) = @$row;
         like join(' ', value($placeholder, $name => $value)), $rendered, "$name=$value: $what";
         like join(' ', $t->run_identity(['--check'], $name => $value)), $checked,
-            "$name=$value: by the program too" if $both;
+            "$name=$value: by the program too" if $both && $what eq 'refused';
     }
+}
+
+# The program takes the good values of all of them at once, and knows the gateway's other
+# names: one file may have the settings of both.
+
+my %names = map { $_ => '' } $t->read_file($render) =~ /\b(PLATFORM_[A-Z_]+)\b/g;
+ok exists $names{PLATFORM_REVOCATIONS_ENABLED}, 'names of settings';
+@names{qw(PLATFORM_ENTITLEMENT_SERVERS PLATFORM_ENTITLEMENT_CONNECT_TIMEOUT
+    PLATFORM_ENTITLEMENT_TIMEOUT)} = ('a:1', '1s', '1s');
+for my $row (0 .. max(map { $#{ $_->[4] } } @cases)) {
+    my %set = map { ($_->[0] => $_->[4][ $row % @{ $_->[4] } ]) } grep { $_->[2] } @cases;
+    my ($status, undef, $err) = $t->run_identity(['--check'], %names, %set);
+    is_deeply [ $status, $err =~ /no such setting/ ], [0], "the program accepts: @set{sort keys %set}"
+        or diag $err;
 }
 
 # The local listener and the others: no port of theirs, however written, nor a
@@ -178,14 +197,6 @@ for my $name (grep { !/\ANGINX\z/ } split /\n/, qx{$render --settings}) {
     }
 }
 
-# One file may have the settings of both: the program knows the gateway's.
-
-my %names = map { $_ => 1 } $t->read_file($render) =~ /\b(PLATFORM_[A-Z_]+)\b/g;
-ok $names{PLATFORM_REVOCATIONS_ENABLED}, 'names of settings';
-for my $name (sort keys %names) {
-    my (undef, undef, $err) = $t->run_identity(['--check'], $name => 'on');
-    unlike $err, qr/no such setting/, "$name is known";
-}
 my (undef, undef, $said) = $t->run_identity(['--check'], PLATFORM_OTHER => 'on');
 like $said, qr/PLATFORM_OTHER: no such setting, ignored/, 'another is not';
 
