@@ -71,8 +71,9 @@ for my $path (sort keys %LEVELS) {
         }
     }
     $t->logged($made[-1][2], $s->nginx);
-    my %line = map { my $line = JSON::PP::decode_json($_); ($line->{requestId} => $line) }
-        split /\n/, substr $s->nginx->access_log, $read;
+    # Thousands of lines: decoding each took longer than all requests.
+    my %line = map { my %f = /"(requestId|decision|reason|accountId)":"([^"]*)"/g;
+        ($f{requestId} => \%f) } split /\n/, substr $s->nginx->access_log, $read;
     $read = length $s->nginx->access_log;
     my @wrong;
     for my $made (@made) {
