@@ -91,8 +91,6 @@ is_deeply [ $res->status, $res->json->{uri} ], [ 401, '/any?status=401' ],
 is http_get($port, $_->[0])->status, $_->[1], $_->[2] for [ '/off', 200, 'off: not our business' ],
     [ '/denied', 403, 'public does not overrule deny' ];
 
-# The gateway's own answer.
-
 my $c = Platform::Test::Http->new(port => $port);
 $res = $c->request(GET => '/health');
 is_deeply [ $res->body, map { $res->header($_) } qw(Content-Type Cache-Control) ],
@@ -152,8 +150,6 @@ my %map = ('X-Subject' => [ uuid(1) ], 'X-Level' => ['7'], 'X-Nothing' => [],
     'X-List' => ['x,y%2Cz'], 'X-List-Again' => ['x,y%2Cz'], 'X-Name' => ['p,q']);
 is_deeply [ values_of($res, keys %map), context($res) ], [ \%map, {} ],
     'a map of its own replaces the default one';
-
-# proxy_set_header has the last word, and variables see the trusted value.
 
 is_deeply values_of(http_get($port, '/set', token => $token{branch}), 'X-Roles', 'X-Account-Id'),
     { 'X-Roles' => ['manager,cashier'], 'X-Account-Id' => [] },

@@ -166,7 +166,7 @@ for my $case (
 ($e) = get('an id of any bytes', GET => '/public', headers => [ 'X-Request-Id' => "\xff\"" ]);
 like $e->{requestId}, qr/^[0-9a-f]{32}$/, 'is replaced';
 
-# Requests that hardly are any: [name, bytes, status, method, path].
+# Requests that hardly are any: [name, bytes, status, method, path], and the problem.
 
 my $long = 'a' x 5000;
 for my $case (
@@ -176,6 +176,13 @@ for my $case (
         '/public' ],
     [ 'a fragment', "GET /public/#?secret-2 HTTP/1.0\r\n\r\n", 200, 'GET', '/public/#' ],
     [ 'no request line', "nonsense\r\n\r\n", 400, undef, undef ],
+    [ 'no Host', "GET /public HTTP/1.1\r\n\r\n", 400, 'GET', '/public' ],
+    [ 'a zero byte', "GET /public HTTP/1.1\r\nHost: a\r\nbad\x00: b\r\n\r\n", 400, 'GET',
+        '/public' ],
+    [ 'two lengths', "POST /public HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"
+        . "Transfer-Encoding: chunked\r\n\r\n", 400, 'POST', '/public' ],
+    [ 'a coding of no sort', "POST /public HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+        501, 'POST', '/public' ],
     [ 'no TLS here', "\x16\x03\x01\x00\xa5\x01\n", 400, undef, undef ],
     [ 'HTTP/0.9', "GET /public\r\n", 400, 'GET', '/public' ],
     [ 'two Hosts', "GET /public HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, 'GET', '/public' ],
@@ -190,8 +197,12 @@ for my $case (
     my $got = entry($name);
     says($got, $name, status => $status, method => $method, path => $path, accountId => undef,
         decision => { 200 => 'allow', 400 => 'deny', 414 => 'deny' }->{$status});
-    is_deeply [ $raw =~ /^X-Request-Id: (\S+)\r$/mg ], [ $got->{requestId} ],
-        "$name: the id of the answer, once" if $raw;
+    is_deeply [ $raw =~ /^X-(?:Request|Correlation)-Id: (\S+)\r$/mg ], [ ($got->{requestId}) x 2 ],
+        "$name: the ids of the answer, once" if $raw;
+    my $code = { 400 => $name =~ /long/ ? 'HEADER_TOO_LARGE' : 'BAD_REQUEST',
+        414 => 'URI_TOO_LONG', 501 => 'ERROR', 505 => 'ERROR' }->{$status} // next;
+    like $raw, qr{\AHTTP/1\.1[ ]$status[ ].*\r\n\r\n\{.*"status":$status,
+        .*"code":"GATEWAY_$code","requestId":"$got->{requestId}"\}\z}sx, "$name: a problem";
 }
 my $c = Platform::Test::Http->new(port => $port);
 $upstream->set(hold => 1);

@@ -36,8 +36,6 @@ sub answer (@request) {
     return [ $res->header('X-Cache'), header_values($res->json, 'X-Account-Id') ];
 }
 
-# One for all that the guard lets in, and for nobody else.
-
 is_deeply answer('/shared', token => $one), [ 'MISS', uuid(1) ], 'shared: asked for';
 is_deeply answer('/shared', token => $two), [ 'HIT', uuid(1) ],
     "shared: the next gets the first one's, as is meant";

@@ -281,7 +281,7 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
                 "$_ grpc_pass grpc://127.0.0.1:1; $IF { $anywhere } $store" ],
             [ "store by a claim: $_", $SHARED, $_ . $pass . $store =~ s/account_id/claim_x/r ],
             [ "store by another: $_", undef, $_ . $pass . $store =~ s/account/route/r ] }
-            $GUARDED . 'platform_gateway_allow_cache on;', $OPEN, ''),
+            $OPEN, $proto eq 'proxy' ? ($GUARDED . 'platform_gateway_allow_cache on;', '') : ()),
         $proto =~ /scgi|uwsgi/ ? () : (    # how they are found is the same
         [ 'cache of http{}', $KEEPS, $GUARDED . $pass, $zone . $cached ],
         [ 'cache of a variable zone', $KEEPS, $GUARDED . $pass . $cached =~ s/one/\$arg_z/r ],

@@ -75,8 +75,6 @@ sub faults (%c) {
             ? () : 'token_signature';
 }
 
-# -- the tokens
-
 my $exp = time + 900;
 my $payload = jwt_claims('branch', iat => time - 600, exp => $exp);
 
@@ -116,8 +114,6 @@ for my $iss (@ISSUERS) {
         }
     }
 }
-
-# -- each is asked once
 
 my $http = Platform::Test::Http->new(port => $port);
 for my $case (@cases) {

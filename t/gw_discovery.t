@@ -116,8 +116,6 @@ sub asked { return join ' ', map { $_->{uri} =~ m{(certs|well-known)} } $idp->re
 ok later(sub { asked() =~ /certs.* well-known/ }), 'a redirect within nginx: no keys, asked again';
 is_deeply [ $side->requests ], [], 'and no other location was run';
 
-# -- what is
-
 $idp->set('/certs?a=b' => jwks($key));
 says();
 $clock->pass(2);
@@ -175,8 +173,6 @@ my $untrusted = http_post($t->port('gateway'), '/explain', json => { path => '/'
     jwt_sign(key => $key, payload => { iss => $iss, sub => 'u', exp => time - 600 }) })->json;
 is_deeply [ $untrusted->{reason}, grep { exists $_->{nearest} } @{ $untrusted->{checks} } ],
     ['token_expired'], 'control: a name that is configured has no nearest';
-
-# -- nginx -t
 
 $http =~ s/^.*trust (tls|fixed|slash).*\n//gm;
 

@@ -270,8 +270,6 @@ says(map({ [ "which is one, $_", { path => '/branch', method => $_ }, decision =
 $said = agrees('audience', 'verified', path => '/audience', token => token(aud => [ 'x', 'api' ]));
 is_deeply $said->{headers}, [ 'X-Subject', 'X-Roles' ], 'the headers of its own map';
 
-# Of a page.
-
 my $APP = 'https://app.test';
 my ($no_origin, $no_method, $no_header)
     = map {"${_}_forbidden"} qw(origin preflight_method preflight_header);

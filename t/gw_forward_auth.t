@@ -135,8 +135,6 @@ is_problem(ask(HEAD => '/branch/a'), 401, 'GATEWAY_TOKEN_MISSING',
 is ask(GET => '/off')->status, 404, 'a location without the gateway lets nobody pass';
 is ask(GET => '/branch')->status, 404, 'nor does a path that nginx only redirects';
 
-# -- the trusted headers, and only they
-
 my @TRUSTED = qw(X-Account-Id X-Subject X-None X-Token-Scope);
 sub trusted ($res) { return { map { $_ => join ',', $res->header_all($_) } @TRUSTED } }
 
@@ -170,8 +168,6 @@ for ([ 'no token', GET => ], [ 'a bad one', GET => token => 'x' ],
 }
 is trusted(ask(GET => '/shadow', token => $token{branch}))->{'X-Account-Id'},
     $claims{account_id}, 'shadow mode: a good token';
-
-# -- what is no question
 
 my @ok = (GET => '/public');
 is_problem(http($port, GET => '/forwarded', headers => $_->[1]), 400, 'GATEWAY_BAD_REQUEST',
@@ -215,8 +211,6 @@ is ask(GET => '/cookie', cookie => $_)->status, 401, "a malformed one: "
     . s/\Q$token{branch}\E/TOKEN/r =~ s/x{9,}/x.../r
     for 'jwt', '=', ';;', 'jwt=;=', 'jwt="', "jwt=\x80", "jwt=\"$token{branch}",
     "=jwt=$token{branch}", "jwt;=$token{branch}", "jwt $token{branch}", "jwt=$token{branch}\"", 'x' x 4000;
-
-# -- the headers of nginx
 
 for my $case (
     [ 204, 'X-Original-URI' => '/branch/a?x=http://a/b' ],

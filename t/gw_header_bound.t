@@ -101,8 +101,6 @@ is_problem(http_get($port, "/branch$QUERY", headers => $MUCH), 401,
     'GATEWAY_TOKEN_MISSING', 'the token comes first');
 refused('shadow mode lets no broken request through', "/shadow$QUERY", headers => $MUCH);
 
-# The same request, where headers are injected and where none are.
-
 my ($query, @same) = ('?' . 'q' x 18_000, @with, headers => headers(10));
 fits('without trusted headers it fits', "/fastcgi$query", @same);
 refused('what is injected counts too', "/branch$query", @same);

@@ -103,8 +103,6 @@ sub status ($path, $token) { return ask($path, $token)->status }
 
 ok eventually(sub { status('/shop', token('shop')) == 200 }), 'the second issuer has its keys';
 
-# -- who comes in where
-
 my %IN = (
     '/any'    => { own => 200, shop => 200, blog => 200 },
     '/shop'   => { own => 401, shop => 200, blog => 401 },
@@ -223,8 +221,6 @@ is_deeply [ status('/system', token('blog', groups => ['operators'])),
         realm => { kind => 'staff' })), status('/system', token('shop', groups => ['operators'])) ],
     [ 200, 403, 403, 403 ], 'claims of an issuer open a level that its block says, where it is named';
 
-# -- what goes upstream
-
 # The trusted headers of an answer of the echo, without the ids.
 sub sent ($res) {
     return { map { (lc $_->[0] => $_->[1]) }
@@ -263,8 +259,6 @@ is_deeply [ map { status('/any', $_) } token('shop', sid => 's-2'), token('shop'
 is status('/any', token('blog', uid => 'gone', session => 's-2')), 401, 'a session of another claim';
 is_deeply [ map { status('/any', token('blog', uid => 'gone', iat => time, auth_time => $_)) }
     time - 60, time + 60 ], [ 401, 200 ], 'and a time of issue of another';
-
-# -- the one that is down
 
 my $down = jwt_sign(key => $shop, payload => { iss => 'https://down.test', sub => 'x',
     exp => time + 60 });
@@ -321,8 +315,6 @@ my ($ok, $printed) = test_connections($least - 1);
 ok $ok, 'one less is accepted';
 like $printed, $TOO_FEW, 'with the warning';
 unlike +(test_connections($least))[1], $TOO_FEW, 'control: as many cause no warning';
-
-# -- nginx -t
 
 my $BLOG = "platform_gateway_trust blog { issuer https://blog.test/; key_file blog.json; }\n";
 my $CACHED = $BLOG =~ s{key_file \S+;}{key_location /k; key_cache_file kept;}r;

@@ -185,8 +185,6 @@ sub fresh { return (iat => keys_now() + 25) }    # newer than any fetch
 
 sub answers { return [ map { $_->read_response->status } @_ ] }
 
-# A start before the issuer's.
-
 $issuer->down;
 $issuer->set(@usual);
 $issuer->forget;

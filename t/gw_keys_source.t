@@ -250,8 +250,6 @@ sub begin ($what, %o) {
 
 $nginx = keys_begin($t, @ONE);
 
-# The same source: kept, under another policy too.
-
 begin('a reload that changes nothing of it');
 $issuer->down;
 reload(hard_age => '2d', server => <<'SERVER');
@@ -282,8 +280,6 @@ for (1 .. 5) {
 }
 is_deeply \%seen, { 200 => 25 }, 'requests between reloads pass';
 is $issuer->count, $count, 'with no fetch before the cooldown is over';
-
-# Another source: gone, although the new one gives nothing yet.
 
 my %change = (
     'another issuer, elsewhere' => [ @issuer, @address ],

@@ -78,8 +78,6 @@ sub of_route ($route, $name) {
     return grep { $_->[0]{route} eq $route } @{ $family->{"platform_gateway_$name"}{samples} };
 }
 
-# Before anything happened.
-
 ok eventually(sub { scrape(); (is_now('key_set_keys') // 0) == 1 }), 'a key set is there';
 my $res = scrape();
 is_deeply [ $res->status, map { $res->header($_) } qw(Content-Type Cache-Control) ],
@@ -215,8 +213,6 @@ eventually(sub {
 });
 is $total, @counted, 'as many as lines in the access log';
 
-# Nothing is ever forgotten.
-
 sub reload {
     $nginx->settled;
     return $t->reload;
@@ -308,8 +304,6 @@ counted('requests ssi allow' => 1, 'requests slow allow' => 4, 'upstream slow 2x
 counts('request_duration_seconds_count{route="slow"}', 4);
 ok !(grep {/route="more/} keys %$sample), 'what is gone is gone';
 
-# The key set, later.
-
 for my $then ([ 'key_fetches_total{outcome="failed"}' => 1, status => 500 ],
     [ key_set_version => 2, status => 200, body => jwks($key, $next) ])
 {
@@ -323,8 +317,6 @@ for my $then ([ 'key_fetches_total{outcome="failed"}' => 1, status => 500 ],
     is is_now('key_set_keys'), $is, "of $is keys";
 }
 cmp_ok is_now('key_set_age_seconds'), '<', 30 * $t->scale, 'which is new';
-
-# Bounded labels.
 
 my %allowed = (
     decision => qr/\A(?:none|allow|deny|shadow)\z/,

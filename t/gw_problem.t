@@ -147,24 +147,6 @@ problems(map { [ $_, GET => "/$_", 429, 'GATEWAY_RATE_LIMITED', { 'Retry-After' 
 $upstream->set(hold => 0);
 is $slow->read_response->status, 200, 'control: the first of two';
 
-# Request lines that nobody can parse, and what nginx cannot do.
-
-my $BAD = '"status":400,.*"code":"GATEWAY_BAD_REQUEST"';
-for my $case ((map { [ 400, $BAD, $_ ] } "nonsense\r\n\r\n", "GET / HTTP/1.1\r\n\r\n",
-    "GET / HTTP/1.1\r\nHost: a\r\nbad\x00: b\r\n\r\n", "\x16\x03\x01\x02\x00\x01\n", "GET /\r\n",
-    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    [ 501, '"status":501,.*"code":"GATEWAY_ERROR"',
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n" ],
-    [ 505, '"status":505,.*"code":"GATEWAY_ERROR"', "GET / HTTP/3.0\r\n\r\n" ])
-{
-    my ($status, $body, $bytes) = @$case;
-    (my $name = $bytes) =~ s/([^ -~])/sprintf '\\x%02x', ord $1/ge;
-    my $raw = http_raw($port, $bytes);
-    like $raw, qr{\AHTTP/1\.1[ ]$status[ ][^\r]*\r\n.*^X-Request-Id:[ ]([0-9a-f]{32})\r$
-        .*^\r\n\{.*$body,"requestId":"\1"\}\z}smx, "$status: $name";
-    is scalar(() = $raw =~ /^X-(?:Request|Correlation)-Id:/gm), 2, '   with both ids once';
-}
-
 # HEAD, HTTP/1.0, kept connections, pipelines.
 
 my @same = (headers => [ 'X-Request-Id' => 'same' ]);
@@ -188,8 +170,6 @@ $c->send(http_request_bytes(GET => '/ours', connection => 'keep-alive')
 is_problem($c->read_response, 404, 'GATEWAY_ROUTE_NOT_FOUND', 'pipelined');
 is $c->read_response->body, 'a file', 'and what follows';
 
-# Filters see a problem, not a page.
-
 $res = http_get($port, '/ours', headers => [ 'Accept-Encoding' => 'gzip' ]);
 is_deeply [ map { $res->header($_) } qw(Content-Encoding Content-Type) ],
     [ 'gzip', 'application/problem+json' ], 'gzip by its type, and no charset is added';
@@ -198,8 +178,6 @@ is_problem($res, 404, 'CHANGED_ROUTE_NOT_FOUND', 'sub_filter works on it');
 is $res->header('X-Added'), 'yes', 'and so does add_header';
 like http_get($port, '/ssi')->body, qr/^before .*<h1>404 Not Found.* after$/s,
     'a subrequest keeps the page of nginx, and fails no other part';
-
-# What is not ours passes.
 
 sub unchanged ($path, $status, $body, $name, %o) {
     my $got = http_get($port, $path, %o);

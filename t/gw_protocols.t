@@ -160,8 +160,6 @@ eventually(sub { $upstream->count >= 6 });
 my %seen = map { $_->{uri} =~ /(\d+)/ => roles($_) } $upstream->requests;
 is_deeply $seen{$_}, $_ % 2 ? $ROLES : [], "HTTP/2: stream $_ has what is its own" for 1 .. 6;
 
-# WebSocket.
-
 my @upgrade = (connection => 'upgrade', headers => [ Upgrade => 'websocket',
     'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==',
     'Sec-WebSocket-Version' => 13, Origin => 'https://app.test',

@@ -41,8 +41,6 @@ $t->write_file('examples.sh', $script);
 my @said = split /^=== next\n/m, qx{sh @{[ $t->dir ]}/examples.sh 2>&1}, -1;
 is $said[$_] // '', $steps[$_][1], 'example ' . ($_ + 1) for 0 .. $#steps;
 
-# What the alarms name does exist.
-
 my ($alarms) = $doc =~ /^## What to watch\n(.*)/ms;
 my ($sample, $family) = metrics_parse(http_get($local, '/internal/metrics')->body);
 for my $metric ($alarms =~ /^\| `\w*\(?(platform_gateway_\w+)/mg) {

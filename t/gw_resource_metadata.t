@@ -57,8 +57,6 @@ platform_gateway_trust opaque { issuer opaque-name; $KEYS }
 HTTP
 my $port = $t->start_gateway;
 
-# -- the document
-
 my $BASE = '/.well-known/oauth-protected-resource';
 my @HEADER = (bearer_methods_supported => ['header']);
 my @TWO = ('https://two.test/', 'http://127.0.0.1:1');
@@ -88,8 +86,6 @@ is http_get($port, '/off')->json->{resource}, 'https://api.test/off', 'there, to
 is http_get($port, $BASE, headers => [ Origin => 'https://app.test' ])
     ->header('Access-Control-Allow-Origin'), 'https://app.test', 'for pages, too';
 is http_get($port, $BASE, token => 'garbage')->status, 200, 'whatever token there is';
-
-# -- the challenges
 
 my ($none, $bad) = (undef, 'garbage');
 my $branch = jwt_token(branch => $key, iss => 'https://id.test', aud => 'api');
@@ -163,8 +159,6 @@ for my $case ([ '/api', $branch, 200 ], [ '/api/post', $branch, 405 ]) {
     is_deeply [ $got->status, $got->header_all('WWW-Authenticate') ], [ $case->[2] ],
         "$case->[2]: no challenge";
 }
-
-# -- nginx -t
 
 my $NO_URL = qr/needs a URL/;
 my $KNOWS = 'platform_gateway_access public; platform_gateway_protected_resource';

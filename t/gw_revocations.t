@@ -65,8 +65,6 @@ SERVER
 my $clock = Platform::Test::Clock->new($t, $nginx);
 $t->start_gateway;
 
-# One session of two.
-
 my ($ended, $goes_on) = map { uuid($_) } 1, 2;
 my ($token, $other) = map { token($_) } $ended, $goes_on;
 my @guarded = qw(/branch /asks /led /named);
@@ -126,8 +124,6 @@ $res = $waits->read_response;
 is_deeply [ $res->status, $res->header('X-Late') ], [ 200, $late ],
     'it is answered, as whom it was let in';
 
-# Metrics.
-
 my $is = revocations_metrics($t);
 cmp_ok $is->{$_} - ($was->{$_} // 0), '>=', 8, "$_ counts"
     for 'refusals_total{reason="session_revoked",decision="deny"}',
@@ -136,8 +132,6 @@ is_deeply [ map { $is->{"revocation_$_"} } 'entries', 'lag_seconds_count', 'unch
     [ 3, 3, 0 ], 'entries, each new, with a lag, and none let in unchecked';
 cmp_ok 1024 * 1024 / $is->{'revocation_entries_max'}, '<', 52, 'each takes less than 52 bytes';
 cmp_ok $is->{'revocation_feed_age_seconds'}, '<', 5, 'age of the feed';
-
-# Explanations.
 
 my $says = explained($token);
 is_deeply [ @$says{qw(decision reason status code)} ],

@@ -256,8 +256,6 @@ is status(revocations_many($_)), 401, "number $_" for 0, $MANY / 2, $MANY - 1;
 is status(revocations_many($MANY)), 200, 'control: no other';
 $client->close;
 
-# Other shapes of nginx.
-
 @all = ();
 $last = 0;
 $feed->set(many => 0, known => 'shape');

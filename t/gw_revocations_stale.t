@@ -138,8 +138,6 @@ ok eventually(sub { ready()->status == 200 }, 9), 'asked again long before';
 gets(map { [ 'page after page', $_->{id}, 401 ] } @all[ 1 .. 2 ]);
 $feed->set(page => 1000);
 
-# A zone that is too small.
-
 $t->allow(qr/\[alert\] .*revocations not read: the zone is full/);
 for my $stale ('pass', 'refuse') {
     my $other = $stale eq 'pass' ? 200 : 503;
@@ -221,15 +219,11 @@ $feed->up;
 comes($goes_on, 'verified', 'until all was read');
 is reason($ended), 'session_revoked', 'which names it';
 
-# Once, not again and again.
-
 sub whole { return scalar grep { $_->{uri} eq '/internal/revocations' } $feed->requests }
 my $was = whole();
 $count = $feed->count;
 ok eventually(sub { $feed->count > $count + 5 }), 'it is asked as before';
 is whole(), $was, 'for what is new';
-
-# It is noticed between two polls, too.
 
 $clock->ahead(3600);
 revocations_gateway($t, $key, set => $SET =~ s/100ms/20s/r, stale => 'pass after=60s');

@@ -111,8 +111,6 @@ is_deeply [ $res->status, $res->json->{uri} ], [ 200, '/down' ], 'no keys, error
 is http_get($port, '/any/deny')->status, 401, 'no keys and no token: 401';
 shadows('no keys', GET => 503, 'keys_unavailable', '', @branch);
 
-# With keys.
-
 $issuer->set(status => 200);
 $t->gateway_ready;
 
@@ -137,8 +135,6 @@ for my $case ([ 403, GET => '/all/deny', @branch ], [ 403, GET => '/all/asks/no'
     is http($port, @request)->status, $status, "@request[0, 1]: $status";
 }
 
-# Shadows.
-
 shadows(@$_) for [ 'no token', GET => 401, 'token_missing', '' ],
     [ 'garbage', GET => 401, 'token_shape', '', token => 'garbage' ],
     [ 'a bad signature', GET => 401, 'token_signature', '',
@@ -158,20 +154,14 @@ is_deeply seen(http_get($port, '/first', @branch)), [ 200, '', 'deny', 'context_
 is_deeply seen(http_get($port, '/second', @branch)), [ 200, '', 'shadow', 'token_audience' ],
     'the page itself (control)';
 
-# What verified is injected, and is no shadow.
-
 is_deeply seen(http($shadow, $_->[0] => '/shadow', @branch, body => '')),
     [ 200, 'manager,cashier', @$_[ 1, 2 ] ], "$_->[0], verified: injected"
     for [ GET => 'allow', 'verified' ], [ PUT => 'shadow', 'method_forbidden' ];
-
-# Where the upstream is not to see the token, it sees no bad one either.
 
 for my $token ($token{branch}, 'garbage', $token{account}) {
     is_deeply [ map { header_values(http_get($shadow, $_, token => $token)->json, 'Authorization') }
         '/shadow/hidden', '/shadow' ], ["Bearer $token"], 'hidden there, not beside it (control)';
 }
-
-# Preflights.
 
 sub preflight ($at, $path, $origin, $method = undef, @more) {
     return http($at, OPTIONS => $path, headers => [ Origin => $origin,

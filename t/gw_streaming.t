@@ -92,8 +92,6 @@ like $c->read_all, qr/data: second\n\n/, 'the second follows';
 is join('', <$curl>), "\ndata: second\n\n", 'HTTP/2: the second follows';
 close $curl;
 
-# Bodies to the upstream.
-
 my $body = join '', map { sprintf "%07x\n", $_ } 1 .. 32_768;
 my @chunks = ('Transfer-Encoding' => 'chunked');
 my $over = 8 * 1024 * 1024 + 1;
@@ -155,8 +153,6 @@ for my $case ([ [ 'Content-Length' => 2000 ], 'x' x 1000, 'y' x 1000 ],
     $c->send($half[1]);
     is $c->read_response->body, 'all', "$headers->[0]: and then all";
 }
-
-# Bodies to the client.
 
 for my $path ('/source', '/source?chunked') {
     is sum(http_get($port, $path, @with)->body), sum($big), "$path: a large answer is whole";

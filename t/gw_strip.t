@@ -86,8 +86,6 @@ for my $n (0, 1, 20, 60) {
         "$n context headers and no other: gone, and the id is added";
 }
 
-# Further names.
-
 my @further = ('X-Internal' => 1, 'x-internal' => 2, 'X-Also' => 3, 'X-Who' => 4, 'X-More' => 5);
 is_deeply passed($port, '/', headers => \@further), [ 'X-Also: 3', 'X-More: 5' ],
     'names of http{}, and of the claim map of any location';

@@ -215,8 +215,6 @@ sub answers {
 
 sub asked { my ($uri) = @_; return scalar grep { $_->{uri} eq $uri } $upstream->requests }
 
-# Where the guard has verified them.
-
 apart($_, $_, @KEPT) for '/direct/main', '/session/main', '/set/main', '/if/main?x=1',
     '/map/main', '/shadow/verified', '/any/verified', '/sliced/main', '/handed/main',
     '/asks/set/x', '/claim/main', '/claim/set/main';
@@ -301,8 +299,6 @@ answers([ 'predicates: kept', 1, '/bypass/z', 'MISS' ],
     [ 'no key: kept', 2, '/public/same/x', 'HIT' ],
     [ 'no key: not read', 1, '/public/same/y?fresh=1', 'BYPASS' ],
     [ 'no key: but kept', 2, '/public/same/y', 'HIT' ]);
-
-# Limits.
 
 my $path = '/limited/req/';
 answers((map { [ 'limit', $_, $path, 200 ] } 1, 2),

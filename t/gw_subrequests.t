@@ -98,8 +98,6 @@ for my $case ([ '/ssi/branch.html', '/branch?1' => $BRANCH ],
 }
 is http_get($port, '/ssi/guarded/mixed.html')->status, 401, 'a guarded page, no token';
 
-# Mirrors.
-
 is ask('/mirrored', 3, @branch)->status, 200, 'mirrored';
 is_deeply \%roles,
     { '/mirrored' => $BRANCH, '/mirror/branch' => $BRANCH, '/mirror/public' => $NONE },
@@ -130,8 +128,6 @@ for my $case ([ 'an unknown path', 'nowhere' ],
 is_problem(http_get($port, '/nowhere'), 404, 'GATEWAY_ROUTE_NOT_FOUND', 'the path (control)');
 like refused(), qr/route_not_found/, 'is counted';
 
-# auth_request beside us.
-
 is_deeply [ map { http_get($port, '/asks', token => $_)->status }
     $token{branch}, undef, $token{account} ], [ 200, 401, 403 ],
     'auth_request to a guarded location: a token, none, another context';
@@ -141,8 +137,6 @@ is ask('/asks/too', 2, @branch)->status, 200, 'auth_request of a guarded locatio
 is_deeply \%roles, { '/mirror/public' => $NONE, '/asks/too' => $BRANCH },
     'asks without trusted headers, and goes on with them';
 
-# A subrequest that has to wait for keys is resumed.
-
 $issuer->set(body => jwks($key, $late), delay => 0.3);
 $issuer->quiet(1.05);
 my $res = ask('/ssi/branch.html', 0, token => jwt_token(branch => $late));
@@ -150,8 +144,6 @@ is_deeply [ $res->status, %roles ], [ 200, '/branch?1' => $BRANCH ], 'a part wai
 $t->logged($res);
 is scalar(grep { $_->{requestId} eq $res->header('X-Request-Id') } $t->nginx->access_lines), 1,
     'in one line a request, not a part';
-
-# A mirror to a gateway that has no keys yet.
 
 $issuer->set(status => 500);
 $t->start_nginx;

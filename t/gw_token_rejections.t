@@ -66,8 +66,6 @@ sub judged {
 
 sub authorization ($value) { return (undef, headers => [ Authorization => $value ]) }
 
-# Finding the token.
-
 my $good = token();
 judged(
     [ 'control', PASS => $good ],
@@ -91,8 +89,6 @@ judged(
     [ 'over the limit of the location', token_size => $good, path => '/short' ],
 );
 
-# Shape, header, signature.
-
 my $jku = sprintf 'http://127.0.0.1:%d/', $t->port('upstream');
 my @claims = (payload => jwt_claims('branch'));
 judged(
@@ -109,8 +105,6 @@ judged(
         iat => now() - 600) ],
 );
 
-# Time.
-
 my $ago = now() - 900;
 judged(
     [ 'expired within the leeway', PASS => token(iat => $ago, exp => now() - 20) ],
@@ -121,8 +115,6 @@ judged(
     [ 'issued in the future', token_not_yet => token(iat => now() + 120) ],
     [ 'not valid yet', token_not_yet => token(nbf => now() + 120) ],
 );
-
-# Issuer, audience, and a key that the token is bound to.
 
 judged(
     [ 'the second issuer', PASS => token(iss => 'http://second.test') ],

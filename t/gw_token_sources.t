@@ -321,12 +321,8 @@ my $body = qx{curl -s -m 60 --http2-prior-knowledge -H 'Cookie: a=1' -H 'Cookie:
 like $body, qr/"X-Account-Id","\Q@{[ uuid(1) ]}"/, 'HTTP/2: crumbs';
 like $body, qr/"Cookie","a=1; b=2"/i, 'one is gone';
 
-# No log has it.
-
 ok $t->read_file($_) !~ /\Q$token\E|\Q$other\E/, "no token in $_"
     for map { s{.*/}{}r } glob $t->dir . '/*.log';
-
-# nginx -t
 
 for (
     [ undef, 'cookie=a' ], [ undef, 'subprotocol' ], [ undef, 'subprotocol=x cookie=__Host-x' ],

@@ -103,8 +103,6 @@ sub bearer ($token) { return { Authorization => "Bearer $token" } }
 
 sub left ($s) { return ask($s) }
 
-# Sources.
-
 my $token = token(600);
 for (
     [ 'Authorization', headers => bearer($token) ],
