@@ -117,6 +117,8 @@ sub values_of ($res, @names) {
 
 my %COUNT = (branch => 11, account => 5, system => 5);
 for my $path (qw(/ /grpc /fastcgi /scgi /uwsgi)) {
+    is_deeply [ map { http_get($port, $path, token => $_)->status } undef, $token{refresh} ],
+        [ 401, 403 ], "$path: no token, a token of another kind";
     for my $kind (sort keys %COUNT) {
         my $claims = jwt_claims($kind);
         my %expect = map { (lc $HEADER{$_} => [ ref $claims->{$_}

@@ -1,11 +1,10 @@
 # The guard over every protocol: HTTP/1.0, 1.1 with keepalive and pipelining,
-# HTTP/2, WebSocket; towards every kind of upstream.
+# HTTP/2, WebSocket.  Towards every kind of upstream: gw_access_levels.t.
 
 use List::Util qw(pairmap);
 use Platform::Test;
 
 my ($t, $key, undef, $upstream) = Platform::Test->gateway;
-$t->echo_protocols;
 
 # Takes the upgrade, tells what it was asked with, then repeats what it gets.
 my $socket = $t->http_server(socket => undef, protocol => sub ($fh, $self, @) {
@@ -25,7 +24,6 @@ listen 127.0.0.1:%%PORT_h2%% http2;
 platform_gateway_access branch;
 location /proxy { %%TO_upstream%% }
 location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
-%%ECHO_LOCATIONS%%
 pass /socket to socket: %%UPGRADE%% proxy_http_version 1.1; proxy_set_header Connection upgrade;
 location /down { %%TO_nobody%% }
 pass /public: platform_gateway_access public;
@@ -36,17 +34,6 @@ HTTP
 my $port = $t->start_gateway;
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
 my @with = (token => $token{branch});
-
-# Every kind of upstream: with a token, without, with another one.
-
-for my $path (qw(/proxy /grpc /fastcgi /scgi /uwsgi)) {
-    is http_get($port, $path, @with)->status, 200, "$path: a token";
-    $upstream->forget;
-    is_problem(http_get($port, $path), 401, 'GATEWAY_TOKEN_MISSING', $path);
-    is_problem(http_get($port, $path, token => $token{account}), 403,
-        'GATEWAY_CONTEXT_FORBIDDEN', $path);
-    is $upstream->count, 0, "$path: nobody was asked";
-}
 
 sub connected ($at = $port) { return Platform::Test::Http->new(port => $at) }
 
