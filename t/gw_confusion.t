@@ -91,8 +91,8 @@ sub token (%c) {
 }
 
 # Each issuer, each signer, each algorithm that the signer can use and one of each other
-# sort; the kids: the signer's own, another one of the issuer, one that another issuer alone
-# has, one that nobody has, none.
+# sort; the kids: the signer's own, another one of the issuer, none, and of the issuer's own
+# signers one that another issuer alone has and one that nobody has.
 my @cases;
 for my $iss (@ISSUERS) {
     for my $signer (@signers) {
@@ -103,7 +103,7 @@ for my $iss (@ISSUERS) {
         push @algs, qw(HS256 none) if $of eq $iss;
         my $another = first { $_ ne $own_kid } sort keys %{ $SET{$iss} };
         my $elsewhere = (first { $_ ne $iss } reverse @ISSUERS) . '3';
-        for my $kid (uniq $own_kid, $another, $elsewhere, $of eq $iss ? 'nobody' : (), undef) {
+        for my $kid (uniq $own_kid, $another, $of eq $iss ? ($elsewhere, 'nobody') : (), undef) {
             for my $case_alg (@algs) {
                 # What is wrong in two ways at least already needs no typ of each kind.
                 my @typs = ($kid // '') ne $own_kid ? $TYPS[ @cases % @TYPS ]
