@@ -291,18 +291,14 @@ static struct rotation rotation_of(const struct refresh *r)
 static enum store_result write_rest(struct refresh *r, bool clear_scope)
 {
     struct store *st = &r->w->store;
-    struct rotation to = rotation_of(r);
+    const struct rotation to = rotation_of(r);
+    bool retried = r->result == RETRIED;
 
-    if (r->result == RETRIED) {
-        return store_session_repeat(st, &r->view.session, r->retry.jti,
-                                    r->retry_kind == SESSION_RETRY_MOVED,
-                                    clear_scope);
+    if (retried || r->result == FOUND) {
+        return store_session_repeat(
+            st, &r->view.session, retried ? r->retry.jti : r->jti,
+            retried && r->retry_kind == SESSION_RETRY_MOVED, clear_scope);
     }
-    if (r->result == FOUND) {
-        return store_session_repeat(st, &r->view.session, r->jti, false,
-                                    clear_scope);
-    }
-    to.remember = to.remember && r->result == READ;
     return store_session_rotate(st, &r->view.session, &to, clear_scope);
 }
 
@@ -317,7 +313,7 @@ static enum result complete(struct refresh *r, enum session_verdict verdict)
         }
         return REFUSED;
     }
-    if (r->result == ROTATED && !clear_scope) {
+    if (r->result == ROTATED) { /* only if its scope is selectable */
         return ROTATED;
     }
     switch (write_rest(r, clear_scope)) {

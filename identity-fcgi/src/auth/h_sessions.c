@@ -28,15 +28,13 @@ void h_sessions(struct worker *w)
     pj_claims_t claims;
     struct jsonw json;
 
-    if (!find_caller(w, &claims, &view)) {
-        return;
-    }
-    if (store_sessions_list(&w->store, &w->arena, caller, w->now_s,
-                            lifetime_s > 0 ? w->now_s - lifetime_s : 0,
-                            session_expiry(claims.iat, w->cfg->refresh_ttl_s,
-                                           caller->created_at_s, lifetime_s),
-                            &list) != STORE_OK) {
-        (void) auth_database_unavailable(w);
+    if (!find_caller(w, &claims, &view) ||
+        !auth_answered(w, store_sessions_list(
+                              &w->store, &w->arena, caller, w->now_s,
+                              lifetime_s > 0 ? w->now_s - lifetime_s : 0,
+                              session_expiry(claims.iat, w->cfg->refresh_ttl_s,
+                                             caller->created_at_s, lifetime_s),
+                              &list))) {
         return;
     }
     auth_success(w, &json, "AUTH_SESSIONS_SUCCESS",

@@ -74,6 +74,15 @@ void db_params_add(struct db_params *p, const struct db_value *values,
             sizeof(struct db_value)
 #define db_params(p, ...) db_params_add(p, DB_VALUES(__VA_ARGS__))
 
+enum db_outcome {
+    DB_DONE,
+    DB_REFUSED, /* refused by the server, nothing was changed */
+    DB_LOCKED,  /* refused after waiting too long for a locked row */
+    DB_RETRY,   /* refused, but a second attempt may succeed */
+    DB_LOST,    /* no answer before the statement was sent */
+    DB_DOUBT    /* no answer to the statement */
+};
+
 struct db_error {
     char state[6];       /* SQLSTATE, or "" without an answer */
     char constraint[64]; /* the violated constraint, or "" */

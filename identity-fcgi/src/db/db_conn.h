@@ -32,15 +32,6 @@ struct db_conn {
     unsigned char fence[8];                /* of the current statement */
 };
 
-enum db_outcome {
-    DB_DONE,
-    DB_REFUSED, /* refused by the server, nothing was changed */
-    DB_LOCKED,  /* refused after waiting too long for a locked row */
-    DB_RETRY,   /* refused, but a second attempt may succeed */
-    DB_LOST,    /* no answer before the statement was sent */
-    DB_DOUBT    /* no answer to the statement */
-};
-
 /* Tries each host of cfg once, starting with *host, with an equal share of the
  * remaining time.  Sets *host to the host that answered.  With autocommit,
  * statements are READ COMMITTED and have the timeouts of cfg, regardless of the

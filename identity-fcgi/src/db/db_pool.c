@@ -215,9 +215,9 @@ static struct db_conn *pool_borrow(struct db_pool *pool, bool another,
     return c;
 }
 
-enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
-                           const struct db_params *params, int64_t deadline_ms,
-                           struct meanwhile *meanwhile, struct db_rows **rows)
+enum db_outcome db_pool_run(struct db_pool *pool, const struct db_statement *st,
+                            const struct db_params *params, int64_t deadline_ms,
+                            struct meanwhile *meanwhile, struct db_rows **rows)
 {
     static const enum metrics_counter errors[] = {
         [DB_REFUSED] = METRICS_DB_ERROR_REFUSED,
@@ -229,7 +229,9 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
     enum db_outcome outcome = DB_RETRY;
 
     *rows = NULL;
-    for (int i = 0; i < 2 && outcome >= DB_RETRY; i++) {
+    for (int i = 0;
+         i < 2 && outcome >= DB_RETRY && !(outcome == DB_DOUBT && st->writes);
+         i++) {
         /* If a connection was lost, the idle ones probably were too. */
         struct db_conn *c = pool_borrow(pool, i > 0, st->writes, deadline_ms);
         int64_t started_us = metrics_now_us();
@@ -244,11 +246,6 @@ enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
             metrics_count(errors[outcome]);
         }
         pool_release(pool, c);
-        if (outcome == DB_DOUBT && st->writes) {
-            return DB_UNKNOWN;
-        }
     }
-    return outcome == DB_DONE     ? DB_OK
-           : outcome == DB_LOCKED ? DB_BUSY
-                                  : DB_UNAVAILABLE;
+    return outcome;
 }

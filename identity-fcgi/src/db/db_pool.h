@@ -6,13 +6,6 @@
 #include "base/meanwhile.h"
 #include "db/db.h"
 
-enum db_result {
-    DB_OK,
-    DB_UNAVAILABLE, /* nothing was changed */
-    DB_BUSY, /* nothing was changed, the wait for a locked row took too long */
-    DB_UNKNOWN /* the answer to a write was lost */
-};
-
 /* NULL if memory is short; cfg must outlive the pool. */
 struct db_pool *db_pool_new(const struct config *cfg);
 void db_pool_free(struct db_pool *pool);
@@ -22,8 +15,8 @@ void db_pool_use(struct db_pool *pool, int *size, int *used, bool *refused);
 
 /* Runs a statement. deadline_ms of db_now_ms() bounds waiting for a connection,
  * connecting and executing. meanwhile (may be NULL) runs while the server
- * works.  On DB_OK the caller owns *rows. */
-PJ_MUST_CHECK enum db_result
+ * works.  On DB_DONE the caller owns *rows. */
+PJ_MUST_CHECK enum db_outcome
 db_pool_run(struct db_pool *pool, const struct db_statement *st,
             const struct db_params *params, int64_t deadline_ms,
             struct meanwhile *meanwhile, struct db_rows **rows);

@@ -10,16 +10,16 @@
 bool sql_run(struct sql_query *q, struct store *st,
              const struct db_statement *sql, struct meanwhile *meanwhile)
 {
-    enum db_result result;
+    enum db_outcome outcome;
 
     q->result = STORE_NONE; /* a malformed UUID matches no row */
     if (!q->p.bad_uuid) {
-        result = db_pool_run(st->pool, sql, &q->p, st->deadline_ms, meanwhile,
-                             &q->rows);
-        st->locked = result == DB_BUSY;
-        q->result = result == DB_OK        ? STORE_OK
-                    : result == DB_UNKNOWN ? STORE_UNKNOWN
-                                           : STORE_UNAVAILABLE;
+        outcome = db_pool_run(st->pool, sql, &q->p, st->deadline_ms, meanwhile,
+                              &q->rows);
+        st->locked = outcome == DB_LOCKED;
+        q->result = outcome == DB_DONE                   ? STORE_OK
+                    : outcome == DB_DOUBT && sql->writes ? STORE_UNKNOWN
+                                                         : STORE_UNAVAILABLE;
     }
     return q->result == STORE_OK;
 }
