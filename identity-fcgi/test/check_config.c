@@ -29,6 +29,12 @@ static bool load(void)
     return config_load(&cfg, NULL, &err);
 }
 
+static void refused(const char *start)
+{
+    ck_assert(!load());
+    ck_assert_msg(strncmp(err.text, start, strlen(start)) == 0, "%s", err.text);
+}
+
 TEST (test_local_defaults) {
     ck_assert_msg(load(), "%s", err.text);
     ck_assert(cfg.is_local);
@@ -83,8 +89,7 @@ TEST (test_no_app_env_is_not_local) {
 TEST (test_local_is_exact) {
     setenv("APP_ENV", "Local", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "false", 1);
-    ck_assert(!load());
-    ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_AUTH_COOKIE_SECURE"));
+    refused("PLATFORM_AUTH_COOKIE_SECURE");
 }
 
 TEST (test_empty_value_is_unset) {
@@ -103,8 +108,7 @@ TEST (test_host_prefix_rules) {
 
 TEST (test_same_site_none_needs_secure) {
     setenv("PLATFORM_AUTH_COOKIE_SAME_SITE", "None", 1);
-    ck_assert(!load());
-    ck_assert_ptr_nonnull(strstr(err.text, "SAME_SITE"));
+    refused("PLATFORM_AUTH_COOKIE_SAME_SITE");
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
     ck_assert_msg(load(), "%s", err.text);
 }
@@ -114,9 +118,7 @@ TEST (test_retry_window_needs_the_client) {
     ck_assert_msg(load(), "%s", err.text);
     config_free(&cfg);
     setenv("PLATFORM_AUTH_SESSION_CLIENT", "false", 1);
-    ck_assert(!load());
-    ck_assert_ptr_eq(strstr(err.text, "PLATFORM_AUTH_REFRESH_RETRY_WINDOW: "),
-                     err.text);
+    refused("PLATFORM_AUTH_REFRESH_RETRY_WINDOW: ");
     setenv("PLATFORM_AUTH_REFRESH_RETRY_WINDOW", "0", 1);
     ck_assert_msg(load(), "%s", err.text);
 }
@@ -126,24 +128,20 @@ TEST (test_at_jwt_needs_an_audience) {
     ck_assert_int_eq(cfg.jwt_typ, PJ_TYP_JWT);
     config_free(&cfg);
     setenv("PLATFORM_JWT_TYP", "at+jwt", 1);
-    ck_assert(!load());
-    ck_assert_ptr_eq(strstr(err.text, "PLATFORM_JWT_TYP: "), err.text);
+    refused("PLATFORM_JWT_TYP: ");
     setenv("PLATFORM_JWT_AUDIENCE", "api", 1);
     ck_assert_msg(load(), "%s", err.text);
     ck_assert_int_eq(cfg.jwt_typ, PJ_TYP_AT);
     config_free(&cfg);
     /* The audience of refresh tokens. */
     setenv("PLATFORM_JWT_ISSUER", "api", 1);
-    ck_assert(!load());
-    ck_assert_ptr_eq(strstr(err.text, "PLATFORM_JWT_AUDIENCE: "), err.text);
+    refused("PLATFORM_JWT_AUDIENCE: ");
 }
 
 TEST (test_partitioned_needs_same_site_none) {
     setenv("PLATFORM_AUTH_COOKIE_PARTITIONED", "true", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
-    ck_assert(!load());
-    ck_assert_ptr_eq(strstr(err.text, "PLATFORM_AUTH_COOKIE_PARTITIONED: "),
-                     err.text);
+    refused("PLATFORM_AUTH_COOKIE_PARTITIONED: ");
     setenv("PLATFORM_AUTH_COOKIE_SAME_SITE", "Strict", 1);
     ck_assert(!load());
     setenv("PLATFORM_AUTH_COOKIE_SAME_SITE", "None", 1);
@@ -160,8 +158,7 @@ TEST (test_seeding_is_local_only) {
     ck_assert_msg(load(), "%s", err.text);
     config_free(&cfg);
     setenv("PLATFORM_DB_SEED_ON_START", "true", 1);
-    ck_assert(!load());
-    ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_DB_SEED_ON_START"));
+    refused("PLATFORM_DB_SEED_ON_START");
 }
 
 TEST (test_seeding_heeds_libpq_environment) {
@@ -196,8 +193,7 @@ TEST (test_pool_is_never_larger_than_its_users) {
 
 TEST (test_typing_error_is_named) {
     setenv("PLATFORM_JWT_ISSER", "x", 1);
-    ck_assert(!load());
-    ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_JWT_ISSER"));
+    refused("PLATFORM_JWT_ISSER");
     ck_assert_ptr_nonnull(strstr(err.text, "did you mean PLATFORM_JWT_ISSUER"));
 }
 
@@ -215,8 +211,7 @@ TEST (test_secret_value_is_never_printed) {
     long_value[69999] = '\0';
     setenv("PLATFORM_DB_PASSWORD", long_value, 1);
     free(long_value);
-    ck_assert(!load());
-    ck_assert_ptr_nonnull(strstr(err.text, "PLATFORM_DB_PASSWORD"));
+    refused("PLATFORM_DB_PASSWORD");
     ck_assert_ptr_null(strstr(err.text, "SSS"));
 }
 

@@ -428,7 +428,6 @@ TEST (test_body_shorter_than_announced) {
 
 static void fill(TCase *t)
 {
-    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
 }
 

@@ -169,7 +169,6 @@ TEST (test_descriptors_of_others_stay) {
 
 static void fill(TCase *t)
 {
-    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
 }
 

@@ -413,7 +413,6 @@ TESTS (test_a_directory_that_changes_is_read_again, LENGTH(changes)) {
 
 static void fill(TCase *t)
 {
-    tcase_set_timeout(t, 60);
     tcase_add_unchecked_fixture(t, setup_once, teardown_once);
     tcase_add_checked_fixture(t, setup, NULL);
 }

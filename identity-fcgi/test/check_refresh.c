@@ -1,26 +1,6 @@
 /* Refresh: order of checks, statements made, retries, the cookie. */
 
-#include "auth/handlers.h"
-#include "handlers.h"
-
-static void refresh_body(const char *token)
-{
-    send_in_body(token);
-    h_refresh(&w);
-}
-
-static void refresh_cookie(const char *token)
-{
-    send_in_cookie(token);
-    h_refresh(&w);
-}
-
-/* With the session's own token, in a session that is read like this. */
-static void refresh(struct session_view view)
-{
-    view_is(view);
-    refresh_body(refresh_token(JTI));
-}
+#include "refresh.h"
 
 TEST (test_refresh_scoped) {
     refresh(scoped_session());

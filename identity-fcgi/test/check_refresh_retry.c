@@ -1,21 +1,7 @@
 /* Tests of refresh: retries that the store has found, and a token of another
  * session than the page expects. */
 
-#include "auth/handlers.h"
-#include "handlers.h"
-
-static void refresh_body(const char *token)
-{
-    send_in_body(token);
-    h_refresh(&w);
-}
-
-/* With the token that was replaced, in a session that is read like this. */
-static void refresh(struct session_view view)
-{
-    view_is(view);
-    refresh_body(refresh_token(JTI));
-}
+#include "refresh.h"
 
 /* Its token was replaced by OTHER_JTI 20 s ago. */
 static struct session_view retried(struct session_view v)

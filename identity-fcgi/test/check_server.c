@@ -392,7 +392,6 @@ TEST (test_backlog_of_an_inherited_socket_stays) {
 
 static void fill(TCase *t)
 {
-    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
 }
 

@@ -410,7 +410,6 @@ TEST (test_no_signing_key_is_a_failure) {
 
 static void fill(TCase *t)
 {
-    tcase_set_timeout(t, 60);
     tcase_add_unchecked_fixture(t, setup_once, teardown_once);
     tcase_add_checked_fixture(t, setup, NULL);
 }

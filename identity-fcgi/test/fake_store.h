@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A fake uses few of its parameters. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #define NOW 1700000000
 #define ACCOUNT "11111111-1111-4111-8111-111111111111"
 #define SESSION "22222222-2222-4222-8222-222222222222"
@@ -86,8 +89,6 @@ static inline void tell(struct script *s, enum store_result result)
 enum store_result store_account_find(struct store *st, pj_str_t name,
                                      struct account *out)
 {
-    (void) st;
-    (void) name;
     called("find");
     *out = db.account;
     out->clock.now_us = NOW * INT64_C(1000000);
@@ -97,9 +98,6 @@ enum store_result store_account_find(struct store *st, pj_str_t name,
 enum store_result store_account_rehash(struct store *st, const char *id,
                                        const char *from, const char *to)
 {
-    (void) st;
-    (void) id;
-    (void) from;
     called("rehash");
     snprintf(db.rehashed_to, sizeof(db.rehashed_to), "%s", to);
     return next(&db.rehash);
@@ -110,10 +108,6 @@ enum store_result store_attempt_begin(struct store *st,
                                       int max_failures, int64_t window_s,
                                       int64_t *retry_after_s)
 {
-    (void) st;
-    (void) attempt;
-    (void) max_failures;
-    (void) window_s;
     called("attempt");
     *retry_after_s = 77;
     return next(&db.attempt);
@@ -123,8 +117,6 @@ enum store_result store_attempt_settle(struct store *st,
                                        const struct attempt *attempt,
                                        bool success)
 {
-    (void) st;
-    (void) attempt;
     called("settle");
     db.settled_success = success;
     return STORE_OK;
@@ -134,9 +126,6 @@ enum store_result store_session_choices(struct store *st, pj_arena_t *arena,
                                         const char *account_id,
                                         struct session_view *out)
 {
-    (void) st;
-    (void) arena;
-    (void) account_id;
     called("choices");
     memset(out, 0, sizeof(*out));
     if (db.branch_count == 1) {
@@ -152,7 +141,6 @@ enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash)
 {
-    (void) st;
     called("create");
     db.created = *s;
     snprintf(db.created_with, sizeof(db.created_with), "%s", credential_hash);
@@ -162,7 +150,6 @@ enum store_result store_session_create(struct store *st,
 enum store_result store_session_limit(struct store *st, const struct session *s,
                                       int most, struct session_refs *done)
 {
-    (void) st;
     ck_assert_str_eq(s->session_id, db.created.session_id);
     ck_assert_int_eq(most, 2);
     called("limit");
@@ -179,11 +166,6 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
 {
     int turn = db.read.turn;
 
-    (void) st;
-    (void) arena;
-    (void) session_id;
-    (void) branch_id;
-    (void) list;
     called("read");
     if (!db.idle_reads) {
         meanwhile_run(meanwhile);
@@ -235,9 +217,6 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
     int turn = db.read.turn;
     enum store_result result = next(&db.read);
 
-    (void) st;
-    (void) arena;
-    (void) list;
     called("refresh");
     if (!db.idle_reads) {
         meanwhile_run(meanwhile);
@@ -256,7 +235,6 @@ enum store_result store_session_rotate(struct store *st,
                                        const struct rotation *to,
                                        bool clear_scope)
 {
-    (void) st;
     if (strcmp(old->jti, db.rotated_to) == 0 &&
         strcmp(to->new_jti, db.rotated_to) != 0) {
         called("back");
@@ -273,8 +251,6 @@ enum store_result store_session_retry(struct store *st,
                                       const pj_claims_t *token,
                                       int64_t window_s, struct retry *out)
 {
-    (void) st;
-    (void) window_s;
     ck_assert(text_is(token->session_id, SESSION));
     called("retry");
     *out = db.last;
@@ -288,8 +264,6 @@ enum store_result store_session_repeat(struct store *st,
                                        const struct session *s, const char *jti,
                                        bool elsewhere, bool clear_scope)
 {
-    (void) st;
-    (void) s;
     ck_assert_str_eq(jti, db.last.jti[0] ? db.last.jti : db.rotated_to);
     called("repeat");
     db.elsewhere = elsewhere;
@@ -301,9 +275,6 @@ enum store_result store_session_remembered(struct store *st,
                                            const char *session_id, pj_str_t jti,
                                            int64_t within_s)
 {
-    (void) st;
-    (void) session_id;
-    (void) jti;
     ck_assert_int_eq(within_s, db.grace_s != 0 ? db.grace_s : 60);
     called("rotated");
     return next(&db.rotated);
@@ -312,9 +283,6 @@ enum store_result store_session_remembered(struct store *st,
 enum store_result store_session_select(struct store *st, const char *session_id,
                                        const struct scope *scope)
 {
-    (void) st;
-    (void) session_id;
-    (void) scope;
     called("select");
     return next(&db.select);
 }
@@ -324,7 +292,6 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
 {
     enum store_result result = next(&db.revoke);
 
-    (void) st;
     called("revoke");
     ck_assert_uint_le(count, STORE_MAX_REVOKE);
     db.revoked_count = count;
@@ -348,12 +315,6 @@ enum store_result store_sessions_list(struct store *st, pj_arena_t *arena,
                                       int64_t expires_at_s,
                                       struct store_list *out)
 {
-    (void) st;
-    (void) arena;
-    (void) current;
-    (void) now_s;
-    (void) opened_at_s;
-    (void) expires_at_s;
     called("own");
     *out = (struct store_list){NULL, 0, false};
     return next(&db.own);
@@ -362,8 +323,6 @@ enum store_result store_sessions_list(struct store *st, pj_arena_t *arena,
 enum store_result store_sessions_end(struct store *st, const char *account_id,
                                      const char *except, int64_t *ended)
 {
-    (void) st;
-    (void) except;
     ck_assert_str_eq(account_id, ACCOUNT);
     called("end");
     *ended += 3;
@@ -373,7 +332,6 @@ enum store_result store_sessions_end(struct store *st, const char *account_id,
 enum store_result store_account_read(struct store *st, const char *account_id,
                                      char *name, struct account *out)
 {
-    (void) st;
     ck_assert_str_eq(account_id, ACCOUNT);
     called("account");
     snprintf(name, ACCOUNT_NAME_MAX + 1, "somebody");
@@ -391,10 +349,6 @@ enum store_result store_credential_change(struct store *st,
                                           const char *new_hash,
                                           const char *except, int64_t *ended)
 {
-    (void) st;
-    (void) account_id;
-    (void) old_hash;
-    (void) except;
     called("change");
     snprintf(db.rehashed_to, sizeof(db.rehashed_to), "%s", new_hash);
     *ended += 2;
@@ -407,8 +361,6 @@ enum store_result store_revocations(struct store *st, pj_arena_t *arena,
     static const char *items[] = {"{\"id\":\"" SESSION "\"}",
                                   "{\"subject\":\"" ACCOUNT "\"}"};
 
-    (void) st;
-    (void) arena;
     called("revocations");
     snprintf(db.revoked, sizeof(db.revoked), "%s", cursor);
     *out = (struct revocations){{items, 2, true}, "next", "1700000000.999999"};
@@ -417,14 +369,12 @@ enum store_result store_revocations(struct store *st, pj_arena_t *arena,
 
 enum store_result store_ping(struct store *st, int *schema_version)
 {
-    (void) st;
     *schema_version = db.version;
     return next(&db.ping);
 }
 
 void store_use(const struct store *st, int *size, int *used, bool *refused)
 {
-    (void) st;
     *size = *used = 0;
     *refused = false;
 }

@@ -262,7 +262,6 @@ static inline void fill(TCase *t)
 {
     tcase_add_unchecked_fixture(t, make_keys, NULL);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_set_timeout(t, 60);
 }
 
 /* Runs each test with its own worker.  Returns the exit status. */

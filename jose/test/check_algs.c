@@ -87,7 +87,7 @@ static void published(pj_keyset_t *set, const pj_key_t *key, bool with_alg)
 }
 
 /* Each header by each signature for each key. */
-START_TEST (test_every_confusion_is_refused) {
+TEST (test_every_confusion_is_refused) {
     static const char *const headers[] = {"RS256",  "RS384", "RS512",   "PS256",
                                           "ES256",  "EdDSA", "Ed25519", "ES384",
                                           "ES256K", "PS512", "HS256",   "none"};
@@ -116,9 +116,8 @@ START_TEST (test_every_confusion_is_refused) {
     }
     ck_assert_uint_eq(accepted, COUNT(names) + 2);
 }
-END_TEST
 
-START_TEST (test_a_key_without_alg_is_for_the_default) {
+TEST (test_a_key_without_alg_is_for_the_default) {
     static const char *const defaults[] = {"RS256", "RS256", "RS256", "RS256",
                                            "ES256", "EdDSA", "EdDSA"};
 
@@ -144,11 +143,10 @@ START_TEST (test_a_key_without_alg_is_for_the_default) {
     ck_assert_ptr_null(pj_alg_find(PJ_STR("HS256")));
     ck_assert_ptr_null(pj_alg_find(PJ_STR("none")));
 }
-END_TEST
 
 /* -- keys that sign -- */
 
-START_TEST (test_every_algorithm_signs_and_is_read_back) {
+TEST (test_every_algorithm_signs_and_is_read_back) {
     for (size_t i = 0; i < COUNT(names); i++) {
         char token[2048], pem[4096], header[64], *expected;
         pj_key_t *copy, *again;
@@ -187,10 +185,9 @@ START_TEST (test_every_algorithm_signs_and_is_read_back) {
         pj_keyset_clear(&set);
     }
 }
-END_TEST
 
 /* The examples of RFC 7515 A.3 and RFC 8037 A: key, token, thumbprint. */
-START_TEST (test_known_tokens) {
+TEST (test_known_tokens) {
     static const struct {
         const char *jwk, *thumbprint, *token;
     } known[] = {
@@ -225,7 +222,6 @@ START_TEST (test_known_tokens) {
         pj_keyset_clear(&set);
     }
 }
-END_TEST
 
 /* -- signatures -- */
 
@@ -250,7 +246,7 @@ static void es256_sign(unsigned char sig[64])
 }
 
 /* r and s each replaced; good where OpenSSL is made to say so. */
-START_TEST (test_es256_range_of_r_and_s) {
+TEST (test_es256_range_of_r_and_s) {
     static const struct {
         const char *number;
         bool in_range;
@@ -285,10 +281,9 @@ START_TEST (test_es256_range_of_r_and_s) {
         all_verify = false;
     }
 }
-END_TEST
 
 /* Other lengths and spellings of a good signature, OpenSSL willing. */
-START_TEST (test_es256_signature_of_another_form) {
+TEST (test_es256_signature_of_another_form) {
     unsigned char sig[64], other[80] = {0}, *p = other;
     ECDSA_SIG *pair = ECDSA_SIG_new();
     int len;
@@ -313,18 +308,13 @@ START_TEST (test_es256_signature_of_another_form) {
     assert_err(es256_error(bytes(other, 66)), PJ_ERR_TOKEN_SIGNATURE);
     all_verify = false;
 }
-END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_add_checked_fixture(t, setup, teardown);
+}
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_every_confusion_is_refused,
-        test_a_key_without_alg_is_for_the_default,
-        test_every_algorithm_signs_and_is_read_back,
-        test_known_tokens,
-        test_es256_range_of_r_and_s,
-        test_es256_signature_of_another_form,
-    };
-
-    return run_case("algs", tests, COUNT(tests), setup, teardown);
+    return run_case("algs", fill);
 }

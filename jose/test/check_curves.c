@@ -31,7 +31,7 @@ static pj_err_t entry_error(const char *members)
     return err;
 }
 
-START_TEST (test_entries_on_curves) {
+TEST (test_entries_on_curves) {
     static const struct {
         const char *members;
         pj_err_t err;
@@ -92,11 +92,10 @@ START_TEST (test_entries_on_curves) {
                       pj_errname(err));
     }
 }
-END_TEST
 
 /* The y of points of small order and, from p on, other spellings of a y;
  * OpenSSL takes them all.  Each with both signs of x. */
-START_TEST (test_ed25519_small_order_refused) {
+TEST (test_ed25519_small_order_refused) {
     static const struct {
         unsigned char first, middle, last;
         pj_err_t err;
@@ -144,7 +143,6 @@ START_TEST (test_ed25519_small_order_refused) {
         assert_ok(entry_error(members));
     }
 }
-END_TEST
 
 /* -- keys as PEM and DER -- */
 
@@ -178,7 +176,7 @@ static EVP_PKEY *p256_with(const char *param, const char *value)
     return pkey;
 }
 
-START_TEST (test_other_curves_and_encodings_refused) {
+TEST (test_other_curves_and_encodings_refused) {
     const char *form = OSSL_PKEY_PARAM_EC_POINT_CONVERSION_FORMAT;
 
     for (int private = 0; private < 2; private ++) {
@@ -202,10 +200,9 @@ START_TEST (test_other_curves_and_encodings_refused) {
                    PJ_ERR_KEY_FORMAT);
     }
 }
-END_TEST
 
 /* RFC 5480: a point is uncompressed, and here it is at infinity (00). */
-START_TEST (test_point_at_infinity_refused) {
+TEST (test_point_at_infinity_refused) {
     static const unsigned char der[] = {
         0x30, 0x19, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48,
         0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48,
@@ -219,11 +216,10 @@ START_TEST (test_point_at_infinity_refused) {
     assert_err(pj_key_public(&key, bytes(der, sizeof(der)), PJ_STR("k")),
                PJ_ERR_KEY_FORMAT);
 }
-END_TEST
 
 /* PKCS#8 of a key on P-256 without its public half, which is at the end, as
  * it is, and with one of another key. */
-START_TEST (test_halves_of_p256) {
+TEST (test_halves_of_p256) {
     pj_str_t label = PJ_STR("a label");
     pj_key_t *whole;
     unsigned char secrets[3][32], *der[3] = {NULL};
@@ -265,10 +261,9 @@ START_TEST (test_halves_of_p256) {
     EVP_PKEY_free(pkeys[1]);
     EVP_PKEY_free(pkeys[2]);
 }
-END_TEST
 
 /* The octet string of PKCS#8 holds the seed's octet string, nothing else. */
-START_TEST (test_garbage_inside_pkcs8_of_ed25519_refused) {
+TEST (test_garbage_inside_pkcs8_of_ed25519_refused) {
     static const unsigned char head[] = {0x30, 0x2e, 0x02, 0x01, 0x00, 0x30,
                                          0x05, 0x06, 0x03, 0x2b, 0x65, 0x70,
                                          0x04, 0x22, 0x04, 0x20};
@@ -291,18 +286,8 @@ START_TEST (test_garbage_inside_pkcs8_of_ed25519_refused) {
         pj_key_free(key);
     }
 }
-END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_entries_on_curves,
-        test_ed25519_small_order_refused,
-        test_other_curves_and_encodings_refused,
-        test_point_at_infinity_refused,
-        test_halves_of_p256,
-        test_garbage_inside_pkcs8_of_ed25519_refused,
-    };
-
-    return run_case("curves", tests, COUNT(tests), NULL, check_error_queue);
+    return run_case("curves", fill_plain);
 }

@@ -48,7 +48,7 @@ static char *repeat(const char *before, const char *unit, size_t count,
     return out;
 }
 
-START_TEST (test_values_of_every_type) {
+TEST (test_values_of_every_type) {
     const pj_json_t *root =
         tree(" {\"s\":\"x\",\"n\":-1.5e+3,\"t\":true,\"f\":false,\"z\":null,"
              "\"a\":[1,\"two\",[]],\"o\":{\"k\":{}},\"\":\"\"}\r\n\t ");
@@ -74,18 +74,16 @@ START_TEST (test_values_of_every_type) {
     ck_assert_ptr_null(pj_json_member(a, "s"));
     ck_assert_ptr_null(pj_json_member(NULL, "s"));
 }
-END_TEST
 
-START_TEST (test_scalar_roots) {
+TEST (test_scalar_roots) {
     assert_str(tree("123")->text, "123");
     assert_str(tree(" \"x\" ")->text, "x");
     assert_str(tree("\"\\u0041\"")->text, "A");
     ck_assert_int_eq(tree("null")->type, PJ_JSON_NULL);
     ck_assert(tree("true")->boolean);
 }
-END_TEST
 
-START_TEST (test_escapes_are_resolved) {
+TEST (test_escapes_are_resolved) {
     const pj_json_t *root =
         tree("{\"\\u006bid\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\uD83D\\uDE00"
              "\\u007f\",\"b\":\"\\u0062\"}");
@@ -94,9 +92,8 @@ START_TEST (test_escapes_are_resolved) {
                "\"\\/\b\f\n\r\t\xc3\xa9\xf0\x9f\x98\x80\x7f");
     assert_str(pj_json_member(root, "b")->text, "b");
 }
-END_TEST
 
-START_TEST (test_malformed_text_refused) {
+TEST (test_malformed_text_refused) {
     static const char *const bad[] = {
         "",           " ",           "{",       "}",           "[",
         "]",          "[1",          "[1,",     "[1,]",        "[,1]",
@@ -116,18 +113,16 @@ START_TEST (test_malformed_text_refused) {
                       pj_errname(parse(bad[i])));
     assert_ok(parse("{\"a\":[1,0,-0,0.5,1E5,{}]}"));
 }
-END_TEST
 
-START_TEST (test_comments_refused) {
+TEST (test_comments_refused) {
     assert_ok(parse("{ }"));
     assert_err(parse("{/* */}"), PJ_ERR_JSON_SYNTAX);
     assert_err(parse("{}// x\n"), PJ_ERR_JSON_SYNTAX);
     assert_err(parse("/**/{}"), PJ_ERR_JSON_SYNTAX);
     assert_ok(parse("\"/* text */\""));
 }
-END_TEST
 
-START_TEST (test_only_json_white_space) {
+TEST (test_only_json_white_space) {
     assert_ok(parse("\t\n\r {\t\n\r }\t\n\r "));
     assert_err(parse("{\v}"), PJ_ERR_JSON_SYNTAX);
     assert_err(parse("{\f}"), PJ_ERR_JSON_SYNTAX);
@@ -135,9 +130,8 @@ START_TEST (test_only_json_white_space) {
     assert_err(parse("\xef\xbb\xbf{}"), PJ_ERR_JSON_SYNTAX);
     assert_err(parse("\xc2\xa0{}"), PJ_ERR_JSON_SYNTAX);
 }
-END_TEST
 
-START_TEST (test_invalid_utf8_refused) {
+TEST (test_invalid_utf8_refused) {
     static const char *const bad[] = {
         "\x80",
         "\xbf",
@@ -183,9 +177,8 @@ START_TEST (test_invalid_utf8_refused) {
         ck_assert(pj_utf8_valid(str(good[i])));
     }
 }
-END_TEST
 
-START_TEST (test_lone_surrogate_escapes_refused) {
+TEST (test_lone_surrogate_escapes_refused) {
     assert_ok(parse("\"\\ud83d\\ude00\""));
     assert_ok(parse("\"\\uDBFF\\uDFFF\""));
     assert_ok(parse("\"\\ud7ff\\ue000\""));
@@ -201,9 +194,8 @@ START_TEST (test_lone_surrogate_escapes_refused) {
     assert_err(parse("\"\\ud83d\\ude0\""), PJ_ERR_JSON_SYNTAX);
     assert_err(parse("\"\\ud83d\\ude"), PJ_ERR_JSON_SYNTAX);
 }
-END_TEST
 
-START_TEST (test_embedded_nul_refused) {
+TEST (test_embedded_nul_refused) {
     assert_ok(parse_len(bytes("{\"kid\":\"a\"}", 11)));
     assert_err(parse_len(bytes("{\"kid\":\"a\0b\"}", 13)), PJ_ERR_JSON_NUL);
     assert_err(parse_len(bytes("{\"k\0d\":\"a\"}", 11)), PJ_ERR_JSON_NUL);
@@ -212,9 +204,8 @@ START_TEST (test_embedded_nul_refused) {
     assert_err(parse("{\"a\\u0000\":1}"), PJ_ERR_JSON_NUL);
     assert_ok(parse("\"\\\\u0000\""));
 }
-END_TEST
 
-START_TEST (test_duplicate_members_refused) {
+TEST (test_duplicate_members_refused) {
     assert_ok(parse("{\"a\":1,\"A\":2,\"b\":{\"a\":3},\"c\":[{\"a\":4},"
                     "{\"a\":5}]}"));
     assert_ok(parse("{\"b\":{\"x\":1,\"y\":2},\"x\":3,\"a\":{\"x\":4},"
@@ -228,10 +219,9 @@ START_TEST (test_duplicate_members_refused) {
     assert_err(parse("{\"a\":{\"p\":1,\"q\":2},\"b\":1,\"a\":2}"),
                PJ_ERR_JSON_DUPLICATE);
 }
-END_TEST
 
 /* The last of 256 names collides with each of them in turn. */
-START_TEST (test_duplicate_found_wherever_it_stands) {
+TEST (test_duplicate_found_wherever_it_stands) {
     char text[256 * 12];
 
     for (unsigned dup = 0; dup < 255; dup++) {
@@ -245,7 +235,6 @@ START_TEST (test_duplicate_found_wherever_it_stands) {
         assert_err(parse(text), PJ_ERR_JSON_DUPLICATE);
     }
 }
-END_TEST
 
 static pj_err_t nested(const char *open, const char *middle, const char *shut,
                        size_t depth)
@@ -259,7 +248,7 @@ static pj_err_t nested(const char *open, const char *middle, const char *shut,
     return err;
 }
 
-START_TEST (test_depth_limit_and_7680_deep_nesting) {
+TEST (test_depth_limit_and_7680_deep_nesting) {
     assert_ok(nested("[", "", "]", PJ_JSON_MAX_DEPTH));
     assert_ok(nested("[", "1", "]", PJ_JSON_MAX_DEPTH));
     assert_ok(nested("{\"a\":", "1", "}", PJ_JSON_MAX_DEPTH));
@@ -270,7 +259,6 @@ START_TEST (test_depth_limit_and_7680_deep_nesting) {
     assert_err(nested("[", "", "", 65536), PJ_ERR_JSON_DEPTH);
     assert_err(nested("{\"a\":", "", "", 7680), PJ_ERR_JSON_DEPTH);
 }
-END_TEST
 
 static pj_err_t object_of(unsigned members)
 {
@@ -287,12 +275,11 @@ static pj_err_t object_of(unsigned members)
     return err;
 }
 
-START_TEST (test_member_limit) {
+TEST (test_member_limit) {
     assert_ok(object_of(PJ_JSON_MAX_MEMBERS));
     assert_err(object_of(PJ_JSON_MAX_MEMBERS + 1), PJ_ERR_JSON_LIMIT);
     assert_err(object_of(5000), PJ_ERR_JSON_LIMIT);
 }
-END_TEST
 
 static pj_err_t array_of(size_t items)
 {
@@ -303,14 +290,13 @@ static pj_err_t array_of(size_t items)
     return err;
 }
 
-START_TEST (test_value_limit) {
+TEST (test_value_limit) {
     assert_ok(array_of(PJ_JSON_MAX_VALUES - 1)); /* the array counts too */
     assert_err(array_of(PJ_JSON_MAX_VALUES), PJ_ERR_JSON_LIMIT);
     assert_err(array_of(30000), PJ_ERR_JSON_LIMIT);
 }
-END_TEST
 
-START_TEST (test_larger_value_limit) {
+TEST (test_larger_value_limit) {
     char *text = repeat("[0", ",0", 29998, "]"); /* 30,000 values */
     size_t size = pj_json_large_arena_bytes(strlen(text), 30000);
     const pj_json_t *root;
@@ -327,7 +313,6 @@ START_TEST (test_larger_value_limit) {
     free(mem);
     free(text);
 }
-END_TEST
 
 static void seconds_are(const char *text, int64_t down, int64_t up)
 {
@@ -349,7 +334,7 @@ static void no_seconds(const char *text)
                PJ_ERR_JSON_TYPE);
 }
 
-START_TEST (test_whole_seconds) {
+TEST (test_whole_seconds) {
     int64_t out;
 
     seconds_are("0", 0, 0);
@@ -374,9 +359,8 @@ START_TEST (test_whole_seconds) {
     no_seconds("[1]");
     assert_err(pj_json_seconds(NULL, PJ_ROUND_UP, &out), PJ_ERR_JSON_TYPE);
 }
-END_TEST
 
-START_TEST (test_fractions_of_a_second) {
+TEST (test_fractions_of_a_second) {
     int64_t out;
 
     seconds_are("1.5", 1, 2);
@@ -399,9 +383,8 @@ START_TEST (test_fractions_of_a_second) {
         pj_json_seconds(tree("-9223372036854775808.5"), PJ_ROUND_DOWN, &out),
         PJ_ERR_JSON_TYPE);
 }
-END_TEST
 
-START_TEST (test_exponents_of_any_size) {
+TEST (test_exponents_of_any_size) {
     char *zeros;
 
     no_seconds("1e19");
@@ -420,9 +403,8 @@ START_TEST (test_exponents_of_any_size) {
     seconds_are(zeros, 1, 1);
     free(zeros);
 }
-END_TEST
 
-START_TEST (test_what_is_no_number) {
+TEST (test_what_is_no_number) {
     static const char *const bad[] = {"NaN", "Infinity", "-Infinity", "1.",
                                       ".5",  "1e",       "1e+",       "+1",
                                       "01",  "0x10",     "1.e5",      "--1"};
@@ -431,9 +413,8 @@ START_TEST (test_what_is_no_number) {
         assert_err(parse(bad[i]), PJ_ERR_JSON_SYNTAX);
     assert_ok(parse("-1.5e+3"));
 }
-END_TEST
 
-START_TEST (test_long_strings_plain_and_escaped) {
+TEST (test_long_strings_plain_and_escaped) {
     char *plain = repeat("\"", "x", 60000, "\"");
     char *escaped = repeat("\"", "\\u00e9", 10000, "\"");
     char *unfinished = repeat("\"", "y", 60000, "");
@@ -448,20 +429,18 @@ START_TEST (test_long_strings_plain_and_escaped) {
     free(unfinished);
     free(number);
 }
-END_TEST
 
 /* Strings without escapes point into the text: nothing is copied. */
-START_TEST (test_plain_strings_are_borrowed) {
+TEST (test_plain_strings_are_borrowed) {
     static const char text[] = "{\"name\":\"value\"}";
     const pj_json_t *root = tree(text);
 
     ck_assert_ptr_eq(root->child->name.data, text + 2);
     ck_assert_ptr_eq(root->child->text.data, text + 9);
 }
-END_TEST
 
 /* No line of a log steers the terminal that shows it. */
-START_TEST (test_escape_what_steers_a_terminal) {
+TEST (test_escape_what_steers_a_terminal) {
     static const struct {
         const char *text, *want;
     } cases[] = {
@@ -491,11 +470,10 @@ START_TEST (test_escape_what_steers_a_terminal) {
         ck_assert(pj_str_eq(tree(json)->text, str(cases[i].text)));
     }
 }
-END_TEST
 
 /* Text is looked at in words of eight bytes: each byte, at every place of a
  * text longer than two words, is escaped as it is alone, and parsed back. */
-START_TEST (test_escape_every_byte_at_every_place) {
+TEST (test_escape_every_byte_at_every_place) {
     const size_t len = 19;
     unsigned char text[19], mem[8192];
     char alone[8], want[64], got[64];
@@ -528,35 +506,8 @@ START_TEST (test_escape_every_byte_at_every_place) {
         }
     }
 }
-END_TEST
 
 int main(void)
 {
-    static const TTest *tests[24];
-    size_t n = 0;
-
-    tests[n++] = test_values_of_every_type;
-    tests[n++] = test_scalar_roots;
-    tests[n++] = test_escapes_are_resolved;
-    tests[n++] = test_malformed_text_refused;
-    tests[n++] = test_comments_refused;
-    tests[n++] = test_only_json_white_space;
-    tests[n++] = test_invalid_utf8_refused;
-    tests[n++] = test_lone_surrogate_escapes_refused;
-    tests[n++] = test_embedded_nul_refused;
-    tests[n++] = test_duplicate_members_refused;
-    tests[n++] = test_duplicate_found_wherever_it_stands;
-    tests[n++] = test_depth_limit_and_7680_deep_nesting;
-    tests[n++] = test_member_limit;
-    tests[n++] = test_value_limit;
-    tests[n++] = test_larger_value_limit;
-    tests[n++] = test_whole_seconds;
-    tests[n++] = test_fractions_of_a_second;
-    tests[n++] = test_exponents_of_any_size;
-    tests[n++] = test_what_is_no_number;
-    tests[n++] = test_long_strings_plain_and_escaped;
-    tests[n++] = test_plain_strings_are_borrowed;
-    tests[n++] = test_escape_what_steers_a_terminal;
-    tests[n++] = test_escape_every_byte_at_every_place;
-    return run_case("json", tests, n, NULL, check_error_queue);
+    return run_case("json", fill_plain);
 }

@@ -51,7 +51,7 @@ static pj_str_t known_answer(void)
     return token;
 }
 
-START_TEST (test_rfc7515_a2_verifies) {
+TEST (test_rfc7515_a2_verifies) {
     pj_str_t token = known_answer();
     pj_jws_t jws;
 
@@ -61,11 +61,10 @@ START_TEST (test_rfc7515_a2_verifies) {
     assert_err(signature_error(&jws, other), PJ_ERR_TOKEN_SIGNATURE);
     str_free(token);
 }
-END_TEST
 
 /* A signature is not looked at before the header has named its algorithm, or
  * where it names another one than the key is for. */
-START_TEST (test_header_and_key_agree) {
+TEST (test_header_and_key_agree) {
     struct pj_alg_s other_alg = *key->alg;
     char *token = token_signed(key, GOOD_HEADER, PAYLOAD);
     pj_jws_t jws;
@@ -80,9 +79,8 @@ START_TEST (test_header_and_key_agree) {
     assert_ok(pj_jws_verify(&jws, key));
     free(token);
 }
-END_TEST
 
-START_TEST (test_rfc7515_a2_signature_is_reproduced) {
+TEST (test_rfc7515_a2_signature_is_reproduced) {
     pj_str_t token = known_answer();
     unsigned char sig[PJ_RSA_MAX_BYTES];
     pj_jws_t jws;
@@ -95,9 +93,8 @@ START_TEST (test_rfc7515_a2_signature_is_reproduced) {
     free(encoded);
     str_free(token);
 }
-END_TEST
 
-START_TEST (test_split_shape_and_size) {
+TEST (test_split_shape_and_size) {
     static const char *const bad[] = {
         "",     "a",      ".",      "..",      "a.b",       "a..c", ".b.c",
         "a.b.", "a.b.c.", ".a.b.c", "a.b.c.d", "a.b.c.d.e", "...",  "....",
@@ -114,9 +111,8 @@ START_TEST (test_split_shape_and_size) {
     assert_str(jws.signing_input, "aa.bb");
     assert_err(pj_jws_split(str("aa.bb.cc"), 7, &jws), PJ_ERR_TOKEN_SIZE);
 }
-END_TEST
 
-START_TEST (test_header_control) {
+TEST (test_header_control) {
     assert_ok(with_header(GOOD_HEADER));
     assert_ok(with_header("{\"alg\":\"RS256\",\"kid\":\"k\"}"));
     assert_ok(with_header("{\"alg\":\"RS256\",\"kid\":\"k\",\"typ\":\"jwt\"}"));
@@ -124,9 +120,8 @@ START_TEST (test_header_control) {
         with_header("{\"alg\":\"RS256\",\"kid\":\"k\",\"typ\":\"AT+jwt\"}"));
     assert_ok(with_header("{ \"alg\" : \"\\u0052S256\",\n\"kid\":\"k\"}"));
 }
-END_TEST
 
-START_TEST (test_attack_alg_none) {
+TEST (test_attack_alg_none) {
     static const char *const headers[] = {
         "{\"alg\":\"none\",\"kid\":\"k\"}",
         "{\"alg\":\"None\",\"kid\":\"k\"}",
@@ -150,9 +145,8 @@ START_TEST (test_attack_alg_none) {
     }
     assert_ok(with_header(GOOD_HEADER));
 }
-END_TEST
 
-START_TEST (test_attack_other_algorithms) {
+TEST (test_attack_other_algorithms) {
     static const char *const algs[] = {
         "RS512", "RS384", "PS256",  "ES256",  "HS256",  "EdDSA", "RS1",
         "rs256", "Rs256", "RS256 ", " RS256", "RS2567", "RS25",
@@ -166,10 +160,9 @@ START_TEST (test_attack_other_algorithms) {
     }
     assert_ok(with_header(GOOD_HEADER));
 }
-END_TEST
 
 /* The published key as an HMAC secret, under a true and a false alg. */
-START_TEST (test_attack_hs256_keyed_with_the_public_key) {
+TEST (test_attack_hs256_keyed_with_the_public_key) {
     static const char *const headers[] = {"{\"alg\":\"HS256\",\"kid\":\"k\"}",
                                           GOOD_HEADER};
     pj_str_t pem = file_read("rfc7515_a2.pub.pem");
@@ -189,10 +182,9 @@ START_TEST (test_attack_hs256_keyed_with_the_public_key) {
     assert_ok(with_header(GOOD_HEADER));
     str_free(pem);
 }
-END_TEST
 
 /* A PS256 or RS512 signature by the right key does not pass for RS256. */
-START_TEST (test_attack_right_key_wrong_scheme) {
+TEST (test_attack_right_key_wrong_scheme) {
     for (int scheme = 0; scheme < 3; scheme++) {
         char *token = token_unsigned(GOOD_HEADER, PAYLOAD);
         unsigned char sig[PJ_RSA_MAX_BYTES];
@@ -218,9 +210,8 @@ START_TEST (test_attack_right_key_wrong_scheme) {
         EVP_MD_CTX_free(ctx);
     }
 }
-END_TEST
 
-START_TEST (test_attack_crit_and_unencoded_payload) {
+TEST (test_attack_crit_and_unencoded_payload) {
     assert_err(with_header("{\"alg\":\"RS256\",\"kid\":\"k\",\"crit\":[\"x\"],"
                            "\"x\":1}"),
                PJ_ERR_TOKEN_CRIT);
@@ -233,11 +224,10 @@ START_TEST (test_attack_crit_and_unencoded_payload) {
                PJ_ERR_TOKEN_CRIT);
     assert_ok(with_header("{\"alg\":\"RS256\",\"kid\":\"k\",\"x\":1}"));
 }
-END_TEST
 
 /* A token that brings its own key, or says where to find it, signed by that
  * key: ours decides, and the hints are not even read. */
-START_TEST (test_attack_key_in_the_header_ignored) {
+TEST (test_attack_key_in_the_header_ignored) {
     char jwk[1024], header[4096];
     size_t len;
     char *token;
@@ -254,9 +244,8 @@ START_TEST (test_attack_key_in_the_header_ignored) {
     free(token);
     assert_ok(with_header(header));
 }
-END_TEST
 
-START_TEST (test_attack_embedded_nul) {
+TEST (test_attack_embedded_nul) {
     assert_err(with_header("{\"alg\":\"RS256\",\"kid\":\"k\\u0000x\"}"),
                PJ_ERR_JSON_NUL);
     assert_err(with_header("{\"alg\":\"RS256\\u0000\",\"kid\":\"k\"}"),
@@ -266,9 +255,8 @@ START_TEST (test_attack_embedded_nul) {
                PJ_ERR_JSON_NUL);
     assert_ok(with_header("{\"alg\":\"RS256\",\"kid\":\"k\\u0001x\"}"));
 }
-END_TEST
 
-START_TEST (test_attack_duplicate_members) {
+TEST (test_attack_duplicate_members) {
     assert_err(
         with_header("{\"alg\":\"none\",\"alg\":\"RS256\",\"kid\":\"k\"}"),
         PJ_ERR_JSON_DUPLICATE);
@@ -283,9 +271,8 @@ START_TEST (test_attack_duplicate_members) {
     assert_ok(
         with_header("{\"alg\":\"RS256\",\"Alg\":\"none\",\"kid\":\"k\"}"));
 }
-END_TEST
 
-START_TEST (test_header_typ) {
+TEST (test_header_typ) {
     static const char *const bad[] = {
         "\"JWE\"", "\"\"",     "null",        "1",
         "[]",      "\"JWT \"", "\"at+jwt2\"", "\"refresh+jwt\""};
@@ -298,9 +285,8 @@ START_TEST (test_header_typ) {
     }
     assert_ok(with_header(GOOD_HEADER));
 }
-END_TEST
 
-START_TEST (test_header_typ_as_a_media_type) {
+TEST (test_header_typ_as_a_media_type) {
     static const char *const good[] = {"JWT",
                                        "jwt",
                                        "at+jwt",
@@ -334,9 +320,8 @@ START_TEST (test_header_typ_as_a_media_type) {
         assert_err(with_header(header), PJ_ERR_TOKEN_TYP);
     }
 }
-END_TEST
 
-START_TEST (test_header_kid) {
+TEST (test_header_kid) {
     char header[512], kid[PJ_KID_MAX_BYTES + 1];
 
     memset(kid, 'k', sizeof(kid));
@@ -353,9 +338,8 @@ START_TEST (test_header_kid) {
     assert_err(with_header("{\"alg\":\"RS256\",\"kid\":null}"),
                PJ_ERR_TOKEN_KID);
 }
-END_TEST
 
-START_TEST (test_header_that_is_no_object) {
+TEST (test_header_that_is_no_object) {
     assert_err(with_header("[]"), PJ_ERR_TOKEN_HEADER);
     assert_err(with_header("\"RS256\""), PJ_ERR_TOKEN_HEADER);
     assert_err(with_header("null"), PJ_ERR_TOKEN_HEADER);
@@ -366,7 +350,6 @@ START_TEST (test_header_that_is_no_object) {
     assert_err(verify("e31.e30.AA", key), PJ_ERR_BASE64);
     assert_err(verify("e30=.e30.AA", key), PJ_ERR_BASE64);
 }
-END_TEST
 
 static pj_err_t nested_header(size_t depth)
 {
@@ -383,14 +366,13 @@ static pj_err_t nested_header(size_t depth)
     return err;
 }
 
-START_TEST (test_attack_7680_deep_nesting) {
+TEST (test_attack_7680_deep_nesting) {
     assert_ok(nested_header(PJ_JSON_MAX_DEPTH - 1));
     assert_err(nested_header(PJ_JSON_MAX_DEPTH), PJ_ERR_JSON_DEPTH);
     assert_err(nested_header(7680), PJ_ERR_JSON_DEPTH);
 }
-END_TEST
 
-START_TEST (test_attack_swapped_parts) {
+TEST (test_attack_swapped_parts) {
     char *a = token_signed(key, GOOD_HEADER, "{\"sub\":\"a\"}");
     char *b = token_signed(key, GOOD_HEADER, "{\"sub\":\"b\"}");
     const char *sig_b = strrchr(b, '.');
@@ -406,10 +388,9 @@ START_TEST (test_attack_swapped_parts) {
     free(b);
     free(mixed);
 }
-END_TEST
 
 /* Any one bit of the signature, of the payload and of the header counts. */
-START_TEST (test_attack_flipped_bits) {
+TEST (test_attack_flipped_bits) {
     char *token = token_signed(key, GOOD_HEADER, PAYLOAD);
     unsigned char sig[PJ_RSA_MAX_BYTES];
     pj_jws_t jws;
@@ -433,7 +414,6 @@ START_TEST (test_attack_flipped_bits) {
     assert_ok(signature_error(&jws, key));
     free(token);
 }
-END_TEST
 
 static pj_err_t with_signature(pj_str_t sig)
 {
@@ -444,7 +424,7 @@ static pj_err_t with_signature(pj_str_t sig)
     return err;
 }
 
-START_TEST (test_attack_signature_of_another_length) {
+TEST (test_attack_signature_of_another_length) {
     unsigned char sig[2 * PJ_RSA_MAX_BYTES] = {0};
     char *input = token_unsigned(GOOD_HEADER, PAYLOAD);
 
@@ -460,10 +440,9 @@ START_TEST (test_attack_signature_of_another_length) {
     assert_err(with_signature(bytes(sig, sizeof(sig))), PJ_ERR_TOKEN_SIGNATURE);
     free(input);
 }
-END_TEST
 
 /* Zero, one, and numbers not below the modulus. */
-START_TEST (test_attack_degenerate_signatures) {
+TEST (test_attack_degenerate_signatures) {
     unsigned char sig[PJ_RSA_MAX_BYTES] = {0};
 
     assert_err(with_signature(bytes(sig, key->size)), PJ_ERR_TOKEN_SIGNATURE);
@@ -472,11 +451,10 @@ START_TEST (test_attack_degenerate_signatures) {
     memset(sig, 0xff, sizeof(sig));
     assert_err(with_signature(bytes(sig, key->size)), PJ_ERR_TOKEN_SIGNATURE);
 }
-END_TEST
 
 /* The last character of a 256-byte signature has four bits that do not
  * count: the other fifteen spellings of them are other tokens. */
-START_TEST (test_attack_non_canonical_signature_spelling) {
+TEST (test_attack_non_canonical_signature_spelling) {
     char *token = token_signed(key, GOOD_HEADER, PAYLOAD);
     size_t last = strlen(token) - 1;
     const char right = token[last];
@@ -493,9 +471,8 @@ START_TEST (test_attack_non_canonical_signature_spelling) {
     ck_assert_uint_eq(accepted, 1);
     free(token);
 }
-END_TEST
 
-START_TEST (test_callers_openssl_errors_survive) {
+TEST (test_callers_openssl_errors_survive) {
     char *token = token_signed(other, GOOD_HEADER, PAYLOAD);
 
     ERR_raise(ERR_LIB_USER, 42);
@@ -505,36 +482,13 @@ START_TEST (test_callers_openssl_errors_survive) {
     ck_assert_uint_eq(ERR_peek_error(), 0);
     free(token);
 }
-END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_add_checked_fixture(t, setup, teardown);
+}
 
 int main(void)
 {
-    static const TTest *tests[40];
-    size_t n = 0;
-
-    tests[n++] = test_rfc7515_a2_verifies;
-    tests[n++] = test_header_and_key_agree;
-    tests[n++] = test_rfc7515_a2_signature_is_reproduced;
-    tests[n++] = test_split_shape_and_size;
-    tests[n++] = test_header_control;
-    tests[n++] = test_attack_alg_none;
-    tests[n++] = test_attack_other_algorithms;
-    tests[n++] = test_attack_hs256_keyed_with_the_public_key;
-    tests[n++] = test_attack_right_key_wrong_scheme;
-    tests[n++] = test_attack_crit_and_unencoded_payload;
-    tests[n++] = test_attack_key_in_the_header_ignored;
-    tests[n++] = test_attack_embedded_nul;
-    tests[n++] = test_attack_duplicate_members;
-    tests[n++] = test_header_typ;
-    tests[n++] = test_header_typ_as_a_media_type;
-    tests[n++] = test_header_kid;
-    tests[n++] = test_header_that_is_no_object;
-    tests[n++] = test_attack_7680_deep_nesting;
-    tests[n++] = test_attack_swapped_parts;
-    tests[n++] = test_attack_flipped_bits;
-    tests[n++] = test_attack_signature_of_another_length;
-    tests[n++] = test_attack_degenerate_signatures;
-    tests[n++] = test_attack_non_canonical_signature_spelling;
-    tests[n++] = test_callers_openssl_errors_survive;
-    return run_case("jws", tests, n, setup, teardown);
+    return run_case("jws", fill);
 }

@@ -32,7 +32,7 @@ static pj_str_t decoded(pj_str_t part)
     return out;
 }
 
-START_TEST (test_sign_then_verify) {
+TEST (test_sign_then_verify) {
     unsigned char mem[8192];
     char token[2048];
     pj_arena_t arena;
@@ -52,9 +52,8 @@ START_TEST (test_sign_then_verify) {
     assert_ok(pj_jws_header(&arena, &jws, false, &header));
     assert_str(header.kid, "k");
 }
-END_TEST
 
-START_TEST (test_sign_respects_capacity) {
+TEST (test_sign_respects_capacity) {
     static const size_t huge[] = {SIZE_MAX, SIZE_MAX / 4 * 3 + 3};
     pj_str_t payload = str(PAYLOAD);
     char token[2048], *exact;
@@ -80,10 +79,9 @@ START_TEST (test_sign_respects_capacity) {
                                sizeof(token), &len),
                    PJ_ERR_NO_SPACE);
 }
-END_TEST
 
 /* Only the issuer itself takes it. */
-START_TEST (test_what_the_issuer_itself_takes) {
+TEST (test_what_the_issuer_itself_takes) {
     char token[2048];
     pj_jws_header_t header;
     pj_arena_t arena;
@@ -117,9 +115,8 @@ START_TEST (test_what_the_issuer_itself_takes) {
     ck_assert_uint_eq(header.kid.len, 0);
     assert_err(pj_jws_header(&arena, &jws, true, &header), PJ_ERR_TOKEN_KID);
 }
-END_TEST
 
-START_TEST (test_kid_with_quotes_survives_signing) {
+TEST (test_kid_with_quotes_survives_signing) {
     pj_key_t *odd = key_private("other.pem", "a\"b\\c\n\xc3\xa9");
     unsigned char mem[8192];
     char token[2048];
@@ -136,9 +133,8 @@ START_TEST (test_kid_with_quotes_survives_signing) {
     ck_assert(pj_str_eq(header.kid, pj_key_id(odd)));
     pj_key_free(odd);
 }
-END_TEST
 
-START_TEST (test_signing_needs_a_private_key) {
+TEST (test_signing_needs_a_private_key) {
     pj_str_t pem = file_read("rfc7515_a2.pub.pem");
     char token[2048];
     pj_key_t *public_key;
@@ -156,9 +152,8 @@ START_TEST (test_signing_needs_a_private_key) {
     pj_key_free(public_key);
     str_free(pem);
 }
-END_TEST
 
-START_TEST (test_a_copy_of_a_key_stands_alone) {
+TEST (test_a_copy_of_a_key_stands_alone) {
     pj_key_t *first = key_private("rfc7515_a2.pem", "first"), *copy, *again;
     char one[2048], two[2048];
     size_t len_one, len_two;
@@ -180,11 +175,10 @@ START_TEST (test_a_copy_of_a_key_stands_alone) {
     assert_ok(signature_error(&jws, again));
     pj_key_free(again);
 }
-END_TEST
 
 /* A copy works with the same memory each time: nothing of one use, be it a
  * failed one, may show in the next. */
-START_TEST (test_a_copy_is_used_again_and_again) {
+TEST (test_a_copy_is_used_again_and_again) {
     static const char *const payloads[] = {"{}", PAYLOAD, "{\"a\":1}", "x"};
     char one[2048], two[2048], small[8];
     size_t len_one, len_two;
@@ -212,9 +206,8 @@ START_TEST (test_a_copy_is_used_again_and_again) {
     }
     pj_key_free(copy);
 }
-END_TEST
 
-START_TEST (test_a_copy_of_a_public_key_does_not_sign) {
+TEST (test_a_copy_of_a_public_key_does_not_sign) {
     pj_str_t pem = file_read("rfc7515_a2.pub.pem");
     pj_key_t *public_key, *copy;
     char token[2048];
@@ -230,7 +223,6 @@ START_TEST (test_a_copy_of_a_public_key_does_not_sign) {
     pj_key_free(public_key);
     str_free(pem);
 }
-END_TEST
 
 #define ROUNDS 60
 
@@ -252,7 +244,7 @@ static void *sign_and_verify(void *unused)
     return (void *) (uintptr_t) (failures + ERR_peek_error());
 }
 
-START_TEST (test_threads_share_a_key) {
+TEST (test_threads_share_a_key) {
     static const char *const algs[] = {"RS256", "ES256", "EdDSA"};
     pthread_t threads[8];
 
@@ -271,21 +263,13 @@ START_TEST (test_threads_share_a_key) {
         }
     }
 }
-END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_add_checked_fixture(t, setup, teardown);
+}
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_sign_then_verify,
-        test_sign_respects_capacity,
-        test_what_the_issuer_itself_takes,
-        test_kid_with_quotes_survives_signing,
-        test_signing_needs_a_private_key,
-        test_a_copy_of_a_key_stands_alone,
-        test_a_copy_is_used_again_and_again,
-        test_a_copy_of_a_public_key_does_not_sign,
-        test_threads_share_a_key,
-    };
-
-    return run_case("jws_sign", tests, COUNT(tests), setup, teardown);
+    return run_case("jws_sign", fill);
 }

@@ -64,7 +64,7 @@ static pj_err_t surrounded(const char *file, const char *before, pj_str_t after,
     return err;
 }
 
-START_TEST (test_pem_and_der_pkcs8_pkcs1_spki) {
+TEST (test_pem_and_der_pkcs8_pkcs1_spki) {
     static const char *const files[] = {"rfc7515_a2.pem",
                                         "rfc7515_a2.pkcs1.pem"};
     pj_str_t spki = der_of("rfc7515_a2.pub.pem");
@@ -84,7 +84,6 @@ START_TEST (test_pem_and_der_pkcs8_pkcs1_spki) {
     assert_err(key_error("rfc7515_a2.pub.pem", true), PJ_ERR_KEY_FORMAT);
     str_free(spki);
 }
-END_TEST
 
 static void *read_private(void *text)
 {
@@ -94,7 +93,7 @@ static void *read_private(void *text)
 
 /* A thread parses the key on a stack that is searched afterwards, except under
  * valgrind, which forbids such reads. */
-START_TEST (test_no_private_key_stays_on_the_stack) {
+TEST (test_no_private_key_stays_on_the_stack) {
     size_t size = 1 << 20;
     pj_str_t text = file_read("rfc7515_a2.pem"), der = der_of("rfc7515_a2.pem");
     unsigned char *stack = aligned_alloc(4096, size);
@@ -114,9 +113,8 @@ START_TEST (test_no_private_key_stays_on_the_stack) {
     str_free(text);
     str_free(der);
 }
-END_TEST
 
-START_TEST (test_pem_white_space_and_line_ends) {
+TEST (test_pem_white_space_and_line_ends) {
     pj_str_t text = file_read("rfc7515_a2.pem");
     unsigned char *crlf = xmalloc(text.len * 2);
     size_t n = 0;
@@ -132,9 +130,8 @@ START_TEST (test_pem_white_space_and_line_ends) {
     free(crlf);
     str_free(text);
 }
-END_TEST
 
-START_TEST (test_text_around_pem_refused) {
+TEST (test_text_around_pem_refused) {
     const char *file = "rfc7515_a2.pem", *pub = "rfc7515_a2.pub.pem";
     pj_str_t other = file_read("other.pem");
 
@@ -147,7 +144,6 @@ START_TEST (test_text_around_pem_refused) {
     assert_err(surrounded(pub, "", PJ_STR("x"), false), PJ_ERR_KEY_FORMAT);
     str_free(other);
 }
-END_TEST
 
 static void trailing_bytes(const char *file, pj_err_t (*read)(pj_str_t))
 {
@@ -169,15 +165,14 @@ static void trailing_bytes(const char *file, pj_err_t (*read)(pj_str_t))
     str_free(der);
 }
 
-START_TEST (test_der_trailing_garbage_and_truncation_refused) {
+TEST (test_der_trailing_garbage_and_truncation_refused) {
     trailing_bytes("rfc7515_a2.pem", private_error);
     trailing_bytes("rfc7515_a2.pkcs1.pem", private_error);
     trailing_bytes("rfc7515_a2.pub.pem", public_error);
 }
-END_TEST
 
 /* The octet string of PKCS#8 holds the PKCS#1 key and nothing else. */
-START_TEST (test_garbage_inside_pkcs8_refused) {
+TEST (test_garbage_inside_pkcs8_refused) {
     pj_str_t der = der_of("rfc7515_a2.pkcs1.pem");
 
     for (size_t extra = 0; extra < 2; extra++) {
@@ -200,7 +195,6 @@ START_TEST (test_garbage_inside_pkcs8_refused) {
     }
     str_free(der);
 }
-END_TEST
 
 /*
  * A key has one encoding.  AlgorithmIdentifier without its NULL, bytes behind
@@ -208,7 +202,7 @@ END_TEST
  * right again).  Offsets: a header of four bytes, the identifier of
  * fifteen with its NULL in the last two, the BIT STRING.
  */
-START_TEST (test_other_encodings_of_a_public_key_refused) {
+TEST (test_other_encodings_of_a_public_key_refused) {
     pj_str_t der = der_of("rfc7515_a2.pub.pem");
 
     for (unsigned variant = 0; variant < 4; variant++) {
@@ -229,9 +223,8 @@ START_TEST (test_other_encodings_of_a_public_key_refused) {
     }
     str_free(der);
 }
-END_TEST
 
-START_TEST (test_pem_labels_must_agree) {
+TEST (test_pem_labels_must_agree) {
     static const char *const ends[] = {
         "-----END PRIVATE KEY-----",     "-----END PRIVATE KEY-----\n",
         "-----END PRIVATE KEX-----",     "-----END PUBLIC KEY-----",
@@ -253,10 +246,9 @@ START_TEST (test_pem_labels_must_agree) {
     }
     str_free(text);
 }
-END_TEST
 
 /* The default prompt would block on a terminal; nothing may reach it. */
-START_TEST (test_encrypted_pem_refused_without_prompt) {
+TEST (test_encrypted_pem_refused_without_prompt) {
     pj_str_t der = der_of("encrypted_pkcs8.pem");
 
     assert_err(key_error("encrypted_pkcs8.pem", true), PJ_ERR_KEY_FORMAT);
@@ -264,9 +256,8 @@ START_TEST (test_encrypted_pem_refused_without_prompt) {
     assert_err(private_error(der), PJ_ERR_KEY_FORMAT);
     str_free(der);
 }
-END_TEST
 
-START_TEST (test_other_kinds_of_key_refused) {
+TEST (test_other_kinds_of_key_refused) {
     pj_str_t pss = der_of("rsa_pss.pem"), pss_pub = der_of("rsa_pss.pub.pem");
 
     assert_err(key_error("rsa_pss.pem", true), PJ_ERR_KEY_FORMAT);
@@ -283,9 +274,8 @@ START_TEST (test_other_kinds_of_key_refused) {
     str_free(pss);
     str_free(pss_pub);
 }
-END_TEST
 
-START_TEST (test_oversize_der_refused) {
+TEST (test_oversize_der_refused) {
     unsigned char *big = calloc(1, PJ_DER_MAX_BYTES + 1);
 
     ck_assert_ptr_nonnull(big);
@@ -297,19 +287,16 @@ START_TEST (test_oversize_der_refused) {
                PJ_ERR_KEY_FORMAT);
     free(big);
 }
-END_TEST
 
-START_TEST (test_1024_bit_private_key_refused) {
+TEST (test_1024_bit_private_key_refused) {
     assert_ok(key_error("other.pem", true));
     assert_err(key_error("rsa1024.pem", true), PJ_ERR_KEY_WEAK);
 }
-END_TEST
 
-START_TEST (test_mismatched_halves_refused) {
+TEST (test_mismatched_halves_refused) {
     assert_ok(key_error("rfc7515_a2.pkcs1.pem", true));
     assert_err(key_error("mismatched_halves.pem", true), PJ_ERR_KEY_MISMATCH);
 }
-END_TEST
 
 static pj_err_t modulus_error(const BIGNUM *n, const char *e_hex)
 {
@@ -343,7 +330,7 @@ static pj_err_t spki_error(int bits, const char *e_hex, bool even)
     return err;
 }
 
-START_TEST (test_modulus_bounds) {
+TEST (test_modulus_bounds) {
     assert_ok(spki_error(2048, "10001", false));
     assert_ok(spki_error(2049, "10001", false));
     assert_ok(spki_error(8192, "10001", false));
@@ -353,11 +340,10 @@ START_TEST (test_modulus_bounds) {
     assert_err(spki_error(16384, "10001", false), PJ_ERR_KEY_WEAK);
     assert_err(spki_error(2048, "10001", true), PJ_ERR_KEY_WEAK);
 }
-END_TEST
 
 /* The product of the primes from 3 to 167 times a power of two, plus 65537: a
  * power of 65537 modulo each of these primes. */
-START_TEST (test_roca_fingerprint_refused) {
+TEST (test_roca_fingerprint_refused) {
     static const char primes[] =
         "49265D3574CEFD04229BFD662A4A46F8611ED0226C655F076EBADE3";
     BIGNUM *n = NULL, *most = NULL;
@@ -376,9 +362,8 @@ START_TEST (test_roca_fingerprint_refused) {
     }
     BN_free(most);
 }
-END_TEST
 
-START_TEST (test_exponent_bounds) {
+TEST (test_exponent_bounds) {
     assert_ok(spki_error(2048, "3", false));
     assert_ok(spki_error(2048, "FFFFFFFF", false));
     assert_err(spki_error(2048, "0", false), PJ_ERR_KEY_WEAK);
@@ -387,7 +372,6 @@ START_TEST (test_exponent_bounds) {
     assert_err(spki_error(2048, "10000", false), PJ_ERR_KEY_WEAK);
     assert_err(spki_error(2048, "100000001", false), PJ_ERR_KEY_WEAK);
 }
-END_TEST
 
 static pj_err_t kid_error(pj_str_t kid)
 {
@@ -402,7 +386,7 @@ static pj_err_t kid_error(pj_str_t kid)
     return err;
 }
 
-START_TEST (test_kid_bounds) {
+TEST (test_kid_bounds) {
     char kid[PJ_KID_MAX_BYTES + 1];
 
     memset(kid, 'k', sizeof(kid));
@@ -414,9 +398,8 @@ START_TEST (test_kid_bounds) {
     assert_err(kid_error(bytes("a\0b", 3)), PJ_ERR_TOKEN_KID);
     assert_err(kid_error(PJ_STR("\xff")), PJ_ERR_TOKEN_KID);
 }
-END_TEST
 
-START_TEST (test_match) {
+TEST (test_match) {
     pj_key_t *a = key_private("rfc7515_a2.pem", "a");
     pj_key_t *b = key_private("other.pem", "a");
     pj_str_t text = file_read("rfc7515_a2.pub.pem");
@@ -435,10 +418,9 @@ START_TEST (test_match) {
     pj_key_free(pub);
     pj_key_free(NULL);
 }
-END_TEST
 
 /* HMAC-SHA256 over the PKCS#1 form, computed apart: RFC 5869 section 2. */
-START_TEST (test_derived_secrets) {
+TEST (test_derived_secrets) {
     static const char known[] =
         "\x81\x93\x87\xec\x0f\xff\xe4\xa4\xd4\x71\x61\x64\x4e\x49\xaa\x7b"
         "\x01\xba\xfc\x33\xaa\x3d\x77\x42\x7c\xf8\x56\xa1\x9f\xe1\x44\x4b";
@@ -467,10 +449,9 @@ START_TEST (test_derived_secrets) {
     pj_key_free(same);
     pj_key_free(key);
 }
-END_TEST
 
 /* A generated key can be read back, and its halves match. */
-START_TEST (test_generated_key_is_read_back) {
+TEST (test_generated_key_is_read_back) {
     char pem[4096];
     pj_key_t *key, *again, *pub;
     size_t len;
@@ -491,10 +472,9 @@ START_TEST (test_generated_key_is_read_back) {
     pj_key_free(again);
     pj_key_free(key);
 }
-END_TEST
 
 /* An error that was there before stays, ours do not join it. */
-START_TEST (test_callers_openssl_errors_survive) {
+TEST (test_callers_openssl_errors_survive) {
     ERR_raise(ERR_LIB_USER, 42);
     assert_err(key_error("rsa_pss.pem", true), PJ_ERR_KEY_FORMAT);
     assert_err(private_error(PJ_STR("\x30\x03\x02\x01\x00")),
@@ -502,33 +482,8 @@ START_TEST (test_callers_openssl_errors_survive) {
     ck_assert_int_eq(ERR_GET_REASON(ERR_get_error()), 42);
     ck_assert_uint_eq(ERR_peek_error(), 0);
 }
-END_TEST
 
 int main(void)
 {
-    static const TTest *tests[24];
-    size_t n = 0;
-
-    tests[n++] = test_pem_and_der_pkcs8_pkcs1_spki;
-    tests[n++] = test_no_private_key_stays_on_the_stack;
-    tests[n++] = test_pem_white_space_and_line_ends;
-    tests[n++] = test_text_around_pem_refused;
-    tests[n++] = test_der_trailing_garbage_and_truncation_refused;
-    tests[n++] = test_garbage_inside_pkcs8_refused;
-    tests[n++] = test_other_encodings_of_a_public_key_refused;
-    tests[n++] = test_pem_labels_must_agree;
-    tests[n++] = test_encrypted_pem_refused_without_prompt;
-    tests[n++] = test_other_kinds_of_key_refused;
-    tests[n++] = test_oversize_der_refused;
-    tests[n++] = test_1024_bit_private_key_refused;
-    tests[n++] = test_mismatched_halves_refused;
-    tests[n++] = test_roca_fingerprint_refused;
-    tests[n++] = test_modulus_bounds;
-    tests[n++] = test_exponent_bounds;
-    tests[n++] = test_kid_bounds;
-    tests[n++] = test_match;
-    tests[n++] = test_derived_secrets;
-    tests[n++] = test_generated_key_is_read_back;
-    tests[n++] = test_callers_openssl_errors_survive;
-    return run_case("key", tests, n, NULL, check_error_queue);
+    return run_case("key", fill_plain);
 }

@@ -7,8 +7,8 @@
 #define HELPERS_H_INCLUDED
 
 #include "pj_internal.h"
+#include "testing.h"
 
-#include <check.h>
 #include <openssl/err.h>
 #include <openssl/rsa.h>
 #include <openssl/x509.h>
@@ -242,27 +242,10 @@ static inline pj_err_t header_error(const char *token)
     return header_read(token, &jws);
 }
 
-/* A suite of one case, run; the exit code.  teardown may be
- * check_error_queue itself. */
-static inline int run_case(const char *name, const TTest *const *tests,
-                           size_t count, void (*setup)(void),
-                           void (*teardown)(void))
+/* Prepares tests without fixtures of their own. */
+static inline void fill_plain(TCase *t)
 {
-    Suite *suite = suite_create(name);
-    TCase *tcase = tcase_create(name);
-    SRunner *runner;
-    int failed;
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 120);
-    for (size_t i = 0; i < count; i++)
-        tcase_add_test(tcase, tests[i]);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    tcase_add_checked_fixture(t, NULL, check_error_queue);
 }
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
