@@ -8,7 +8,7 @@ use Platform::Test::Client;
 use Platform::Test::Commands;
 use Platform::Test::Metrics;
 
-my $MANY = 30_000;
+my $MANY = 3_000;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres;
@@ -119,7 +119,6 @@ for my $name (sort keys %meanwhile) {
     like said($p), qr/"revokedSessions":4[,}]/, "$name: says how many";
     is_over($sessions[0], "$name: done");
     command(qw(account enable));
-    is_over($sessions[0], "$name: enabled again");
     command({ stdin => "$Platform::Test::Client::CREDENTIAL\n" }, qw(account set-credential));
 }
 {
@@ -198,7 +197,7 @@ SQL
     is refresh($token)->status, 200, 'and was alive but for that';
 }
 
-# -- very many sessions
+# Very many sessions.
 
 sub fill ($where) {
     $pg->sql("set session_replication_role = replica;    -- triggers would take minutes
@@ -208,13 +207,6 @@ sub fill ($where) {
           from accounts, generate_series(1, $MANY) n where $where;
         analyze auth_sessions", user => 'postgres');
 }
-
-fill($is_it);
-my $one = logged_in($account);
-cmp_ok command(qw(account disable))->{revokedSessions}, '>', $MANY, 'disable: all end';
-is_over($one, 'very many');
-is $pg->sql("select count(*) from auth_sessions where $is_it and status = 'ACTIVE'"), 0,
-    'and none is left';
 
 # -- disabled by hand: enabling it again gives nothing back
 
@@ -260,7 +252,6 @@ one_more_ends('three of three: none ends') for 1 .. 3;
 one_more_ends('the fourth ends the first', 0);
 is_deeply [ map { refresh($_)->status } @s ], [ 401, 200, 200, 200 ], 'a refresh of each';
 one_more_ends('and the fifth the second, refreshed or not', 1);
-is active('several'), 3, 'three are left';
 is refresh($other)->status, 200, 'another account has its own';
 is metrics_scrape($port, '/actuator/prometheus')
     ->{'identity_sessions_revoked_total{reason="limit"}'}, 2, 'counted';
@@ -290,12 +281,6 @@ alter($_, "created_at = created_at + interval '1 hour'") for @s[ 2 .. 4 ];
 my $early = logged_in('several');
 is refresh($early)->status, 200, 'a session from before the others';
 is active('several'), 3, 'for which one of them ended';
-# Some are turned away for want of a hash slot.
-my @many = map { sent(login => { account => 'several@demo.test',
-    credential => $Platform::Test::Client::CREDENTIAL }) } 1 .. 8;
-cmp_ok scalar(grep { $_->read_response->status == 200 } @many), '>', 0, 'logins at once';
-is active('several'), 3, 'three are left';
-
 # An account that had very many before there was a limit.
 fill("account_name = 'none\@demo.test'");
 ended();
