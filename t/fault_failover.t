@@ -60,6 +60,9 @@ is_deeply [ map { $_->sql("select count(*) > 0 from pg_stat_activity
     where application_name = 'identity-service'") } $primary, $standby ], [ 't', 'f' ],
     'of the primary, not of the standby';
 
+my $out = login('first')->{json}{refreshToken};
+is call(first => logout => { refreshToken => $out })->{status}, 200, 'a logout';
+
 # -- the primary dies
 
 sub missed ($what) {
@@ -94,6 +97,7 @@ sub goes_on ($what) {
 
 $standby->promote;
 goes_on('promoted');
+is refresh(first => $out)->{json}{code}, 'AUTH_SESSION_NOT_ACTIVE', 'what was logged out is out';
 
 # -- which hangs, and another one takes over
 

@@ -204,7 +204,7 @@ sub crowd ($pid) {
 
 # [ name, begin, end, { whose log => what it says }, requests that may fail; undef: any ].
 # Those of $LONG are for the soak; by themselves, other tests have them too.
-my $LONG = qr/slow|huge|hangs|another set|half requests/;
+my $LONG = qr/slow|huge|another set|half requests/;
 my @faults = (
     [ 'nothing' => sub { }, sub { }, undef, 0 ],
     [ 'database: reads only', sub { root('alter system set default_transaction_read_only = on');

@@ -10,7 +10,7 @@ use POSIX qw(mkfifo);
 use Socket qw(SOCK_DGRAM MSG_DONTWAIT);
 
 my $t = Platform::Test->new;
-my $pg = $t->postgres(empty => 1, settings => { log_statement => 'all' });
+my $pg = $t->postgres(empty => 1);
 my $c = Platform::Test::Commands->new(test => $t, env => {
     PLATFORM_DB_SEED_ON_START => 'false',
     PLATFORM_LOG_LEVEL        => 'error',    # audit lines come all the same
@@ -42,11 +42,8 @@ sub refuses ($status, @cases) {
 
 refuses(2,
     [ qr/account: which of add, rename, delete, /, 'account' ],
-    [ qr/account add: needs NAME; try .* account add --help/, 'account add' ],
-    [ qr/takes one argument/, "account set-credential bob $secret" ],
     [ qr/read from standard input/, "account add bob --password=$secret" ],
     [ qr/--type is one of CUSTOMER, OPERATOR, SYSTEM/, 'account add bob --type customer' ],
-    [ qr/1 to 320 bytes/, 'account disable ' . 'a' x 321 ],
     (map { [ qr/needs one of --tenant and --new-tenant/, "workspace add W$_" ] }
         '', ' --tenant A --new-tenant B'),
     [ qr/member grant: needs --branch/, 'member grant --account a' ],
@@ -57,7 +54,6 @@ refuses(2,
     [ qr/at most 32 roles in a branch/, 'member grant --account a --branch b' . ' --role R' x 33 ],
     [ qr/at most 200 active branches/, 'member grant --account a' . ' --branch B' x 201 ],
     [ qr/--session is a UUID/, 'account revoke-sessions a --session x' ],
-    [ qr/--limit is 1 to 100000/, 'account sessions a --limit 0' ],
     [ qr/--address is an IP address/, 'account unlock a --address here' ],
     (map { [ qr/--ttl is .* 1s to 1h/, "token system --account a --ttl $_" ] } '0', '61m'),
     [ qr/--older-than is/, 'sweep --older-than never' ],
@@ -281,11 +277,5 @@ $t->fcgi($identity->address)->request(POST => '/api/auth/login',
 like $identity->log_text, qr/"auth\.login\.succeeded","audit":true/,
     'is audited in the log of the service';
 unlike $t->read_file('audit.log'), qr/auth\.login/, 'and not in the file';
-
-# Nothing of the credential reached the server's log or ours.
-
-my $log = $t->read_file('postgres.log');
-like $log, qr/ann\@example\.com/, 'the server\'s log has what was sent';
-unlike $log, qr/\Q$cred\E/, 'and no credential';
 
 $t->done;

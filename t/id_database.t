@@ -176,6 +176,10 @@ cases(
     [ 'and back', 'a revoked session stays',
         $revoked . update("status = 'ACTIVE', revoked_at = null") ],
     [ 'another account', 'no session changes', insert() . update("account_id = '$several'") ],
+    (map { my $most = /agent/ ? 255 : 63; ([ "$_ of $most bytes", '', insert($_ =>
+        "repeat('x', $most)") ], [ "$_, a byte more", 'auth_sessions_'
+        . (/login/ ? 'login' : 'client') . '_bounded', insert($_ => "repeat('x', $most + 1)") ]) }
+        qw(used_agent login_agent used_address login_address)),
     [ 'deleting a member in use', 'branch_grants_member',
         "$scoped; delete from members where member_id = '$own[1]'" ],
 );

@@ -52,9 +52,7 @@ is_deeply told($good), [ 200, [], [] ], 'the right password: ready, and no failu
 
 for my $case (
     [ 'a wrong password', PLATFORM_DB_PASSWORD => 'wrong' ],
-    [ 'no password', PLATFORM_DB_PASSWORD => '' ],
     [ 'an unknown role', PLATFORM_DB_USER => 'nobody' ],
-    [ 'a role that may not log in', PLATFORM_DB_USER => 'nologin' ],
     [ 'an unknown database', PLATFORM_DB_NAME => 'none' ],
     [ 'a database that lets it not in', PLATFORM_DB_NAME => 'closed' ],
     # The second server of the list is down: the first one's word counts.

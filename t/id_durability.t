@@ -34,9 +34,9 @@ my @usual = (synchronous_standby_names => '', synchronous_commit => 'on');
 for my $case (
     [ qr/"level":"warn".*a crash of the server loses commits: synchronous_commit is off/,
         'off', 'select 1', synchronous_commit => 'off' ],
-    [ $none, 'local, and no standby to wait for', 'select 1', synchronous_commit => 'local' ],
     [ qr/failover to a standby loses commits: synchronous_commit is local/,
-        'local, and one to wait for', 'select 1', synchronous_standby_names => 'standby' ],
+        'local, and a standby to wait for', 'select 1', synchronous_commit => 'local',
+        synchronous_standby_names => 'standby' ],
     [ qr/synchronous_commit is off/, "the role's own setting counts",
         "alter role platform set synchronous_commit = 'off'", @usual ],
     [ $none, 'and no longer', 'alter role platform reset synchronous_commit', @usual ],

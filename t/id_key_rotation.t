@@ -93,25 +93,11 @@ is code_of($access[0]), 'GATEWAY_TOKEN_INVALID', 'one of the old key';
 # -- new keys that are no good ------------------------------------------------------
 
 my $identity = $identity[1];
-for my $bad (
-    [ 'halves of two keys', qr/^PLATFORM_JWT_PUBLIC_KEY_BASE64: .*the public half of/,
-        PLATFORM_JWT_PUBLIC_KEY_BASE64 => $new->public_base64 ],
-    [ 'a weak key', qr/^PLATFORM_JWT_PRIVATE_KEY_BASE64: .*2048 bits/,
-        signing(jwt_key('weak', bits => 1024)) ],
-    [ 'a weak additional key', qr/^PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS: key weak: .*2048 bits/,
-        signing($third, jwt_key('weak', bits => 1024)) ],
-    [ 'another bad setting', qr/^PLATFORM_WORKER_THREADS: /, PLATFORM_WORKER_THREADS => 'x' ],
-    [ 'a file that is none', qr/id\.env: line \d+/, 'two words' => 1 ],
-) {
-    my ($name, $says, %set) = @$bad;
-    env_file(signing($third), %set);
-    my $lines = my @lines = $identity->log_lines;
-    is reload($identity), 'keys.reload_failed', "$name: refused";
-    @lines = $identity->log_lines;
-    like join("\n", map { $_->{event} eq 'http.request' ? () : $_->{message} }
-        splice @lines, $lines), qr/\A.*?$says.*; the old keys stay\z/, "$name: one line says why";
-    is_deeply kids($identity), [ $new->kid ], "$name: the old keys are published";
-}
+env_file(signing($third), PLATFORM_JWT_PUBLIC_KEY_BASE64 => $new->public_base64);
+is reload($identity), 'keys.reload_failed', 'halves of two keys: refused';
+like $identity->log_text, qr/"PLATFORM_JWT_PUBLIC_KEY_BASE64: [^"]*; the old keys stay"/,
+    'one line says why';
+is_deeply kids($identity), [ $new->kid ], 'the old keys are published';
 rename $file, "$file.away" or die "rename: $!";
 is reload($identity), 'keys.reload_failed', 'no file: refused';
 like $identity->log_text, qr/id\.env: cannot open/, 'and says so';

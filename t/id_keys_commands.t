@@ -240,7 +240,6 @@ command('one of two is down', $asked_for, "activate next $ask --ask http://127.0
 my $head = "HTTP/1.1 200 OK\r\n\r\n";
 my %strange = (
     silent => sub { 1 while sysread $_[0], my $byte, 1 },
-    slow   => sub { sleep 0.1 while syswrite $_[0], $head; },
     endless => sub { 1 while (syswrite($_[0], $head . 'x' x 1e6) // 0) == 1e6 + length $head },
     'cut-off' => sub { syswrite $_[0], $head . metrics(2, 900) =~ s/900\n\z/9/r },
 );

@@ -82,7 +82,6 @@ is_deeply [ $count, scalar @names, scalar keys %seen, scalar(grep { $seen{$_} } 
 is_deeply \@names, [ sort { bytes($a) cmp bytes($b) } @names ], 'in the order of their bytes';
 is_deeply column(account => (pages(account => 5, @accounts, qw(--name user001)))[0]),
     [ map { sprintf 'user%04d@example.com', $_ } 10 .. 19 ], 'pages that end with a full one';
-is scalar @{ $c->done(@accounts) }, 100, 'a hundred, if not told';
 
 # A page ends where it ends, whatever comes and goes.
 
@@ -189,9 +188,10 @@ is scalar(grep {/^[0-9a-f-]{36}  CUSTOMER  ACTIVE    [\dTZ:-]{20}  b\?\w/} @line
     'what turns a terminal around is not';
 is_deeply column(account => $c->done(@accounts, qw(--name b))),
     [ sort { bytes($a) cmp bytes($b) } grep {/^b/} @odd ], 'and is in the JSON';
-($status, $out, $err) = $c->run(@accounts, qw(--limit 3));
+(undef, $out, $err) = $c->run(@accounts, qw(--limit 3));
 is scalar(split /\n/, $out), 4, 'as many as asked for';
 like $err, qr/\Aidentity-fcgi: there may be more: [^\n]*\n\z/, 'says that there may be more';
+
 for my $list ([ workspace => qw(id status created tenant workspace) ],
     [ branch => qw(id status created workspace branch) ],
     [ member => 'member id', qw(status created branches workspace account) ])
@@ -244,14 +244,5 @@ refuses(@$_) for
         [ 1, qr/no branch called "Back"/, qw(Back --to X --workspace Depot) ] ] ];
 is $c->done(qw(branch rename Back --to Front --workspace Shop))->{branchName}, 'Front',
     '--workspace';
-
-# Of several who want one name, one gets it.
-
-my @kids = map { $c->start(qw(branch rename --to Only),
-    $pg->sql("select branch_id from branches where workspace_id =
-        '$twin->{workspaceId}' order by 1 limit 1 offset $_")) } 0 .. 3;
-push @kids, $c->start(qw(branch add Only --workspace), $twin->{workspaceId});
-$_->wait_end(60 * $t->scale) for @kids;
-is_deeply [ sort map { $_->status >> 8 } @kids ], [ 0, 1, 1, 1, 1 ], 'one of five at once';
 
 $t->done;

@@ -62,9 +62,6 @@ my ($status, $out, $err) = $c->run(qw(account show), $ann);
 is $err, '', 'for people: nothing but the result';
 like $out, qr/^account +ann\@example\.com\n.*^\Q$_\E:\n\S/ms, "the account, its $_" for @lists;
 unlike $out, qr/argon2|\x1b/i, 'no hash, no escape';
-$c->done(qw(account add robot --no-login --type SYSTEM));
-($status, $out) = $c->run(qw(account show robot));
-like $out, qr/^\Q$_\E: none$/m, "no $_" for @lists;
 $c->refused(1, qr/no account called "nobody"/, qw(account), $_, 'nobody') for qw(show delete);
 
 # Without the signing key what is counted cannot be told, and all else can.

@@ -371,13 +371,6 @@ for my $case (@by_hand) {
         "$name: which the service says, too";
     $pg->sql("update accounts set status = 'ACTIVE' $case->{row}");
 }
-next_second();
-for my $case (@by_hand) {
-    my $new = logged_in($case->{who});
-    ok !is_covered($new->{accountAccessToken}, @entries), "$case->{name}: a new login's is good";
-    is select_branch($new, $case->{branch})->status, 200, "$case->{name}: and selects";
-}
-
 # -- what becomes visible late is not missed, and keeps nothing from the others
 
 my @s = sort map { open_session() } 1 .. 5;

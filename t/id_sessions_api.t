@@ -1,7 +1,7 @@
 # One's own sessions: seen, ended one by one, all others, or all; those of nobody
 # else.  And whose a session is: its row tells the address and the agent of the login
 # and of the last refresh, as the access log has them, bounded and valid UTF-8; a
-# switch stores neither.  (That a refresh is one HOT update: id_refresh.t; the members of
+# switch stores neither.  (That a refresh is a HOT update: id_database_plans.t; the members of
 # an answer, and what the gateway refuses: http_api.t.)
 
 use Platform::Test;
@@ -302,14 +302,6 @@ for my $case (
 refreshed(q(x', jti = '1'; --));
 is_client('an agent that is SQL', '127.0.0.1', q(x', jti = '1'; --), @login);
 
-# The database refuses what is longer.
-for my $column (qw(used_agent login_agent used_address login_address)) {
-    my $most = $column =~ /agent/ ? 255 : 63;
-    my $set = "begin; update auth_sessions set $column = repeat('x', %d)
-        where session_id = '" . session_of($mine) . "' returning true; rollback";
-    is $pg->sql(sprintf $set, $most), 't', "$column: $most bytes";
-    ok !eval { $pg->sql(sprintf $set, $most + 1); 1 }, 'and no more';
-}
 $pg->sql(sprintf $mine_in, 'ACTIVE');
 
 like http_get($face, '/actuator/prometheus')->body, qr/^identity_requests_total\{endpoint="\/api

@@ -86,10 +86,6 @@ is_deeply $c->events, [], 'and not audited';
 is swept(qw(--older-than 166h)), 2, '--older-than';
 is swept(qw(--older-than 0)), 0, 'even at 0';
 is_deeply left(), [ @stay[ 0, 1 ] ], 'what ended goes, what did not stays';
-my ($status, $out) = $c->run('sweep');
-like $out, qr/\Asessions       0\nrotated tokens 0\nattempts       0\nrevocations    0\n\z/,
-    'for people';
-
 # -- others: rows that are held are passed over, a sweep going on is left alone
 
 session('-9 days', '-8 days', undef, 3);
@@ -103,9 +99,8 @@ is swept(), 1, 'and goes the next time';
 session('-9 days', '-8 days');
 $hold = $pg->begin('select pg_advisory_xact_lock(7236589412357)');
 ok $c->done('sweep')->{busy}, 'another process is at it: nothing is done';
-($status, $out) = $c->run('sweep');
-is $status, 0, 'which is no failure';
-like $out, qr/another process is sweeping/, 'and said';
+my ($status, $out) = $c->run('sweep');
+like "$status $out", qr/\A0 .*another process is sweeping/s, 'which is no failure, and said';
 $pg->end($hold, 'rollback');
 is swept(), 1, 'then it is done';
 
