@@ -1,7 +1,7 @@
 # What a feed may do wrong: none of it blocks a worker, loses what is known or keeps
 # what is good from being applied.  And the table in the processes: writers that are
 # killed, two hundred thousand revocations at once, a single process, other claims.
-# What a page may say: check_page; a feed that never ends: check_feed.
+# What a page may say: check_page; a feed that never ends: check_poll.
 
 use List::Util qw(min);
 use Platform::Test;

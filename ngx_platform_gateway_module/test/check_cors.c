@@ -4,7 +4,6 @@
  * as well.
  */
 
-#include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "../base/ngx_http_pgw_names.c"
 #include "../base/ngx_http_pgw_origin.c"
 #include "../base/ngx_http_pgw_reason.c"
+#include "unit.h"
 
 /* -- what they need of nginx and of the other files */
 
@@ -332,22 +332,9 @@ START_TEST (test_lists_of_names) {
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("cors");
-    TCase *tc = tcase_create("cors");
-    SRunner *runner = srunner_create(suite);
-    int failed;
-
-    tcase_add_checked_fixture(tc, setup, NULL);
-    tcase_add_test(tc, test_origins_that_are_none);
-    tcase_add_test(tc, test_origins_that_match);
-    tcase_add_test(tc, test_no_origin_and_off);
-    tcase_add_test(tc, test_methods_and_headers);
-    tcase_add_test(tc, test_lists_of_names);
-    suite_add_tcase(suite, tc);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+UNIT_MAIN("cors", setup,
+          test_origins_that_are_none,
+          test_origins_that_match,
+          test_no_origin_and_off,
+          test_methods_and_headers,
+          test_lists_of_names)

@@ -4,7 +4,6 @@
  * taken back for the next one; and whose ids are kept.
  */
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "../base/ngx_http_pgw_names.c"
 #include "../base/ngx_http_pgw_trace.c"
 #include "pool.h"
+#include "unit.h"
 
 /* -- what they need of nginx */
 
@@ -357,22 +357,10 @@ START_TEST (test_a_grant_and_the_next_location) {
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("headers");
-    TCase *tc = tcase_create("headers");
-    SRunner *runner = srunner_create(suite);
-    int failed;
-
-    tcase_add_test(tc, test_every_place);
-    tcase_add_test(tc, test_elements_do_not_move);
-    tcase_add_test(tc, test_names);
-    tcase_add_test(tc, test_ids);
-    tcase_add_test(tc, test_traces);
-    tcase_add_test(tc, test_a_grant_and_the_next_location);
-    suite_add_tcase(suite, tc);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+UNIT_MAIN("headers", NULL,
+          test_every_place,
+          test_elements_do_not_move,
+          test_names,
+          test_ids,
+          test_traces,
+          test_a_grant_and_the_next_location)

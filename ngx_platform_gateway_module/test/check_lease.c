@@ -3,7 +3,6 @@
  * what an issuer's metadata may write after that, and whose the documents are.
  */
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -27,6 +26,7 @@ static ngx_event_t *posted;
 #include "../issuer/ngx_http_pgw_lease.c"
 #include "../issuer/ngx_http_pgw_keys_fetch.c"
 #include "pool.h"
+#include "unit.h"
 
 /* -- what they need of nginx and of the other files */
 
@@ -224,23 +224,8 @@ START_TEST (test_names) {
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("lease");
-    TCase *tests = tcase_create("lease");
-
-    tcase_add_checked_fixture(tests, setup, NULL);
-    tcase_add_test(tests, test_who_takes_it);
-    tcase_add_test(tests, test_a_worker_that_exits);
-    tcase_add_test(tests, test_metadata_too_late);
-    tcase_add_test(tests, test_names);
-    suite_add_tcase(suite, tests);
-
-    SRunner *runner = srunner_create(suite);
-
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-
-    srunner_free(runner);
-    return failed != 0;
-}
+UNIT_MAIN("lease", setup,
+          test_who_takes_it,
+          test_a_worker_that_exits,
+          test_metadata_too_late,
+          test_names)

@@ -3,45 +3,23 @@
  * limits.
  */
 
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
+#include "feed.h"
 
-#include "../base/ngx_http_pgw_names.c"
-#define ngx_http_pgw_counters_add(h, ms) ((void) (ms))
-#include "../revoked/ngx_http_pgw_feed.c"
-#include "../revoked/ngx_http_pgw_table.c"
-
-static ngx_time_t clock_now = {.sec = 1000000};
-volatile ngx_time_t *ngx_cached_time = &clock_now;
-
-ngx_int_t ngx_strncasecmp(u_char *s1, u_char *s2, size_t n)
-{
-    return strncasecmp((char *) s1, (char *) s2, n);
-}
-
-#define SLOTS 32768
-
-static ngx_http_pgw_table_slot_t slots[SLOTS];
-static ngx_http_pgw_revoked_t zone;
-static ngx_http_pgw_name_t name = {.iss = {(const u_char *) "a", 1}};
 static ngx_http_pgw_page_t *page;
-static char text[2 * 1024 * 1024];
 
 /* Reads a page of len bytes and returns its error, or NULL. */
 static const char *page_read(const char *body, size_t len)
 {
     ngx_str_t document = {len, (u_char *) body};
 
-    memset(slots, 0, sizeof(slots));
-    ngx_http_pgw_table_init(&zone.table, slots, sizeof(slots));
-    zone.table.live = zone.table.used = zone.table.swept = 0;
-    free(page);
-    page = calloc(1, sizeof(*page) + ngx_http_pgw_feed_mem());
-    ck_assert_ptr_nonnull(page);
+    setup();
+    zone.news.cursor_len = 4;
+    memcpy(zone.news.cursor, "last", 4);
+    page = ngx_alloc(sizeof(*page) + ngx_http_pgw_feed_mem(), NULL);
+    memset(page, 0, sizeof(*page));
     page->zone = &zone;
     page->reading = &zone.news;
-    page->name = &name;
+    page->name = names;
     page->names = 1;
     ngx_http_pgw_feed_read(page, &document);
     return page->err;
@@ -54,7 +32,7 @@ static int known_as(u_char kind, const char *id, int64_t issued)
 
     node.text.data = (const u_char *) id;
     node.text.len = strlen(id);
-    ck_assert_int_eq(ngx_http_pgw_feed_key(&name, kind, &node, &key), NGX_OK);
+    ck_assert_int_eq(ngx_http_pgw_feed_key(names, kind, &node, &key), NGX_OK);
     return ngx_http_pgw_table_has(&zone.table, &key, issued) != 0;
 }
 
@@ -74,7 +52,7 @@ static const struct {
     const char *name, *text;
     const char *err;
     ngx_uint_t live;
-} rows[] = {
+} every_page[] = {
     {"no entry", OF(""), NULL, 0},
     {"an entry", OF(ENTRY), NULL, 1},
     {"two, and one again", OF(ENTRY ",{\"id\":\"b\"," DIES "}," ENTRY), NULL,
@@ -170,14 +148,16 @@ static const struct {
 };
 
 START_TEST (test_pages) {
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const char *err = page_read(rows[i].text, strlen(rows[i].text));
+    for (size_t i = 0; i < sizeof(every_page) / sizeof(every_page[0]); i++) {
+        const char *err =
+            page_read(every_page[i].text, strlen(every_page[i].text));
 
-        ck_assert_msg(rows[i].err == NULL ? err == NULL
-                                          : err && strstr(err, rows[i].err),
-                      "%s: %s", rows[i].name, err ? err : "good");
-        ck_assert_msg(zone.table.live == rows[i].live, "%s: %d entries",
-                      rows[i].name, (int) zone.table.live);
+        ck_assert_msg(every_page[i].err == NULL
+                          ? err == NULL
+                          : err && strstr(err, every_page[i].err),
+                      "%s: %s", every_page[i].name, err ? err : "good");
+        ck_assert_msg(zone.table.live == every_page[i].live, "%s: %d entries",
+                      every_page[i].name, (int) zone.table.live);
     }
 }
 END_TEST
@@ -285,26 +265,134 @@ START_TEST (test_nesting) {
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("page");
-    TCase *tc = tcase_create("page");
-    SRunner *runner = srunner_create(suite);
-    int failed;
+/* -- pages that a worker polls */
 
-    zone.secret[0] = 1;
-    if (ngx_http_pgw_feed_seed(&zone, &name) != NGX_OK)
-        return EXIT_FAILURE;
-    zone.news.cursor_len = 4;
-    memcpy(zone.news.cursor, "last", 4);
-    tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, test_pages);
-    tcase_add_test(tc, test_revoked_tokens);
-    tcase_add_test(tc, test_limits);
-    tcase_add_test(tc, test_nesting);
-    suite_add_tcase(suite, tc);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+static const char *given;
+
+static const char *gives(unsigned n)
+{
+    return given;
 }
+
+START_TEST (test_place_of_the_list) {
+    static const struct {
+        const char *page;
+        int ok;
+        ngx_uint_t entries;
+    } rows[] = {
+#define ONE "{\"id\":\"1\",\"dies_at\":1000900}"
+#define REST ",\"cursor\":\"a\",\"more\":false}"
+        {"{\"revocations\":[" ONE "]" REST, 1, 1},
+        {"{\"a\":1,\"revocations\":[" ONE "]" REST, 1, 1},
+        {"{\"x\\\"revocations\":[" ONE "],\"revocations\":[]" REST, 1, 0},
+        {"{\"x,\\\"revocations\":[" ONE "]" REST, 0, 0},
+        {"{\"revocations\":[],\"b\":{\"revocations\":[],\"c\":" ONE "}" REST, 1,
+         0},
+        {"{\"b\":{\"revocations\":[" ONE "]},\"revocations\":[]" REST, 1, 0},
+        {"[\"revocations\",[" ONE "]]", 0, 0},
+        {"[{\"revocations\":[" ONE "]}]", 0, 0},
+    };
+
+    feed = gives;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        setup();
+        given = rows[i].page;
+        work();
+        ck_assert_msg(zone.complete == (ngx_atomic_t) rows[i].ok, "%s", given);
+        ck_assert_msg(zone.table.live == rows[i].entries, "%s", given);
+        ck_assert_int_eq(known(1), rows[i].entries == 1);
+    }
+}
+END_TEST
+
+/* Without the secret, ids could be chosen that collide in the table. */
+START_TEST (test_the_secret_is_in_the_keys) {
+    feed = gives;
+    given = "{\"revocations\":[" ONE "]" REST;
+    work();
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(ngx_http_pgw_feed_seed(&zone, &names[0]), NGX_OK);
+        ck_assert_int_eq(known(1), i != 1);
+        zone.secret[15] ^= 1;
+    }
+}
+END_TEST
+
+/* An entry of one issuer does not revoke the tokens of another. */
+START_TEST (test_issuer_of_the_entries) {
+#define LIST "\"revocations\":[" ONE "]"
+#define ISSUER(of) "\"issuer\":" of
+    static const struct {
+        const char *page;
+        int ok, of[2];
+    } rows[] = {
+        {ISSUER("\"a\"") "," LIST, 1, {1, 0}},
+        {ISSUER("\"bc\"") "," LIST, 1, {0, 1}},
+        {ISSUER("\"\\u0061\"") "," LIST, 1, {1, 0}},
+        {LIST, 1, {1, 1}},
+        {"\"b\":{" ISSUER("\"a\"") "}," LIST, 1, {1, 1}},
+        {ISSUER("\"b\"") "," LIST, 0, {0, 0}},
+        {ISSUER("\"\"") "," LIST, 0, {0, 0}},
+        {ISSUER("1") "," LIST, 0, {0, 0}},
+        {LIST "," ISSUER("\"a\""), 1, {1, 0}},
+        {ISSUER("\"bc\"") "," ISSUER("\"a\"") "," LIST, 0, {0, 0}},
+        {ISSUER("\"a\"") ",\"revocations\":[]," ISSUER("\"a\""), 0, {0, 0}},
+    };
+
+    feed = gives;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        setup();
+        accepted.nelts = 2;
+        snprintf(text, sizeof(text), "{%s" REST, rows[i].page);
+        given = text;
+        work();
+        ck_assert_msg(zone.complete == (ngx_atomic_t) rows[i].ok, "%s", given);
+        for (int n = 0; n < 2; n++)
+            ck_assert_msg(known_of(&names[n], 1) == rows[i].of[n], "%s", given);
+    }
+}
+END_TEST
+
+START_TEST (test_times_are_rounded) {
+    static const struct {
+        const char *seconds;
+        int64_t down, up;
+    } rows[] = {
+        {"1000", 1000000, 1000000},
+        {"1000.001", 1000001, 1000001},
+        {"1000.0004", 1000000, 1000001},
+        {"1000.0006", 1000000, 1000001},
+        {"0", 0, 0},
+        {"253402300800", 253402300800000, 253402300800000},
+        {"253402300800.001", -1, -1},
+        {"-0.001", -1, -1},
+        {"1e3", -1, -1},
+        {"1E3", -1, -1},
+        {"0e3", -1, -1},
+        {"0E3", -1, -1},
+    };
+    pj_json_t node = {.type = PJ_JSON_NUMBER};
+    pj_round_t both[] = {PJ_ROUND_DOWN, PJ_ROUND_UP};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (int up = 0; up < 2; up++) {
+            int64_t ms = -2, want = up ? rows[i].up : rows[i].down;
+
+            node.text.data = (const u_char *) rows[i].seconds;
+            node.text.len = strlen(rows[i].seconds);
+            if (want < 0) {
+                ck_assert_int_eq(ngx_http_pgw_feed_time(&node, both[up], &ms),
+                                 NGX_ERROR);
+                continue;
+            }
+            ck_assert_int_eq(ngx_http_pgw_feed_time(&node, both[up], &ms),
+                             NGX_OK);
+            ck_assert_int_eq(ms, want);
+        }
+    }
+}
+END_TEST
+
+UNIT_MAIN("page", setup, test_pages, test_revoked_tokens, test_limits,
+          test_nesting, test_place_of_the_list, test_the_secret_is_in_the_keys,
+          test_issuer_of_the_entries, test_times_are_rounded)

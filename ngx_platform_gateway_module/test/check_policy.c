@@ -4,7 +4,6 @@
  * written in a header, and the reasons that the results of a check give.
  */
 
-#include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "../base/ngx_http_pgw_reason.c"
 #include "../token/ngx_http_pgw_token.c"
 #include "pool.h"
+#include "unit.h"
 
 /* -- what they need of nginx */
 
@@ -342,22 +342,10 @@ START_TEST (test_rows) {
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("policy");
-    TCase *tc = tcase_create("policy");
-    SRunner *runner = srunner_create(suite);
-    int failed;
-
-    tcase_add_test(tc, test_finding);
-    tcase_add_test(tc, test_policies);
-    tcase_add_test(tc, test_claims_in_headers);
-    tcase_add_test(tc, test_algorithms);
-    tcase_add_test(tc, test_results_of_checks);
-    tcase_add_test(tc, test_rows);
-    suite_add_tcase(suite, tc);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+UNIT_MAIN("policy", NULL,
+          test_finding,
+          test_policies,
+          test_claims_in_headers,
+          test_algorithms,
+          test_results_of_checks,
+          test_rows)

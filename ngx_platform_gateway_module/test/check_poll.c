@@ -436,31 +436,10 @@ START_TEST (test_dead_entries_are_swept) {
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("poll");
-    TCase *tc = tcase_create("poll");
-    SRunner *runner = srunner_create(suite);
-    int failed;
-
-    tcase_add_checked_fixture(tc, setup, NULL);
-    tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, test_lease_lost_during_a_fetch);
-    tcase_add_test(tc, test_the_age_of_the_feed);
-    tcase_add_test(tc, test_a_feed_that_loops);
-    tcase_add_test(tc, test_a_loop_that_fails);
-    tcase_add_test(tc, test_cursors_that_never_end);
-    tcase_add_test(tc, test_empty_pages_that_never_end);
-    tcase_add_test(tc, test_whole_feed_reread);
-    tcase_add_test(tc, test_news_before_a_reread);
-    tcase_add_test(tc, test_reloads_without_end);
-    tcase_add_test(tc, test_reloads_before_the_end);
-    tcase_add_test(tc, test_cursors_that_are_refused);
-    tcase_add_test(tc, test_a_clock_that_was_set_back);
-    tcase_add_test(tc, test_dead_entries_are_swept);
-    suite_add_tcase(suite, tc);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+UNIT_MAIN("poll", setup, test_lease_lost_during_a_fetch,
+          test_the_age_of_the_feed, test_a_feed_that_loops,
+          test_a_loop_that_fails, test_cursors_that_never_end,
+          test_empty_pages_that_never_end, test_whole_feed_reread,
+          test_news_before_a_reread, test_reloads_without_end,
+          test_reloads_before_the_end, test_cursors_that_are_refused,
+          test_a_clock_that_was_set_back, test_dead_entries_are_swept)

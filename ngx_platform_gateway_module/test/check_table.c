@@ -5,7 +5,6 @@
  * arm64: every execution that C11 allows, and threads for ThreadSanitizer.
  */
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -118,6 +117,7 @@ static int load_tick(void)
     } while (0)
 
 #include "../revoked/ngx_http_pgw_table.c"
+#include "unit.h"
 
 #define SLOTS 64
 
@@ -438,32 +438,15 @@ START_TEST (test_threads) {
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("table");
-    TCase *tc = tcase_create("table"), *threads = tcase_create("threads");
-    SRunner *runner = srunner_create(suite);
-    int failed;
-
-    tcase_add_checked_fixture(tc, setup, NULL);
-    tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, test_an_entry_takes_32_bytes);
-    tcase_add_test(tc, test_holds_what_was_put);
-    tcase_add_test(tc, test_keys_that_differ_in_the_second_word);
-    tcase_add_test(tc, test_the_later_times_hold);
-    tcase_add_test(tc, test_full_says_so_and_has_room_again);
-    tcase_add_test(tc, test_churn_keeps_room);
-    tcase_add_test(tc, test_a_writer_may_die_before_any_store);
-    tcase_add_test(tc, test_readers_between_any_two_stores);
-    tcase_add_test(tc, test_a_writer_between_any_two_loads);
-    tcase_add_test(tc, test_memory_that_is_not_in_order);
-    suite_add_tcase(suite, tc);
-    tcase_add_checked_fixture(threads, setup, NULL);
-    tcase_set_timeout(threads, 60);
-    tcase_add_test(threads, test_threads);
-    suite_add_tcase(suite, threads);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+UNIT_MAIN("table", setup,
+          test_an_entry_takes_32_bytes,
+          test_holds_what_was_put,
+          test_keys_that_differ_in_the_second_word,
+          test_the_later_times_hold,
+          test_full_says_so_and_has_room_again,
+          test_churn_keeps_room,
+          test_a_writer_may_die_before_any_store,
+          test_readers_between_any_two_stores,
+          test_a_writer_between_any_two_loads,
+          test_memory_that_is_not_in_order,
+          test_threads)

@@ -5,7 +5,6 @@
  * all servers read alike.
  */
 
-#include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 
 #include "../base/ngx_http_pgw_path.c"
 #include "../base/ngx_http_pgw_text.c"
+#include "unit.h"
 
 /* -- what it needs of nginx */
 
@@ -182,20 +182,7 @@ START_TEST (test_paths) {
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("text");
-    TCase *tc = tcase_create("text");
-    SRunner *runner = srunner_create(suite);
-    int failed;
-
-    tcase_add_checked_fixture(tc, setup, NULL);
-    tcase_add_test(tc, test_pieces_in_any_room);
-    tcase_add_test(tc, test_sent_whole_or_not_at_all);
-    tcase_add_test(tc, test_paths);
-    suite_add_tcase(suite, tc);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+UNIT_MAIN("text", setup,
+          test_pieces_in_any_room,
+          test_sent_whole_or_not_at_all,
+          test_paths)

@@ -4,13 +4,12 @@
 #ifndef FEED_H_INCLUDED
 #define FEED_H_INCLUDED
 
-#include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../base/base.h"
 #include "../issuer/issuer.h"
 #include "../revoked/revoked.h"
+#include "unit.h"
 
 /* The event loop has at most one event, and timers never run. */
 static ngx_event_t *posted;
@@ -117,7 +116,7 @@ static ngx_log_t nginx_log;
 static const char *(*feed)(unsigned n);
 static unsigned asked;       /* number of pages that were requested */
 static unsigned asked_again; /* pages of rereads */
-static char text[1024 * 1024];
+static char text[2 * 1024 * 1024];
 
 ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_source_t *from, ngx_str_t *args)
 {
