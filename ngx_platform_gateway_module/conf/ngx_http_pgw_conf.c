@@ -336,8 +336,8 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
 }
 
 
-/* Adds a header and its claim, if claim is not empty, to *map, which is created
-   if it is not set.  Returns NGX_DECLINED if the map has the header already. */
+/* Adds a header to *map, with its claim unless that is NULL or empty.  Returns
+   NGX_DECLINED if the map has the header already. */
 
 static ngx_int_t
 ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
@@ -372,7 +372,7 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
 
     ch->hash = ngx_hash_strlow(ch->lowcase.data, name->data, name->len);
 
-    return claim->len == 0
+    return claim == NULL || claim->len == 0
            || ngx_http_pgw_claim_place(cf, claim, &ch->claim) == NGX_CONF_OK
            ? NGX_OK : NGX_ERROR;
 }
@@ -384,12 +384,10 @@ static ngx_int_t
 ngx_http_pgw_conf_strip_name(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
     const ngx_str_t *name)
 {
-    static const ngx_str_t  no_claim = ngx_null_string;
-
     conf->strip_lengths |= (uint64_t) 1 << name->len;
 
-    return ngx_http_pgw_conf_map(cf, &conf->strip, &no_claim, name, 0)
-           == NGX_ERROR ? NGX_ERROR : NGX_OK;
+    return ngx_http_pgw_conf_map(cf, &conf->strip, NULL, name, 0) == NGX_ERROR
+           ? NGX_ERROR : NGX_OK;
 }
 
 

@@ -30,7 +30,6 @@ ngx_http_pgw_issuer_t *
 ngx_http_pgw_issuer_find(ngx_http_pgw_issuer_t *first, const pj_str_t *iss)
 {
     ngx_uint_t                  i;
-    ngx_http_pgw_name_t         key = { .iss = *iss };
     ngx_http_pgw_issuer_t      *issuer;
     const ngx_http_pgw_name_t  *name;
 
@@ -38,7 +37,7 @@ ngx_http_pgw_issuer_find(ngx_http_pgw_issuer_t *first, const pj_str_t *iss)
         name = issuer->names.elts;
 
         for (i = 0; i < issuer->names.nelts; i++) {
-            if (ngx_http_pgw_issuer_cmp(&name[i], &key) == 0) {
+            if (pj_str_eq(name[i].iss, *iss)) {
                 return issuer;
             }
         }

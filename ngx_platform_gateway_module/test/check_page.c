@@ -15,8 +15,9 @@ static const char *page_read(const char *body, size_t len)
     setup();
     zone.news.cursor_len = 4;
     memcpy(zone.news.cursor, "last", 4);
-    page = ngx_alloc(sizeof(*page) + ngx_http_pgw_feed_mem(), NULL);
-    memset(page, 0, sizeof(*page));
+    free(page);
+    page = calloc(1, sizeof(*page) + ngx_http_pgw_feed_mem());
+    ck_assert_ptr_nonnull(page);
     page->zone = &zone;
     page->reading = &zone.news;
     page->name = names;
