@@ -75,13 +75,13 @@ endif
 BASE_CFLAGS := -g -pipe $(HARDEN) $(WARNINGS) $(USER_CFLAGS)
 LDFLAGS := $(HARDEN_LINK) -Wl,--as-needed $(USER_LDFLAGS)
 
-# -- jose: the core of both halves, made for the module and the program --------
+# -- jose and common: the core of both halves, made for module and program -------
 
 # Sorted, since a locale must not change the order in which they are linked.
-JOSE_SRC := $(sort $(wildcard jose/*.c))
+JOSE_SRC := $(sort $(wildcard jose/*.c common/*.c))
 JOSE_OBJ := $(JOSE_SRC:%.c=$(BUILD)/%.o)
 JOSE_LIB := $(BUILD)/jose/libpj.a
-JOSE_CFLAGS := -std=c11 $(BASE_CFLAGS) -fPIC -fvisibility=hidden \
+JOSE_CFLAGS := -std=c11 $(BASE_CFLAGS) -fPIC -fvisibility=hidden -Ijose \
   $(OPENSSL_CFLAGS) $(YAJL_CFLAGS)
 JOSE_LIBS := $(YAJL_LIBS) $(OPENSSL_LIBS)
 
@@ -103,7 +103,7 @@ ID_SRC_OBJ := $(ID_SRC:%.c=$(BUILD)/%.o)
 ID_BIN := $(BUILD)/identity-fcgi/identity-fcgi
 ID_LIB := $(BUILD)/identity-fcgi/libidentity.a
 ID_CFLAGS := -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -pthread \
-  -Ijose -Iidentity-fcgi/src \
+  -Ijose -Icommon -Iidentity-fcgi/src \
   $(OPENSSL_CFLAGS) $(FCGI_CFLAGS) $(PQ_CFLAGS) $(SODIUM_CFLAGS) \
   $(CRYPT_CFLAGS)
 ID_LIBS := $(FCGI_LIBS) $(PQ_LIBS) $(SODIUM_LIBS) $(CRYPT_LIBS) $(JOSE_LIBS) -pthread
@@ -157,7 +157,7 @@ NGX_INC := $(patsubst %,-isystem $(NGX)/%,src/core src/event \
 # Handlers have the parameters that nginx gives: it does not warn of them either.
 MOD_CFLAGS := $(filter-out -Werror -Werror=% -Wdate-time,$(NGX_CC_OPT)) \
   -std=gnu11 $(BASE_CFLAGS) -Wno-unused-parameter -fPIC \
-  -fvisibility=hidden -I$(MOD_DIR) -Ijose $(NGX_INC) $(OPENSSL_CFLAGS)
+  -fvisibility=hidden -I$(MOD_DIR) -Ijose -Icommon $(NGX_INC) $(OPENSSL_CFLAGS)
 
 $(NGX_STAMP): build/config.mk tools/nginx-objs $(MOD_DIR)/config
 	$(call SAY,NGX,configure of nginx $(NGINX_VERSION))
@@ -208,8 +208,9 @@ $(VERSION_OBJ): MOD_CFLAGS += -DPLATFORM_VERSION='"$(PLATFORM_VERSION)"'
 # -- unit tests ---------------------------------------------------------------------
 # A check_NAME.c is a program of its own; names are unique over both halves.
 
-JOSE_TESTS := $(patsubst jose/test/%.c,$(BUILD)/test/%,\
-  $(wildcard jose/test/check_*.c))
+vpath check_%.c jose/test common/test
+JOSE_TESTS := $(patsubst %.c,$(BUILD)/test/%,\
+  $(notdir $(wildcard jose/test/check_*.c common/test/check_*.c)))
 ID_TESTS := $(patsubst identity-fcgi/test/%.c,$(BUILD)/test/%,\
   $(wildcard identity-fcgi/test/check_*.c))
 MOD_TESTS := $(patsubst $(MOD_DIR)/test/%.c,$(BUILD)/test/%,\
@@ -220,7 +221,7 @@ TEST_CFLAGS := $(filter-out -Wmissing-prototypes,$(ID_CFLAGS)) \
   -DJOSE_TEST_DATA='"$(CURDIR)/jose/test"' \
   -DTEST_DATA_DIR='"$(CURDIR)/identity-fcgi/test"'
 
-$(JOSE_TESTS): $(BUILD)/test/%: jose/test/%.c $(JOSE_LIB)
+$(JOSE_TESTS): $(BUILD)/test/%: %.c $(JOSE_LIB)
 	@mkdir -p $(@D)
 	$(call SAY,CC,$<)
 	$(Q)$(CC) $(TEST_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
@@ -310,7 +311,7 @@ $(JOSE_SRC:%=$(BUILD)/analyzed/%) $(ID_SRC:%=$(BUILD)/analyzed/%): \
 $(ANALYZED): $(BUILD)/analyzed/%: % $(NGX_STAMP) .clang-tidy .cppcheck Makefile | needs-lint
 	@mkdir -p $(@D)
 	$(call SAY,READ,$<)
-	$(Q)$(CPPCHECK) -Ijose -Iidentity-fcgi/src -D'TAILQ_HEAD(a,b)=struct b *' \
+	$(Q)$(CPPCHECK) -Ijose -Icommon -Iidentity-fcgi/src -D'TAILQ_HEAD(a,b)=struct b *' \
 	  -Dnginx_version=1022001 $<
 	$(Q)clang-tidy --quiet $< -- $(filter-out -f% -W%,$(ANALYZE_CFLAGS)) \
 	  2>$@.said || { cat $@.said; exit 1; }
@@ -418,9 +419,9 @@ tsan-unit: $(ID_BIN) $(JOSE_TESTS) $(ID_TESTS) $(BUILD)/test/check_table
 # Of jose the unit tests and fuzzers see every line; the rest meets the servers.
 GCOVR := gcovr -j2 --exclude-throw-branches --gcov-ignore-parse-errors -s
 coverage: ## which lines the tests run: build-coverage/lines.txt
-	@rm -rf build-coverage/jose/*.gcda
+	@rm -rf build-coverage/jose/*.gcda build-coverage/common/*.gcda
 	@$(MAKE) --no-print-directory BUILD=build-coverage COVERAGE=1 unit t
-	@status=0; for part in jose/:97 identity-fcgi/src/:90 $(MOD_DIR)/ngx:90; \
+	@status=0; for part in jose/:97 common/:97 identity-fcgi/src/:90 $(MOD_DIR)/ngx:90; \
 	do echo "$${part%:*}"; $(GCOVR) -f "$${part%:*}" \
 	  --fail-under-line "$${part#*:}" build-coverage || status=1; \
 	done >build-coverage/lines.txt; \
@@ -453,6 +454,7 @@ lint: analyze ## call rules, banned functions, formatting, links, static analysi
 
 fmt: ## format the C sources (the module keeps nginx's style)
 	clang-format -i $(wildcard jose/*.[ch] jose/test/*.[ch] fuzz/*.[ch] \
+	  common/*.[ch] common/test/*.[ch] \
 	  identity-fcgi/src/*.[ch] identity-fcgi/src/*/*.[ch] \
 	  identity-fcgi/test/*.[ch] bench/*.[ch])
 
@@ -491,7 +493,7 @@ install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 	  tools/install $(ID_BIN) $(MOD_SO)
 
 clean: ## remove what make made; keeps build/config.mk and run/
-	@rm -rf build-asan build-tsan build-coverage build/nginx build/jose build/identity-fcgi \
+	@rm -rf build-asan build-tsan build-coverage build/nginx build/jose build/common build/identity-fcgi \
 	  build/$(MOD_DIR) build/analyzed build/bench build/fuzz build/test build/test-cache \
 	  build/test-failed build/*.so
 

@@ -27,7 +27,7 @@ static ngx_array_t claims = {.elts = &names[2], .nelts = 2};
 static ngx_http_pgw_srv_conf_t server = {
     .strip = &strip, .any_enabled = 1, .strip_lengths = LENGTHS};
 static ngx_http_pgw_token_from_t from = {
-    {ngx_string("token="), ngx_string("bearer.")}};
+    {ngx_string("token"), ngx_string("bearer.")}};
 static ngx_http_pgw_loc_conf_t conf = {
     .enable = 1, .claim_headers = &claims, .token_from = &from};
 static ngx_connection_t connection;

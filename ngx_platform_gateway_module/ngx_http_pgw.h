@@ -13,6 +13,7 @@
 #include <ngx_http.h>
 
 #include <pj.h>
+#include <web.h>
 
 
 /*
@@ -318,7 +319,8 @@ enum {
 
 typedef struct {
     ngx_str_t                    prefix[NGX_HTTP_PGW_SOURCES];
-                                               /* of the token; len 0 if the
+                                               /* of the token, or name of
+                                                  the cookie; len 0 if the
                                                   place is not used */
 } ngx_http_pgw_token_from_t;
 
@@ -378,7 +380,8 @@ struct ngx_http_pgw_loc_conf_s {
 
     ngx_http_pgw_place_t          place;         /* of the block */
 
-    ngx_array_t                  *cors_origins;  /* origin_t, or NULL */
+    ngx_array_t                  *cors_origins;  /* web_origin_t in lower
+                                                  case, or NULL */
     ngx_str_t                     cors_methods;  /* "GET, HEAD" */
     ngx_str_t                     cors_headers;
     ngx_str_t                     cors_exposed;  /* headers of responses */
@@ -493,16 +496,6 @@ typedef struct {
 
     unsigned                     shadowed:1;   /* the refusal was only logged */
 } ngx_http_pgw_request_t;
-
-
-/* An allowed origin, or a pattern: a prefix, "*" and a suffix. */
-
-typedef struct {
-    pj_str_t                     text;         /* in lower case */
-    size_t                       prefix;       /* bytes of text before "*", or
-                                                  of all text */
-    ngx_str_t                    suffix;       /* "" or ".example.com" */
-} ngx_http_pgw_origin_t;
 
 
 /* The request that an explanation is about. */

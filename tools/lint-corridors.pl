@@ -34,6 +34,7 @@ my @halves = (
         'ngx_http_pgw_'],
     ['identity-fcgi/src/*.[ch] identity-fcgi/src/*/*.[ch]', ''],
     ['jose/*.c', 'pj_', 1],
+    ['common/*.[ch]', ''],
 );
 
 # What stands at the top level of C: [kind, name, static], kind being function,

@@ -331,6 +331,17 @@ TESTS (test_origin, LENGTH(origins)) {
                   "origin %s", origins[_i].origin);
 }
 
+TEST (test_own_origin_with_tls) {
+    req.scheme = str("https");
+    req.host = str("own.test");
+    req.origin = str("https://own.test");
+    ck_assert(http_origin_allowed(&cfg, &req));
+    req.origin = str("http://own.test");
+    ck_assert(!http_origin_allowed(&cfg, &req));
+    req.origin = str("http://c.example"); /* listed */
+    ck_assert(http_origin_allowed(&cfg, &req));
+}
+
 /* -- media type, etag -----------------------------------------------------
  */
 

@@ -11,6 +11,9 @@
 #include "ngx_http_pgw.h"
 
 
+#define ngx_http_pgw_span(s)  ((pj_str_t) { (s)->data, (s)->len })
+
+
 /* ngx_http_pgw_names.c */
 
 /* Maps letters to lower case, and all but letters and digits to '-'. */
@@ -37,10 +40,6 @@ ngx_uint_t ngx_http_pgw_names_same(const ngx_str_t *a, const ngx_str_t *b);
 /* Returns 1 if a comma-separated list has the name. */
 ngx_uint_t ngx_http_pgw_names_has(const ngx_str_t *list,
     const ngx_str_t *name, ngx_uint_t any_case);
-
-/* Returns 1 if the name has only letters, digits and the others given, and is
-   not empty. */
-ngx_uint_t ngx_http_pgw_names_plain(const ngx_str_t *name, const char *others);
 
 /* Returns 1 if a parameter of a directive begins with a name and "=", and sets
    *value to the rest. */
@@ -116,17 +115,11 @@ ngx_http_pgw_header_next(ngx_http_pgw_walk_t *walk)
 
 /* ngx_http_pgw_origin.c */
 
-/* Returns 1 if the bytes are labels with single dots between them. */
-ngx_uint_t ngx_http_pgw_origin_is_labels(const u_char *p, const u_char *last);
-
 /* Returns 1 if platform_gateway_cors_origins allows the origin. */
 ngx_uint_t ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_str_t *origin);
 
-/*
- * Returns 1 if the host and port of the origin are equal to Host.  Without TLS,
- * both http and https are accepted, because a balancer may have ended TLS.
- */
+/* Returns 1 if the origin is that of r. */
 ngx_uint_t ngx_http_pgw_origin_same(const ngx_http_request_t *r,
     const ngx_str_t *origin);
 

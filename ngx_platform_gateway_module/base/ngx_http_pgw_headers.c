@@ -16,7 +16,6 @@
 #include <openssl/rand.h>
 
 
-#define NGX_HTTP_PGW_ID_MAX_LEN  128
 #define NGX_HTTP_PGW_ID_BYTES    16
 
 
@@ -363,8 +362,7 @@ ngx_http_pgw_headers_ids(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     for (n = 0; n < NGX_HTTP_PGW_IDS; n++) {
         id[n] = pass->ids[n] == 1
-                && pass->id[n]->len <= NGX_HTTP_PGW_ID_MAX_LEN
-                && ngx_http_pgw_names_plain(pass->id[n], "-.:_")
+                && web_id_valid(ngx_http_pgw_span(pass->id[n]))
                 ? pass->id[n] : NULL;
     }
 

@@ -69,26 +69,6 @@ ngx_http_pgw_names_has(const ngx_str_t *list, const ngx_str_t *name,
 
 
 ngx_uint_t
-ngx_http_pgw_names_plain(const ngx_str_t *name, const char *others)
-{
-    size_t  i;
-    u_char  c;
-
-    for (i = 0; i < name->len; i++) {
-        c = name->data[i];
-
-        if (ngx_http_pgw_names_fold(c) == '-'
-            && (c == '\0' || ngx_strchr(others, c) == NULL))
-        {
-            return 0;
-        }
-    }
-
-    return name->len != 0;
-}
-
-
-ngx_uint_t
 ngx_http_pgw_names_find(const ngx_list_part_t *list, const char *name,
     ngx_str_t *value)
 {

@@ -13,15 +13,14 @@
     (NGX_HTTP_GET|NGX_HTTP_HEAD|NGX_HTTP_OPTIONS)
 
 static const struct {
-    ngx_str_t    word;                 /* parameter of the directive */
+    const char  *word;                 /* parameter of the directive */
     ngx_str_t    name;                 /* of the header */
     const char  *separator;
 } ngx_http_pgw_sources[NGX_HTTP_PGW_SOURCES] = {
     [NGX_HTTP_PGW_SOURCE_COOKIE] =
-        { ngx_string("cookie="), ngx_string("cookie"), "; " },
+        { "cookie=", ngx_string("cookie"), "; " },
     [NGX_HTTP_PGW_SOURCE_PROTOCOL] =
-        { ngx_string("subprotocol="), ngx_string("sec-websocket-protocol"),
-          ", " }
+        { "subprotocol=", ngx_string("sec-websocket-protocol"), ", " }
 };
 
 
@@ -48,28 +47,26 @@ ngx_http_pgw_source_find_header(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* Returns 1 if the item begins with the prefix, which is then removed. */
+/* Returns 1 if the item of the source's header has the token. */
 
 static ngx_uint_t
-ngx_http_pgw_source_match(const ngx_str_t *prefix, ngx_str_t *item)
+ngx_http_pgw_source_match(const ngx_http_pgw_loc_conf_t *conf,
+    ngx_uint_t source, const ngx_str_t *item, pj_str_t *token)
 {
+    ngx_str_t  *prefix = &conf->token_from->prefix[source];
+
+    if (source == NGX_HTTP_PGW_SOURCE_COOKIE) {
+        return web_cookie(ngx_http_pgw_span(item), ngx_http_pgw_span(prefix),
+                          token);
+    }
+
     if (item->len < prefix->len
         || ngx_memcmp(item->data, prefix->data, prefix->len) != 0)
     {
         return 0;
     }
 
-    item->data += prefix->len;
-    item->len -= prefix->len;
-
-    /* a cookie's value may be quoted (RFC 6265, section 4.1.1) */
-
-    if (item->len >= 2
-        && item->data[0] == '"' && item->data[item->len - 1] == '"')
-    {
-        item->data++;
-        item->len -= 2;
-    }
+    *token = web_skip(ngx_http_pgw_span(item), prefix->len);
 
     return 1;
 }
@@ -105,10 +102,10 @@ ngx_http_pgw_source_find(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_reason_e reason, pj_str_t *token)
 {
+    pj_str_t              found;
     ngx_str_t             rest, item;
     ngx_uint_t            source, shown;
     ngx_table_elt_t      *h;
-    const ngx_str_t      *prefix = conf->token_from->prefix;
     ngx_http_pgw_walk_t   walk = { &gr->sent, 0 };
 
     /* set by a script or a program, since a browser adds only the cookie */
@@ -125,20 +122,20 @@ ngx_http_pgw_source_find(const ngx_http_request_t *r,
                            (u_char) *ngx_http_pgw_sources[source].separator,
                            &item))
         {
-            if (!ngx_http_pgw_source_match(&prefix[source], &item)
-                || item.len == 0)
+            if (!ngx_http_pgw_source_match(conf, source, &item, &found)
+                || found.len == 0)
             {
                 continue;
             }
 
             if (reason == NGX_HTTP_PGW_REASON_NONE
-                && (item.len != token->len
-                    || ngx_memcmp(item.data, token->data, item.len) != 0))
+                && (found.len != token->len
+                    || ngx_memcmp(found.data, token->data, found.len) != 0))
             {
                 return NGX_HTTP_PGW_REASON_TOKEN_CONFLICT;
             }
 
-            *token = (pj_str_t) { item.data, item.len };
+            *token = found;
             reason = NGX_HTTP_PGW_REASON_NONE;
             shown |= (source == NGX_HTTP_PGW_SOURCE_PROTOCOL);
         }
@@ -153,11 +150,11 @@ ngx_int_t
 ngx_http_pgw_source_hide(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_table_elt_t *h, ngx_table_elt_t **rest)
 {
-    u_char           *p, *start;
-    ngx_str_t         left = h->value, item, whole;
-    ngx_uint_t        source, found;
-    const char       *separator;
-    const ngx_str_t  *prefix = conf->token_from->prefix;
+    u_char      *p, *start;
+    pj_str_t     token;
+    ngx_str_t    left = h->value, item;
+    ngx_uint_t   source, found;
+    const char  *separator;
 
     source = ngx_http_pgw_source_find_header(conf, h);
 
@@ -181,13 +178,11 @@ ngx_http_pgw_source_hide(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 
     while (ngx_http_pgw_names_split(&left, (u_char) *separator, &item)) {
 
-        whole = item;
-
-        if (ngx_http_pgw_source_match(&prefix[source], &item)) {
+        if (ngx_http_pgw_source_match(conf, source, &item, &token)) {
             found = 1;
 
         } else {
-            p = ngx_sprintf(p, "%s%V", p == start ? "" : separator, &whole);
+            p = ngx_sprintf(p, "%s%V", p == start ? "" : separator, &item);
         }
     }
 
@@ -216,8 +211,10 @@ ngx_http_pgw_source_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_pgw_token_from_t **from = (ngx_http_pgw_token_from_t **)
                                  ((char *) conf + cmd->offset);
 
+    pj_str_t     text;
     ngx_str_t   *value = cf->args->elts, *prefix;
     ngx_uint_t   i, source, off;
+    const char  *word;
 
     if (*from != NGX_CONF_UNSET_PTR) {
         return "is duplicate";
@@ -233,14 +230,15 @@ ngx_http_pgw_source_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             ngx_str_set(&value[i], "subprotocol=bearer.");
         }
 
+        text = ngx_http_pgw_span(&value[i]);
+
         for (source = 0; source < NGX_HTTP_PGW_SOURCES; source++) {
 
+            word = ngx_http_pgw_sources[source].word;
             prefix = &(*from)->prefix[source];
 
-            if (prefix->len == 0
-                && ngx_http_pgw_source_match(
-                              &ngx_http_pgw_sources[source].word, &value[i]))
-            {
+            if (prefix->len == 0 && web_begins(text, word)) {
+                text = web_unquote(web_skip(text, ngx_strlen(word)));
                 break;
             }
         }
@@ -249,22 +247,14 @@ ngx_http_pgw_source_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
            (RFC 6455) */
 
         if (source == NGX_HTTP_PGW_SOURCES
-            || !ngx_http_pgw_names_plain(&value[i], "!#$%&'*+-.^_`|~"))
+            || !web_plain(text, "!#$%&'*+-.^_`|~"))
         {
             return "takes \"cookie=NAME\" and \"subprotocol=PREFIX\", each "
                    "once, or \"off\"";
         }
 
-        *prefix = value[i];
-
-        if (source == NGX_HTTP_PGW_SOURCE_COOKIE) {
-
-            /* "NAME=", moved to the left within "cookie=NAME" */
-
-            *ngx_movemem(prefix->data - 1, prefix->data, prefix->len) = '=';
-            prefix->data--;
-            prefix->len++;
-        }
+        prefix->data = (u_char *) text.data;
+        prefix->len = text.len;
     }
 
     return off || *from ? NGX_CONF_OK : NGX_CONF_ERROR;

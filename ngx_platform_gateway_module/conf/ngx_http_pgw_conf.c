@@ -313,7 +313,7 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
 
     err = name->len == 0 || name->len > NGX_HTTP_PGW_NAME_MAX_LEN
           ? "header name \"%V\" is not 1 to 63 bytes long"
-          : !ngx_http_pgw_names_plain(name, "-")
+          : !web_plain(ngx_http_pgw_span(name), "-")
           ? "header name \"%V\" may hold letters, digits and \"-\" only" : NULL;
 
     for (h = ngx_http_headers_in; err == NULL && h->name.len; h++) {

@@ -277,7 +277,7 @@ ngx_http_pgw_trust_add(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
     err = ngx_http_pgw_trust_find(mcf, name)
           ? "\"%V\" is already the name of an issuer"
           : name->len == 0 || name->len > NGX_HTTP_PGW_TRUST_NAME_MAX
-            || !ngx_http_pgw_names_plain(name, "-_")
+            || !web_plain(ngx_http_pgw_span(name), "-_")
           ? "\"%V\" is not a name of 1 to 63 letters, digits, \"-\" and \"_\""
           : n >= NGX_HTTP_PGW_TRUST_MAX
           ? "\"%V\" is one issuer too many: there may be 64" : NULL;

@@ -2,10 +2,6 @@
 /*
  * CORS (the Fetch standard, "CORS protocol"): the response to OPTIONS, the
  * headers of all other responses, and the directives.
- *
- * Browsers serialise origins in lower case and without the default port (RFC
- * 6454, section 6.2).  The configuration's patterns are normalised in the same
- * way, so that origins are compared byte by byte.
  */
 
 
@@ -92,7 +88,7 @@ ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     /* repeat a name that is short and needs no escaping */
 
     if (name.len > NGX_HTTP_PGW_CORS_NAME
-        || !ngx_http_pgw_names_plain(&name, "-_"))
+        || !web_plain(ngx_http_pgw_span(&name), "-_"))
     {
         return reason;
     }
@@ -239,36 +235,15 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 }
 
 
-/* Returns the end of the normalised origin, given the end of its host.  Returns
-   NULL if the port is invalid.  The scheme's default port is left out. */
-
-static char *
-ngx_http_pgw_cors_port(const char *origin, char *end)
-{
-    size_t     len = strlen(end);
-    ngx_int_t  port;
-
-    if (len == 0) {
-        return end;
-    }
-
-    port = ngx_atoi((u_char *) end + 1, len - 1);
-
-    return port < 1 || port > 65535 || end[1] == '0' ? NULL
-           : (port == 443 && strncmp(origin, "https:", 6) == 0)
-             || (port == 80 && strncmp(origin, "http:", 5) == 0)
-           ? end : end + len;
-}
-
-
-/* Parses scheme "://" [ "*." ] host [ ":" port ].  Returns NULL, or the
-   fault. */
+/* Checks scheme "://" [ "*." ] host [ ":" port ], in lower case.  Returns NULL,
+   or the fault. */
 
 static const char *
-ngx_http_pgw_cors_parse(char *origin, ngx_http_pgw_origin_t *pattern)
+ngx_http_pgw_cors_fault(const char *origin)
 {
-    char        *host, *end;
+    ngx_int_t    port;
     ngx_uint_t   wildcard, good;
+    const char  *host, *end;
 
     host = strstr(origin, "://");
 
@@ -295,8 +270,8 @@ ngx_http_pgw_cors_parse(char *origin, ngx_http_pgw_origin_t *pattern)
 
     } else {
         end = host + strcspn(host, ":");
-        good = ngx_http_pgw_origin_is_labels((u_char *) host + wildcard,
-                                             (u_char *) end);
+        good = web_labels((pj_str_t) { (u_char *) host + wildcard,
+                                       (size_t) (end - host) - wildcard });
     }
 
     if (strchr(host, '*')
@@ -311,17 +286,10 @@ ngx_http_pgw_cors_parse(char *origin, ngx_http_pgw_origin_t *pattern)
         return "the host is malformed, or a path follows it, if only a slash";
     }
 
-    end = ngx_http_pgw_cors_port(origin, end);
-    if (end == NULL) {
-        return "the port must be 1 to 65535";
-    }
+    port = *end ? ngx_atoi((u_char *) end + 1, strlen(end + 1)) : 1;
 
-    pattern->text = (pj_str_t) { (u_char *) origin, (size_t) (end - origin) };
-    pattern->prefix = (size_t) ((wildcard ? host - 1 : end) - origin);
-    pattern->suffix.data = (u_char *) host;
-    pattern->suffix.len = wildcard ? (size_t) (end - host) : 0;
-
-    return NULL;
+    return port < 1 || port > 65535 || (*end && end[1] == '0')
+           ? "the port must be 1 to 65535" : NULL;
 }
 
 
@@ -334,14 +302,14 @@ ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t              *value;
     ngx_uint_t              i, first, off;
     const char             *err;
-    ngx_http_pgw_origin_t  *pattern;
+    web_origin_t           *allowed;
 
     value = cf->args->elts;
     first = (lcf->cors_origins == NGX_CONF_UNSET_PTR);
 
     if (first) {
         lcf->cors_origins = ngx_array_create(cf->pool, 4,
-                                             sizeof(ngx_http_pgw_origin_t));
+                                             sizeof(web_origin_t));
         if (lcf->cors_origins == NULL) {
             return NGX_CONF_ERROR;
         }
@@ -357,22 +325,24 @@ ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     for (i = 1; !off && i < cf->args->nelts; i++) {
 
-        pattern = ngx_array_push(lcf->cors_origins);
+        allowed = ngx_array_push(lcf->cors_origins);
         origin = ngx_pnalloc(cf->pool, value[i].len + 1);
 
-        if (pattern == NULL || origin == NULL) {
+        if (allowed == NULL || origin == NULL) {
             return NGX_CONF_ERROR;
         }
 
         ngx_strlow(origin, value[i].data, value[i].len + 1);
 
-        err = ngx_http_pgw_cors_parse((char *) origin, pattern);
+        err = ngx_http_pgw_cors_fault((char *) origin);
         if (err) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "invalid origin \"%V\" in \"%V\": %s",
                                &value[i], &cmd->name, err);
             return NGX_CONF_ERROR;
         }
+
+        web_origin_set(allowed, (pj_str_t) { origin, value[i].len });
     }
 
     return NGX_CONF_OK;
@@ -397,7 +367,7 @@ ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     for (i = 1; i < cf->args->nelts; i++) {
 
-        if (!ngx_http_pgw_names_plain(&value[i], "-_")) {
+        if (!web_plain(ngx_http_pgw_span(&value[i]), "-_")) {
             return "has an invalid name: there are no patterns";
         }
 

@@ -268,7 +268,7 @@ ngx_http_pgw_feed_members(ngx_http_pgw_page_t *page, const pj_json_t *root)
     /* cursors go into a query unescaped */
 
     if (cursor.len > NGX_HTTP_PGW_CURSOR_MAX
-        || !ngx_http_pgw_names_plain(&cursor, "-._:,"))
+        || !web_plain(ngx_http_pgw_span(&cursor), "-._:,"))
     {
         ngx_http_pgw_feed_fault(page, "it has no cursor");
 

@@ -13,72 +13,6 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-static pj_str_t skip(pj_str_t s, size_t n)
-{
-    return (pj_str_t){s.data + n, s.len - n};
-}
-
-static bool is_blank(unsigned char c)
-{
-    return c == ' ' || c == '\t';
-}
-
-static pj_str_t trim(pj_str_t s)
-{
-    while (s.len > 0 && is_blank(s.data[0])) {
-        s = skip(s, 1);
-    }
-    while (s.len > 0 && is_blank(s.data[s.len - 1])) {
-        s.len--;
-    }
-    return s;
-}
-
-/* Returns the part before the first sep; *rest is the part after it. */
-static pj_str_t split(pj_str_t s, char sep, pj_str_t *rest)
-{
-    const unsigned char *at = s.len != 0 ? memchr(s.data, sep, s.len) : NULL;
-
-    *rest = (pj_str_t){NULL, 0};
-    if (at != NULL) {
-        *rest = skip(s, (size_t) (at - s.data) + 1);
-        s.len = (size_t) (at - s.data);
-    }
-    return s;
-}
-
-static bool begins(pj_str_t s, const char *text)
-{
-    size_t len = strlen(text);
-
-    return s.len >= len && (len == 0 || memcmp(s.data, text, len) == 0);
-}
-
-static pj_str_t unquote(pj_str_t s)
-{
-    if (s.len >= 2 && s.data[0] == '"' && s.data[s.len - 1] == '"') {
-        s = skip(s, 1);
-        s.len--;
-    }
-    return s;
-}
-
-/* Returns true if s has only lower-case letters, digits and characters of
- * others; upper-case letters too if capitals is set. */
-static bool has_only(pj_str_t s, const char *others, bool capitals)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = s.data[i];
-
-        if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') &&
-            !(capitals && c >= 'A' && c <= 'Z') &&
-            (c == '\0' || strchr(others, c) == NULL)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* -- request -------------------------------------------------------------- */
 
 #define PARAM(name, field)                                                     \
@@ -106,11 +40,6 @@ static const struct {
     {PARAM("HTTP_X_CORRELATION_ID", correlation_id)},
 };
 
-static bool id_is_valid(pj_str_t id)
-{
-    return id.len != 0 && id.len <= 128 && has_only(id, "._:-", true);
-}
-
 void http_request_init(struct http_request *req, char *const *params,
                        pj_str_t body, bool body_too_large)
 {
@@ -136,12 +65,12 @@ void http_request_init(struct http_request *req, char *const *params,
         }
     }
     /* Peers other than our nginx may send invalid ids or none. */
-    if (!id_is_valid(req->request_id)) {
+    if (!web_id_valid(req->request_id)) {
         (void) RAND_bytes(raw, sizeof(raw));
         (void) uuid_hex(req->made_id, raw, sizeof(raw));
         req->request_id = pj_str(req->made_id);
     }
-    if (!id_is_valid(req->correlation_id)) {
+    if (!web_id_valid(req->correlation_id)) {
         req->correlation_id = req->request_id;
     }
 }
@@ -216,8 +145,8 @@ static void keep_cookies(struct buf *headers)
 
     headers->len = 0;
     while (rest.len != 0) {
-        line = split(rest, '\n', &rest);
-        if (begins(line, "Set-Cookie:")) {
+        line = web_split(rest, '\n', &rest);
+        if (web_begins(line, "Set-Cookie:")) {
             memmove(headers->data + headers->len, line.data, line.len + 1);
             headers->len += line.len + 1;
         }
@@ -278,13 +207,8 @@ void http_response_head(struct http_response *res,
 bool http_cookie_next(pj_str_t *rest, const char *name, pj_str_t *value)
 {
     while (rest->len != 0) {
-        pj_str_t pair = split(*rest, ';', rest);
-
-        if (!pj_str_eq(trim(split(pair, '=', value)), pj_str(name))) {
-            continue;
-        }
-        *value = unquote(trim(*value));
-        if (value->len != 0) {
+        if (web_cookie(web_split(*rest, ';', rest), pj_str(name), value) &&
+            value->len != 0) {
             return true;
         }
     }
@@ -326,95 +250,29 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
 
 pj_str_t http_bearer(pj_str_t authorization)
 {
-    pj_str_t token, scheme = split(trim(authorization), ' ', &token);
+    pj_str_t token, scheme = web_split(web_trim(authorization), ' ', &token);
 
-    token = trim(token);
+    token = web_trim(token);
     if (!pj_str_caseeq(scheme, PJ_STR("Bearer"))) {
         return (pj_str_t){NULL, 0};
     }
-    return has_only(token, "-._~+/=", true) && token.len != 0
-               ? token
-               : (pj_str_t){scheme.data, 0};
+    return web_plain(token, "-._~+/=") ? token : (pj_str_t){scheme.data, 0};
 }
 
-static pj_str_t without_port(pj_str_t host, const char *port)
-{
-    size_t len = strlen(port);
-
-    if (host.len >= len && begins(skip(host, host.len - len), port)) {
-        host.len -= len;
-    } else if (host.len > 0 && host.data[host.len - 1] == ':') {
-        host.len--;
-    }
-    return host;
-}
-
-/* Returns true if origin equals listed.  If the host of listed starts with a
- * "*." label, one or more labels may take its place. */
-static bool matches(pj_str_t origin, pj_str_t listed)
-{
-    pj_str_t tail, label, head = split(listed, '*', &tail);
-
-    if (tail.data == NULL) {
-        return pj_str_caseeq(origin, listed);
-    }
-    if (origin.len <= head.len + tail.len ||
-        !pj_str_caseeq((pj_str_t){origin.data, head.len}, head) ||
-        !pj_str_caseeq(skip(origin, origin.len - tail.len), tail)) {
-        return false;
-    }
-    /* The part that matches the star, including the first dot of tail. */
-    origin = (pj_str_t){origin.data + head.len,
-                        origin.len - head.len - tail.len + 1};
-    while (origin.len != 0) {
-        label = split(origin, '.', &origin);
-        if (label.len == 0 || !has_only(label, "-_", false)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Browsers omit the default port of the scheme, so it is ignored in the
- * list. */
 static bool origin_listed(const struct config *cfg, pj_str_t origin)
 {
     const char *p = cfg->cors_origins != NULL ? cfg->cors_origins : "";
+    web_origin_t allowed;
 
-    if (!has_only(origin, "-_.:/[]", false)) {
-        return false; /* never sent by browsers */
-    }
     for (size_t len; *p != '\0'; p += len) {
-        pj_str_t listed;
-
         p += strspn(p, " \t");
         len = strcspn(p, " \t");
-        listed = (pj_str_t){(const unsigned char *) p, len};
-        if (len != 0 &&
-            matches(origin,
-                    without_port(listed,
-                                 begins(listed, "https") ? ":443" : ":80"))) {
+        web_origin_set(&allowed, (pj_str_t){(const unsigned char *) p, len});
+        if (len != 0 && web_origin_match(&allowed, origin)) {
             return true;
         }
     }
     return false;
-}
-
-/* Returns true if origin has the host and port of the request.  The scheme is
- * not compared, because a proxy before nginx may terminate TLS. A missing port
- * on either side is the default port of the origin's scheme. */
-static bool origin_is_own(const struct http_request *req, pj_str_t origin)
-{
-    pj_str_t host, scheme = split(origin, ':', &host);
-    const char *port = pj_str_caseeq(scheme, PJ_STR("http"))    ? ":80"
-                       : pj_str_caseeq(scheme, PJ_STR("https")) ? ":443"
-                                                                : NULL;
-
-    if (port == NULL || !begins(host, "//")) {
-        return false;
-    }
-    host = without_port(skip(host, 2), port);
-    return host.len != 0 && pj_str_caseeq(host, without_port(req->host, port));
 }
 
 bool http_origin_allowed(const struct config *cfg,
@@ -424,21 +282,23 @@ bool http_origin_allowed(const struct config *cfg,
         return !pj_str_caseeq(req->sec_fetch_site, PJ_STR("cross-site"));
     }
     return !pj_str_caseeq(req->origin, PJ_STR("null")) &&
-           (origin_listed(cfg, req->origin) || origin_is_own(req, req->origin));
+           (origin_listed(cfg, req->origin) ||
+            web_origin_own(req->origin, req->host,
+                           pj_str_eq(req->scheme, PJ_STR("https"))));
 }
 
 bool http_is_json(pj_str_t content_type)
 {
     pj_str_t rest, name, value;
 
-    if (!pj_str_caseeq(trim(split(content_type, ';', &rest)),
+    if (!pj_str_caseeq(web_trim(web_split(content_type, ';', &rest)),
                        PJ_STR("application/json"))) {
         return false;
     }
     while (rest.len != 0) {
-        name = split(split(rest, ';', &rest), '=', &value);
-        if (pj_str_caseeq(trim(name), PJ_STR("charset")) &&
-            !pj_str_caseeq(unquote(trim(value)), PJ_STR("utf-8"))) {
+        name = web_split(web_split(rest, ';', &rest), '=', &value);
+        if (pj_str_caseeq(web_trim(name), PJ_STR("charset")) &&
+            !pj_str_caseeq(web_unquote(web_trim(value)), PJ_STR("utf-8"))) {
             return false;
         }
     }
@@ -457,24 +317,24 @@ void http_etag(char etag[HTTP_ETAG_MAX], const void *document, size_t len)
 
 bool http_etag_matches(pj_str_t value, const char *etag, bool strong)
 {
-    pj_str_t tag, rest = trim(value);
+    pj_str_t tag, rest = web_trim(value);
 
     if (pj_str_eq(rest, PJ_STR("*"))) {
         return true;
     }
     while (rest.len != 0) {
-        bool weak = begins(rest, "W/");
+        bool weak = web_begins(rest, "W/");
 
-        if (is_blank(*rest.data) || *rest.data == ',') {
-            rest = skip(rest, 1);
+        if (memchr(" \t,", *rest.data, 3) != NULL) {
+            rest = web_skip(rest, 1);
             continue;
         }
         /* A tag may contain commas; its quotes delimit it. */
-        rest = skip(rest, weak ? 2 : 0);
-        if (!begins(rest, "\"")) {
+        rest = web_skip(rest, weak ? 2 : 0);
+        if (!web_begins(rest, "\"")) {
             return false;
         }
-        tag = split(skip(rest, 1), '"', &rest);
+        tag = web_split(web_skip(rest, 1), '"', &rest);
         if (rest.data == NULL) {
             return false; /* not closed */
         }

@@ -6,6 +6,7 @@
 #include "base/config.h"
 
 #include <pj.h>
+#include <web.h>
 
 #define HTTP_BODY_MAX 16384 /* a larger body is 413 */
 
