@@ -4,7 +4,6 @@
 
 use Platform::Test;
 
-use Bench::Cpu;
 use Bench::Figures;
 use Bench::Gateway::Round;
 use Bench::Identity::Scenario;
@@ -39,24 +38,8 @@ like goal_table($goal), qr/^\| case .* \| pass +\|$/m, 'which passes';
 $goal = $judge->([ 'case', 'base', 1.5 ], \@pairs);
 like goal_table($goal), qr/\| over by 27\.3 % \|$/m, 'a goal by ratio';
 
-is_deeply summary(1 .. 5), { median => 3, low => 2, high => 4, n => 5 },
-    'a summary';
-
 is verdict(ratio(($_->[1]) x 3), 0.8, $_->[0]), $_->[2], "$_->[1] $_->[0] 0.8" for
     [ '>=', 0.8, 'pass' ], [ '>=', 0.72, 'short by 10.0 %' ], [ '<=', 0.72, 'pass' ];
-
-my $round = { rate => 1200, p50_us => 1200, p99_us => 1200,
-    cpu => { map { $_ => 10 } qw(identity postgres nginx) } };
-my $text = Bench::Identity::Scenario::report({
-    title => 'refresh', rounds => 1, floors => {},
-    cells => { 'identity/16' => [$round], 'floor/16' => [$round] },
-    goals => [ { text => 'a ratio, 16', limit => 1.1, ratio => ratio(1.32) },
-        { text => 'another, 16', ratio => ratio(1) } ],
-});
-like $text, qr/^\| 16 +\| 1200 \(1200 to 1200\) +\| 1\.20 .*\n\| 16, floor/m,
-    'a row, and that of the floor';
-like $text, qr/^\| a ratio, 16 .*\| over by 20\.0 % +\|\n\| another.*no goal/m,
-    'a distance, and what is no goal';
 
 # -- what a log says --------------------------------------------------------------
 
@@ -67,24 +50,6 @@ like Bench::Gateway::Round::wrong_in_log($_->[1], 200, 2, 9) // 'fine', $_->[2],
     [ 'more than its connections', $good x 9 . $cut x 3, qr/3 requests were cut off/ ],
     [ 'another status', $good x 9 . $bad, qr/1 of 10 answers were not 200/ ],
     [ 'too few lines', $good x 8, qr/only 8 answers/ ];
-
-# -- processor time ---------------------------------------------------------------
-
-my $before = process_cpu_us($$);
-my $x = 0;
-$x += $_ for 1 .. 1_000_000;
-my $used = process_cpu_us($$) - $before;
-cmp_ok $used, '>', 1000, 'computing takes processor time';
-my $idle = $t->process(idle => cmd => [ 'sleep', 600 ], ok_status => ['any']);
-$before = 0;
-eventually(sub {    # it has begun to sleep
-    my $last = $before;
-    $before = process_cpu_us($idle->pid);
-    return $before > 0 && $before == $last;
-});
-$x += $_ for 1 .. 1_000_000;
-cmp_ok process_cpu_us($idle->pid) - $before, '<', $used / 2,
-    'and that of another process is its own';
 
 # -- clients that come again --------------------------------------------------------
 # The first request for each path is refused; the cursor of an answer is the next path.

@@ -408,30 +408,15 @@ Platform::Test - runs real nginx, identity-fcgi and PostgreSQL for one test
 
     $t->done;
 
-=head1 THE END OF A TEST
+C<done> comes last; C<< $t->allow(qr/.../) >> excuses log lines that the test provokes.
 
-C<< $t->done >> comes last, and C<< $t->allow(qr/.../) >> excuses log lines that the
-test provokes.  After die and signals END stops what runs; a killed test takes its
-daemons along.
+C<nginx_conf(TEXT [, NAME])> replaces what C<expand> lists: C<%%GLOBALS%%>,
+C<%%GLOBALS_HTTP%%>, C<%%PORT_x%%>, C<%%TO_x%%> and so on, and what C<set> gave; called
+again, with C<reload>, it changes a running nginx.  The servers' answers are in
+Platform::Test::Server, other methods in Platform::Test::Stack and ::Gateway.
 
-=head1 CONFIGURATIONS
-
-C<nginx_conf(TEXT [, NAME])> takes C<%%GLOBALS%%> (daemon, pid, error_log, user,
-load_module), C<%%GLOBALS_HTTP%%> (temporary paths and a plain access log), C<%%PLATFORM_LOG%%> (the
-JSON access log), C<%%PORT_x%%>, C<%%TO_x%%> (the C<proxy_pass> to that port),
-C<%%DIR%%>, C<%%ROOT%%>, C<%%BUILD%%>, C<%%MODULE%%> and what C<set(NAME =E<gt>
-VALUE)> gave.  C<nginx_conf> again and C<reload> change a running one.
-
-=head1 SERVERS
-
-Platform::Test::Server says what C<echo_upstream>, C<http_server> and C<issuer>
-answer, and how C<set(...)> changes that at any time.  C<identity_face>, C<full_stack>:
-Platform::Test::Stack; C<http...>: Platform::Test::Http; C<jwt_...>: Platform::Test::Jwt.
-
-=head1 ENVIRONMENT
-
-PLATFORM_BUILD: the build directory (build, or build-asan with
-PLATFORM_TEST_ASAN=1; build-tsan with C<thread>).  PLATFORM_TEST_VALGRIND=1: identity-fcgi and nginx run
-under valgrind.  PLATFORM_TEST_KEEP=1 keeps the directory of a test.
+The environment: PLATFORM_BUILD, the build directory (build-asan with
+PLATFORM_TEST_ASAN=1, build-tsan with C<thread>); PLATFORM_TEST_VALGRIND=1;
+PLATFORM_TEST_KEEP=1 keeps the directory of a test.
 
 =cut

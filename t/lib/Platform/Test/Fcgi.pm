@@ -5,15 +5,15 @@ package Platform::Test::Fcgi;
 
 use v5.36;
 
-use JSON::PP;
 use List::Util qw(pairmap);
 
+use Platform::Test::Env qw(json);
 use Platform::Test::Http;
 
 use constant { FCGI_BEGIN_REQUEST => 1, FCGI_END_REQUEST => 3, FCGI_PARAMS => 4,
     FCGI_STDIN => 5, FCGI_STDOUT => 6, FCGI_STDERR => 7 };
 
-my $json = JSON::PP->new->latin1->canonical->allow_nonref;
+my $json = json()->latin1;
 
 # A connection to an address (path or host:port).
 sub new ($class, $address) {

@@ -8,7 +8,6 @@ package Platform::Test;
 
 use v5.36;
 
-use JSON::PP ();
 use Test::More ();
 
 use Platform::Test::Http;
@@ -130,7 +129,7 @@ sub logged ($self, $res, $nginx = $self->nginx) {
     return eventually(sub {
         my ($line) = $nginx->access_log
             =~ /^(.*"requestId":"\Q$id\E".*)\n/m or return undef;
-        return JSON::PP::decode_json($line);
+        return Platform::Test::Env::json()->utf8->decode($line);
     }) || {};
 }
 

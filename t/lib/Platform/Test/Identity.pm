@@ -6,9 +6,7 @@ use v5.36;
 
 use IO::Socket::INET;
 use IO::Socket::UNIX;
-use JSON::PP;
-
-use Platform::Test::Env qw(slurp);
+use Platform::Test::Env qw(json slurp);
 use Platform::Test::Process;
 
 our @ISA = qw(Platform::Test::Daemon);
@@ -55,6 +53,6 @@ sub log_text ($self) { return slurp($self->{log}) // '' }
 
 # Its log lines as decoded JSON; dies if one is not.  The last one may be
 # half written.
-sub log_lines ($self) { return map { decode_json($_) } $self->log_text =~ /^(.*)\n/mg }
+sub log_lines ($self) { return map { json()->utf8->decode($_) } $self->log_text =~ /^(.*)\n/mg }
 
 1;

@@ -4,9 +4,7 @@ package Platform::Test::Nginx;
 
 use v5.36;
 
-use JSON::PP;
-
-use Platform::Test::Env qw(eventually slurp);
+use Platform::Test::Env qw(eventually json slurp);
 use Platform::Test::Process;
 
 our @ISA = qw(Platform::Test::Daemon);
@@ -119,7 +117,7 @@ sub access_lines ($self, $n = 0) {
     eventually(sub {
         my @lines = $self->access_log =~ /^(.*)\n/mg;
         @$had = () if @lines < @$had;
-        push @$had, map { decode_json($_) } @lines[ @$had .. $#lines ];
+        push @$had, map { json()->utf8->decode($_) } @lines[ @$had .. $#lines ];
         return @$had >= $n;
     });
     return map { +{%$_} } @$had;

@@ -4,8 +4,6 @@ package Platform::Test::Response;
 
 use v5.36;
 
-use JSON::PP;
-
 use Platform::Test::Env qw(readers);
 
 readers(qw(status body raw_head));
@@ -89,7 +87,7 @@ sub header ($self, $name) {
 
 # The body as JSON; dies when it is not.
 sub json ($self) {
-    return $self->{json} //= JSON::PP->new->utf8->allow_nonref->decode($self->{body});
+    return $self->{json} //= Platform::Test::Env::json()->utf8->decode($self->{body});
 }
 
 # The "code" member of a JSON body, or an empty string.

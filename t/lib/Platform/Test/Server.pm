@@ -7,12 +7,11 @@ package Platform::Test::Server;
 use v5.36;
 
 use IO::Select;
-use JSON::PP;
 use List::Util qw(pairkeys pairmap);
 use POSIX qw(_exit);
 use Time::HiRes qw(sleep time);
 
-use Platform::Test::Env qw(put readers slurp);
+use Platform::Test::Env qw(json put readers slurp);
 use Platform::Test::Port;
 use Platform::Test::Process;
 use Platform::Test::Response;
@@ -20,7 +19,7 @@ use Platform::Test::Response;
 our @ISA = qw(Platform::Test::Daemon);
 readers(qw(port));
 
-my $json = JSON::PP->new->latin1->canonical->allow_nonref;
+my $json = json()->latin1;
 
 my %REASON = (200 => 'OK', 204 => 'No Content', 304 => 'Not Modified',
     404 => 'Not Found', 500 => 'Internal Server Error');
