@@ -87,7 +87,7 @@ my $server = $t->http_server(api => sub ($request, @) {
     }
     return [ 500, [], 'no' ] if $mode eq 'fail' && ++$given == 5;
     return [ 200, [], 'yes' ];
-});
+}, alone => 1);
 
 sub load ($path, $seconds, $connections, %args) {
     return wrk(url => 'http://127.0.0.1:' . $server->port . $path,

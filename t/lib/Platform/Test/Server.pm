@@ -1,8 +1,7 @@
 package Platform::Test::Server;
 
 # A small HTTP server in Perl for a test to stand in for an upstream or an
-# issuer.  One forked process a connection; requests are logged as they came,
-# so that the test can ask what arrived.
+# issuer.  Requests are logged as they came, so that the test can ask what arrived.
 
 use v5.36;
 
@@ -29,7 +28,8 @@ my %REASON = (200 => 'OK', 204 => 'No Content', 304 => 'Not Modified',
 #   \$bytes                                exactly these bytes, then close
 #   sub { ... }                            what it returns, again and again
 #   undef                                  close without an answer
-# protocol => sub { my ($fh, $server) = @_; ... } replaces HTTP altogether.
+# protocol => sub { my ($fh, $server) = @_; ... } replaces HTTP altogether.  With
+# alone => 1, and a protocol, each connection has a process of its own.
 sub new ($class, %o) {
     my $self = bless { %o, log => "$o{dir}/$o{name}.requests",
         state => "$o{dir}/$o{name}.state" }, $class;
@@ -74,25 +74,42 @@ sub quiet ($self, $seconds) {
     sleep 0.01 while $at->() + $seconds > Time::HiRes::time();
 }
 
+# One process at least waits for a connection, and serves another one afterwards: a fork
+# takes longer than most answers.
 sub _accept ($self, $listener) {
     $SIG{CHLD} = 'IGNORE';
     $SIG{PIPE} = 'IGNORE';
     my $parent = getppid;
-    my $select = IO::Select->new($listener);
+    my $again = $self->{handler} && !$self->{alone};
+    pipe my $from, my $to or die "pipe: $!\n";
+    my $select = IO::Select->new($from);
+    my $idle = 0;
     while (getppid == $parent) {
-        $select->can_read(0.5) or next;
-        my $fh = $listener->accept or next;
-        my $pid = fork // die "fork: $!\n";
-        if ($pid == 0) {
-            close $listener;
-            $SIG{CHLD} = 'DEFAULT';
-            alarm 120;
-            eval { ($self->{protocol} // \&_http)->($fh, $self); 1 }
-                or print STDERR "$self->{name}: $@";
-            _exit(0);
+        if (!$idle) {
+            my $pid = fork // die "fork: $!\n";
+            $self->_work($listener, $to, $again) if $pid == 0;
+            $idle = 1;
         }
-        close $fh;
+        $select->can_read(0.5) or next;
+        sysread $from, my $told, 100;
+        $idle += ($told =~ tr/i//) - ($told =~ tr/b//);
     }
+    kill 'KILL', -$$;
+}
+
+sub _work ($self, $listener, $to, $again) {
+    $SIG{CHLD} = 'DEFAULT';
+    do {
+        my $fh = $listener->accept;
+        syswrite $to, 'b';
+        alarm 120;
+        eval { ($self->{protocol} // \&_http)->($fh, $self); 1 }
+            or print STDERR "$self->{name}: $@";
+        close $fh;
+        alarm 0;
+        syswrite $to, 'i' if $again;
+    } while $again;
+    _exit(0);
 }
 
 # In a protocol => sub: reads until the head of a request is there, notes it and
