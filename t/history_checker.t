@@ -274,7 +274,6 @@ my @TABLE = (
     # the record itself
     [ 'unreadable', 'a call ends before it begins', 'call 67 68 logout' => 'call 68 67 logout' ],
     [ 'unreadable', 'a call that is not known', 'call 140 141 context' => 'call 140 141 guess' ],
-
 );
 
 for (@TABLE) {
