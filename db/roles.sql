@@ -56,7 +56,8 @@ BEGIN
   GRANT SELECT, INSERT, UPDATE, DELETE
     ON auth_sessions, rotated_tokens, login_attempts
     TO platform_identity, platform_operator;
-  -- Only triggers write this table.
+  -- Only triggers write these tables.
+  GRANT SELECT ON audit_events TO platform_identity, platform_operator;
   GRANT SELECT, DELETE ON session_revocations
     TO platform_identity, platform_operator;
   GRANT INSERT, UPDATE ON tenants, workspaces, branches, accounts, members
@@ -69,11 +70,11 @@ BEGIN
   GRANT EXECUTE
     ON FUNCTION login_attempt_begin, login_attempt_count,
                 login_attempt_settle, login_attempt_uncount,
-                session_revocation_mark
+                session_revocation_mark, audit_months, audit_observe
     TO platform_identity;
   GRANT EXECUTE
     ON FUNCTION check_branch_limits, import_account, import_id, import_list,
-                import_the_one
+                import_the_one, audit_months
     TO platform_operator;
 END;
 $$;

@@ -282,7 +282,7 @@ sub ready ($status, $name) {
 }
 ready(503, 'may not call functions');
 for my $right ('select on session_revocations', 'select on stand_in_secret', 'delete on rotated_tokens',
-    'execute on function session_revocation_mark')
+    map {"execute on function $_"} qw(session_revocation_mark audit_months audit_observe))
 {
     roles();
     ready(200, 'with all rights');

@@ -95,6 +95,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     w->late = call->late;
     w->disconnected = call->disconnected;
     w->store.deadline_ms = call->deadline_ms;
+    w->store.actor[0] = '\0';
     w->store.access_until_s = w->now_s + w->cfg->access_ttl_s;
     if (w->cfg->session_client) {
         http_text(w->store.client_address, sizeof(w->store.client_address),

@@ -150,6 +150,8 @@ static const struct {
     {"APP_ENV", "local", true},
     {"APP_ENV", "two words", false},
     {"HTTP_HOST", "a b", false},
+    {"PLATFORM_AUDIT_KEEP", "30d", true},
+    {"PLATFORM_AUDIT_KEEP", "29d", false},
     {"PLATFORM_AUDIT_LOG", "/a.log", true},
     {"PLATFORM_AUDIT_LOG", "a.log", false},
     {"PLATFORM_AUTH_ARGON2_ITERATIONS", "3", true},

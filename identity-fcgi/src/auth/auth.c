@@ -413,10 +413,10 @@ static void add_branches(struct jsonw *json, const struct branch_list *list)
     jsonw_array_end(json);
 }
 
-static void add_token(struct jsonw *json, const char *name, pj_str_t token)
+static void add_text(struct jsonw *json, const char *name, pj_str_t text)
 {
-    if (token.len > 0) {
-        jsonw_string(json, name, token.data, token.len);
+    if (text.len > 0) {
+        jsonw_string(json, name, text.data, text.len);
     }
 }
 
@@ -445,9 +445,9 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
     buf_reset(&res->headers);
     buf_reset(&res->body);
     auth_success(w, &json, a->code, a->message);
-    add_token(&json, "accessToken", a->access_token);
-    add_token(&json, "accountAccessToken", a->account_token);
-    add_token(&json, "refreshToken", a->refresh_token);
+    add_text(&json, "accessToken", a->access_token);
+    add_text(&json, "accountAccessToken", a->account_token);
+    add_text(&json, "refreshToken", a->refresh_token);
     jsonw_cstr(&json, "tokenType", "Bearer");
     jsonw_int(&json, "expiresIn", access_expiry(w, s) - w->now_s);
     if (!a->scoped || a->account_access) {
@@ -472,6 +472,25 @@ void auth_set_ids(struct worker *w, const char *account_id,
 {
     (void) memccpy(w->res->account_id, account_id, '\0', STORE_UUID - 1);
     (void) memccpy(w->res->session_id, session_id, '\0', STORE_UUID - 1);
+}
+
+void auth_actor(struct worker *w, const char *account_id, const pj_str_t *jti,
+                const char *credential, const char *session)
+{
+    struct jsonw json;
+    struct buf out;
+
+    buf_init(&out, w->store.actor, sizeof(w->store.actor) - 1);
+    jsonw_init(&json, &out);
+    jsonw_object(&json, NULL);
+    add_text(&json, "account", pj_str(account_id));
+    add_text(&json, "jti", jti != NULL ? *jti : (pj_str_t){NULL, 0});
+    add_text(&json, "credential", pj_str(credential != NULL ? credential : ""));
+    add_text(&json, "session", pj_str(session != NULL ? session : ""));
+    add_text(&json, "requestId", w->req->request_id);
+    add_text(&json, "address", w->req->remote_addr);
+    jsonw_object_end(&json);
+    w->store.actor[out.overflow ? 0 : out.len] = '\0';
 }
 
 void auth_audit(struct worker *w, const char *event, const char *account_id,

@@ -165,6 +165,13 @@ bool auth_answer(struct worker *w, struct auth_answer *answer);
 void auth_set_ids(struct worker *w, const char *account_id,
                   const char *session_id);
 
+/* States who makes the changes of this request, for the rows of the audit:
+ * account_id and the token jti (NULL if not a token's).  credential and session
+ * name the events of a changed credential and of an ended session; NULL for the
+ * usual name, and for no event. */
+void auth_actor(struct worker *w, const char *account_id, const pj_str_t *jti,
+                const char *credential, const char *session);
+
 /* Writes an audit line; account_id and session_id may be NULL. */
 void auth_audit(struct worker *w, const char *event, const char *account_id,
                 const char *session_id);

@@ -139,6 +139,8 @@ static void finish(struct worker *w, struct change *c)
 static void change(struct worker *w, const pj_claims_t *claims,
                    struct session_view *view, struct change *c)
 {
+    auth_actor(w, c->caller->account_id, &claims->jti,
+               "auth.credential.changed", NULL);
     for (int i = 0; i < TRIES; i++) {
         if (i > 0 && (!auth_caller_session(w, claims, NULL, view) ||
                       !read_account(w, c))) {

@@ -120,11 +120,22 @@ static bool revoke(const struct refresh *r, const char *event,
                    enum metrics_counter counter)
 {
     struct session_refs done;
-    enum store_result result =
-        store_session_revoke(&r->w->store, &r->claims.session_id, 1, &done);
+    enum store_result result;
 
+    auth_actor(r->w, "", NULL, NULL, event);
+    result =
+        store_session_revoke(&r->w->store, &r->claims.session_id, 1, &done);
     auth_record_revoked(r->w, &done, counter, event);
     return result == STORE_OK || result == STORE_NONE;
+}
+
+/* Writes an audit line and, best effort, a row of the audit. */
+static void observe(struct worker *w, const char *event,
+                    const struct session *s)
+{
+    auth_actor(w, "", NULL, NULL, NULL);
+    (void) store_audit_observe(&w->store, event, s->session_id);
+    auth_audit(w, event, s->account_id, s->session_id);
 }
 
 /* Under the policy `revoke`, a token that was replaced some time ago counts as
@@ -153,7 +164,7 @@ static bool refuse_stale(const struct refresh *r)
         return auth_database_unavailable(w);
     }
     if (grace == STORE_OK) {
-        auth_audit(w, "auth.refresh.reuse", s->account_id, s->session_id);
+        observe(w, "auth.refresh.reuse", s);
     }
     metrics_count(METRICS_STALE_REFRESHES);
     return auth_refuse(w, 401, "AUTH_REFRESH_TOKEN_STALE",
@@ -520,11 +531,12 @@ void h_refresh(struct worker *w)
         auth_served();
         metrics_count(retried ? METRICS_RETRIES : METRICS_ROTATIONS);
         http_cookie_set(w->res, w->cfg, r.new_token, r.exp - w->now_s);
-        auth_audit(w,
-                   !retried ? "auth.refresh.succeeded"
-                   : r.retry_kind == SESSION_RETRY_MOVED
-                       ? "auth.refresh.retried_elsewhere"
-                       : "auth.refresh.retried",
-                   r.view.session.account_id, r.view.session.session_id);
+        if (retried && r.retry_kind == SESSION_RETRY_MOVED) {
+            observe(w, "auth.refresh.retried_elsewhere", &r.view.session);
+        } else {
+            auth_audit(
+                w, retried ? "auth.refresh.retried" : "auth.refresh.succeeded",
+                r.view.session.account_id, r.view.session.session_id);
+        }
     }
 }

@@ -75,8 +75,11 @@ void h_sessions_end(struct worker *w)
     struct jsonw json;
 
     if (!find_caller(w, &claims, &view) ||
-        !find_own(w, caller, w->path_id, &ended) ||
-        !auth_answered(
+        !find_own(w, caller, w->path_id, &ended)) {
+        return;
+    }
+    auth_actor(w, caller->account_id, &claims.jti, NULL, "auth.session.ended");
+    if (!auth_answered(
             w, store_session_revoke(&w->store, &w->path_id, 1, &done))) {
         return;
     }
@@ -104,6 +107,7 @@ static void end(struct worker *w, bool all, const char *code)
     if (!find_caller(w, &claims, &view)) {
         return;
     }
+    auth_actor(w, caller->account_id, &claims.jti, NULL, NULL);
     result = store_sessions_end(&w->store, caller->account_id,
                                 caller->session_id, &ended);
     if (result == STORE_OK && all) {

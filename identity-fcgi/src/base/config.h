@@ -32,6 +32,7 @@ struct config {
     bool access_log;
     enum log_level log_level;
     char *audit_log;
+    int64_t audit_keep_s;
 
     /* NULL for libpq's default. */
     char *db_host, *db_port, *db_name, *db_user, *db_password, *db_sslmode;

@@ -10,12 +10,15 @@
 #include <errno.h>
 #include <openssl/ui.h>
 #include <poll.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TRIES 3
@@ -397,6 +400,21 @@ bool cmd_is_uuid(const char *text)
     return uuid_parse(bytes, pj_str(text));
 }
 
+bool cmd_is_time(const char *text)
+{
+    static const char format[] = "%Y-%m-%dT%H:%M:%SZ";
+    struct tm tm = {0};
+    char again[32];
+    time_t t;
+
+    if (strptime(text, format, &tm) == NULL) {
+        return false;
+    }
+    t = timegm(&tm); /* it accepts February 30 too */
+    return strftime(again, sizeof(again), format, &tm) > 0 &&
+           strcmp(text, again) == 0 && t > 0;
+}
+
 bool cmd_find(struct cmd *c, const char *what, const char *ref,
               const char *hint, const char *sql)
 {
@@ -505,6 +523,43 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     "    OR workspace_name COLLATE \"C\" = :ref.name"                          \
     " ORDER BY workspace_id"
 
+/* Returns the user who runs the command, with the user that sudo was run by. */
+static void describe_operator(char *out, size_t cap)
+{
+    const struct passwd *user = getpwuid(getuid());
+    const char *sudo = getenv("SUDO_USER");
+
+    snprintf(out, cap, "%s%s%s", user != NULL ? user->pw_name : "",
+             sudo != NULL ? "/" : "", sudo != NULL ? sudo : "");
+}
+
+bool cmd_actor(struct cmd *c, const char *session)
+{
+    char mem[512], operator[128];
+    struct db_params params = {0};
+    struct db_rows *rows;
+    struct jsonw json;
+    struct buf out;
+
+    describe_operator(operator, sizeof(operator));
+    buf_init(&out, mem, sizeof(mem));
+    jsonw_init(&json, &out);
+    jsonw_object(&json, NULL);
+    jsonw_cstr(&json, "operator", operator);
+    if (session != NULL) {
+        jsonw_cstr(&json, "session", session);
+    }
+    jsonw_object_end(&json);
+    buf_addc(&out, '\0');
+    db_params(&params, DB_TEXT(mem));
+    if (!db_script_query(c->db, "SELECT set_config('platform.actor', $1, true)",
+                         &params, &rows)) {
+        return false;
+    }
+    db_rows_free(rows);
+    return true;
+}
+
 /* Locks the rows that the command may change, the account first, so that
  * changes are serialised and commands cannot deadlock. */
 bool cmd_work(struct cmd *c)
@@ -515,6 +570,9 @@ bool cmd_work(struct cmd *c)
     const char *to = s->to != NULL ? cmd_get(c, "to") : s->status;
     bool writes = s->event != NULL;
 
+    if (!s->list && !cmd_actor(c, s->event)) {
+        return false;
+    }
     if (cmd_get(c, "account") != NULL &&
         !cmd_find(c, "account", c->account, "",
                   writes ? ACCOUNT_SQL " FOR NO KEY UPDATE" : ACCOUNT_SQL)) {

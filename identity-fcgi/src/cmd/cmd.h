@@ -13,7 +13,7 @@
 #define CMD_LOST 3   /* exit status: done, but the audit line is lost */
 
 #define CMD_MAX_OPTIONS 7
-#define CMD_MAX_COLUMNS 14
+#define CMD_MAX_COLUMNS 15
 #define CMD_LIMIT 100     /* default --limit of lists */
 #define CMD_MAX_GIVEN 300 /* options in a command line */
 #define CMD_MAX_BRANCHES 200
@@ -166,6 +166,11 @@ bool cmd_connect(struct cmd *c);
 bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c));
 bool cmd_work(struct cmd *c); /* the work of c->spec */
 
+/* States who makes the change of this transaction, for the audit
+ * (0018_audit.sql).  session names the event of an ended session, or is NULL.
+ */
+bool cmd_actor(struct cmd *c, const char *session);
+
 /* Runs a statement. :name is a parameter with the value of this name, or null.
  * Rows are referred to by id or name: :name.id is the value if it is a UUID,
  * else null, and :name.name the reverse. :name.given is the option's value,
@@ -186,6 +191,8 @@ bool cmd_find(struct cmd *c, const char *what, const char *ref,
               const char *hint, const char *sql);
 
 bool cmd_is_uuid(const char *text);
+/* Returns true for a time in the format of results. */
+bool cmd_is_time(const char *text);
 
 /* Returns the value of this name: a value that was set, of a column ("" is
  * null), of an option ("t" for a flag), or the operand.  NULL if there is

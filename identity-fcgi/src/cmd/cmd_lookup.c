@@ -34,6 +34,14 @@ static bool find_after(struct cmd *c)
     return after == NULL || cmd_find(c, cmd_get(c, "kind"), after, "", sql);
 }
 
+static bool find_event(struct cmd *c)
+{
+    return cmd_get(c, "after") == NULL ||
+           (cmd_sql(c, "SELECT event_at::text AS afterTime FROM audit_events"
+                       " WHERE event_id = :after::bigint") &&
+            (c->found > 0 || cmd_fail(c, "there is no event with this id")));
+}
+
 /* -- statements -- */
 
 /* clang-format off */
@@ -50,6 +58,25 @@ static bool find_after(struct cmd *c)
     "         > (:afterPlace::text, :afterName::text, :afterId::uuid))" \
     " ORDER BY " place " COLLATE \"C\", " name " COLLATE \"C\", " id MOST
 #define AT(column, name) "extract(epoch FROM " column ") AS " name
+
+/* Newest first.  An event of the same time and a lower id follows. */
+static const char audit_sql[] =
+    "SELECT event_id AS eventId, " AT("event_at", "time") ", event, operator,"
+    "       by_account AS byAccountId, by_jti AS byTokenId,"
+    "       account_id AS accountId, session_id AS sessionId,"
+    "       tenant_id AS tenantId, workspace_id AS workspaceId,"
+    "       branch_id AS branchId, member_id AS memberId,"
+    "       array_to_string(roles, ',') AS roles, request_id AS requestId,"
+    "       address"
+    "  FROM audit_events e"
+    " WHERE (:accountId::uuid IS NULL OR account_id = :accountId)"
+    EQUAL("event", "event")
+    "   AND (:since.given::timestamptz IS NULL OR event_at >= :since.given)"
+    "   AND (:until.given::timestamptz IS NULL OR event_at < :until.given)"
+    "   AND (:after::bigint IS NULL"
+    "        OR (event_at, event_id) < (:afterTime::timestamptz,"
+    "                                   :after::bigint))"
+    " ORDER BY event_at DESC, event_id DESC" MOST;
 
 /* Uses the index on names. */
 static const char accounts_sql[] =
@@ -240,6 +267,8 @@ bool cmd_lookup_account(struct cmd *c)
 #define AFTER(value) \
     {"after", value, .help = "go on after this one, a name or an id"}
 
+#define A_TIME "a time in UTC, like 2026-11-21T10:15:00Z"
+
 const struct cmd_spec cmd_lookups[] = {
     {"account list", NULL, "list accounts by name",
      "Deleted ones are shown only with --status DELETED.\n",
@@ -278,6 +307,25 @@ const struct cmd_spec cmd_lookups[] = {
          WORKSPACE, AFTER("MEMBER"), LIMIT},
      .lock = true, .find = find_after, .sql = members_sql, .list = true,
      .columns = {MEMBERS}},
+    {"audit list", NULL, "list changes, newest first",
+     "Every change of accounts, credentials, workspaces, branches, members and\n"
+     "grants, by a command, the API or SQL, and every reuse of a refresh token.\n"
+     "The service keeps them for PLATFORM_AUDIT_KEEP (400d).\n",
+     .options = {
+         {"account", "ACCOUNT", .help = "only changes of it"},
+         {"event", "EVENT", .help = "only these, for example account.added"},
+         {"since", "TIME", .help = "only from then on, in UTC",
+          .valid = cmd_is_time, .accepted = A_TIME},
+         {"until", "TIME", .help = "only before it", .valid = cmd_is_time,
+          .accepted = A_TIME},
+         {"after", "EVENT_ID", .help = "go on after this one",
+          .accepted = "the id of an event", .form = "[0-9]{1,18}"},
+         LIMIT},
+     .keyless = true, .find = find_event, .sql = audit_sql, .list = true,
+     .columns = {"time", "event", "operator", "byAccountId=", "byTokenId=",
+                 "accountId=account id", "sessionId=", "tenantId=",
+                 "workspaceId=", "branchId=", "memberId=", "roles=",
+                 "requestId=", "address=", "eventId=event id"}},
     {.words = NULL},
 };
 /* clang-format on */

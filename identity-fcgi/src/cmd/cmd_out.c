@@ -87,6 +87,13 @@ static const struct column known[] = {
     {"busy", "busy", BOOL, 0, false},
     {"schemaVersion", "schema version", NUMBER, 0, false},
     {"verifies", "verifies", BOOL, 0, false},
+    {"eventId", "event id", NUMBER, 0, false},
+    {"time", "time", TIME, 20, false},
+    {"event", "event", TEXT, 26, false},
+    {"operator", "operator", TEXT, 16, false},
+    {"byAccountId", "by account", TEXT, 36, false},
+    {"byTokenId", "by token", TEXT, 36, false},
+    {"requestId", "request", TEXT, 32, false},
 };
 enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 

@@ -123,6 +123,8 @@ struct store {
     /* Client of the session that is opened or refreshed; "" to record none. */
     char client_address[64];
     char client_agent[256];
+    /* Who makes the changes, for the audit: a JSON object, or "". */
+    char actor[512];
     /* The latest expiry of access tokens issued by this request. */
     int64_t access_until_s;
 };

@@ -9,6 +9,11 @@
 /* A condition: the deadline of a DB_FENCE has not passed. */
 #define SQL_BEFORE_FENCE(param) "   AND clock_timestamp() < " param
 
+/* A condition that is always true: states who makes the change, for the audit
+ * (0018_audit.sql).  param is a JSON object. */
+#define SQL_ACTOR(param)                                                       \
+    "   AND set_config('platform.actor', " param ", true) IS NOT NULL"
+
 /* A condition on row s of auth_sessions: its account was not locked out since
  * the session was opened. */
 #define SQL_NOT_LOCKED_OUT(s)                                                  \

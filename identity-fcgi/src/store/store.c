@@ -64,7 +64,7 @@ enum store_result store_account_find(struct store *st, pj_str_t name,
 static const struct db_statement credential_rehash_sql = {
     "credential_rehash",
     "UPDATE accounts SET credential_hash = $3, updated_at = now()"
-    " WHERE account_id = $1 AND credential_hash = $2",
+    " WHERE account_id = $1 AND credential_hash = $2" SQL_ACTOR("$4"),
     true};
 
 enum store_result store_account_rehash(struct store *st, const char *account_id,
@@ -72,7 +72,8 @@ enum store_result store_account_rehash(struct store *st, const char *account_id,
                                        const char *new_hash)
 {
     return sql_do(st, &credential_rehash_sql, DB_ID(account_id),
-                  DB_TEXT(old_hash), DB_TEXT(new_hash));
+                  DB_TEXT(old_hash), DB_TEXT(new_hash),
+                  DB_TEXT("{\"credential\":\"account.credential_rehashed\"}"));
 }
 
 /* -- attempts -- */
@@ -132,8 +133,11 @@ static const struct db_statement ping_sql = {
     "       AND has_table_privilege(to_regclass('session_revocations'),"
     "                               'SELECT')"
     "       AND has_table_privilege(to_regclass('stand_in_secret'), 'SELECT')"
-    "       AND has_function_privilege("
-    "               to_regprocedure('session_revocation_mark()'), 'EXECUTE')",
+    "       AND (SELECT bool_and(has_function_privilege(to_regprocedure(f),"
+    "                                                   'EXECUTE'))"
+    "              FROM unnest(ARRAY['session_revocation_mark()',"
+    "                                'audit_months(bigint)',"
+    "                                'audit_observe(text, uuid)']) f)",
     false};
 
 static const struct db_statement migrated_sql = {
@@ -285,8 +289,8 @@ static const struct db_statement sessions_end_sql = {
     "   SELECT true FROM owner WHERE $2::uuid IS NULL),"
     " locked AS ("
     "   UPDATE accounts SET sessions_valid_after = (SELECT moment FROM own)"
-    "    WHERE account_id = $1 AND (SELECT many FROM older)"
-    "   RETURNING 1)," END_OTHERS("caller"),
+    "    WHERE account_id = $1 AND (SELECT many FROM older)" SQL_ACTOR(
+        "$4") "   RETURNING 1)," END_OTHERS("caller"),
     true};
 
 enum store_result store_sessions_end(struct store *st, const char *account_id,
@@ -298,8 +302,8 @@ enum store_result store_sessions_end(struct store *st, const char *account_id,
     do {
         struct sql_query q = {0};
 
-        db_params(&q.p, DB_ID(account_id), db_id_or_null(except),
-                  DB_INT(BATCH));
+        db_params(&q.p, DB_ID(account_id), db_id_or_null(except), DB_INT(BATCH),
+                  DB_TEXT(st->actor));
         n = 0;
         if (sql_run_safe(&q, st, &sessions_end_sql)) {
             q.result = db_row_count(q.rows) > 0 ? STORE_OK : STORE_NONE;
@@ -342,8 +346,9 @@ static const struct db_statement credential_change_sql = {
     "              THEN (SELECT moment FROM own)"
     "              ELSE sessions_valid_after END"
     "    WHERE account_id = $1 AND credential_hash = $4"
-    "      AND status = 'ACTIVE' AND EXISTS (SELECT FROM own)" SQL_BEFORE_FENCE(
-        "$6") "   RETURNING 1)," END_OTHERS("changed"),
+    "      AND status = 'ACTIVE'"
+    "      AND EXISTS (SELECT FROM own)" SQL_BEFORE_FENCE("$6")
+        SQL_ACTOR("$7") "   RETURNING 1)," END_OTHERS("changed"),
     true};
 
 enum store_result store_credential_change(struct store *st,
@@ -355,11 +360,27 @@ enum store_result store_credential_change(struct store *st,
     struct sql_query q = {0};
 
     db_params(&q.p, DB_ID(account_id), DB_ID(except), DB_INT(BATCH),
-              DB_TEXT(old_hash), DB_TEXT(new_hash), DB_FENCE);
+              DB_TEXT(old_hash), DB_TEXT(new_hash), DB_FENCE,
+              DB_TEXT(st->actor));
     if (sql_run_one(&q, st, &credential_change_sql)) {
         *ended += db_int64(q.rows, 0, 0);
     }
     return sql_end(&q);
+}
+
+/* -- the audit -- */
+
+static const struct db_statement audit_observe_sql = {
+    "audit_observe",
+    "SELECT audit_observe($1, $2) FROM ("
+    "   SELECT set_config('platform.actor', $3, true)) AS actor",
+    true};
+
+enum store_result store_audit_observe(struct store *st, const char *event,
+                                      const char *session_id)
+{
+    return sql_do(st, &audit_observe_sql, DB_TEXT(event), DB_ID(session_id),
+                  DB_TEXT(st->actor));
 }
 
 /* -- revocations -- */

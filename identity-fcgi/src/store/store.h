@@ -72,6 +72,13 @@ enum store_result store_credential_change(struct store *st,
                                           const char *new_hash,
                                           const char *except, int64_t *ended);
 
+/* -- the audit -- */
+
+/* Writes an event of the session that changes no row: auth.refresh.reuse or
+ * auth.refresh.retried_elsewhere. */
+enum store_result store_audit_observe(struct store *st, const char *event,
+                                      const char *session_id);
+
 /* -- revocations, for gateways -- */
 
 /* Returns at most STORE_MAX_LIST revocations after cursor ("" for the

@@ -144,8 +144,8 @@ static const struct db_statement session_revoke_sql = {
     "UPDATE auth_sessions"
     "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"
     " WHERE session_id = ANY (string_to_array($1, ',')::uuid[])"
-    "   AND status = 'ACTIVE'" SQL_NOT_LOCKED_OUT(
-        "auth_sessions") " RETURNING session_id, account_id",
+    "   AND status = 'ACTIVE'" SQL_NOT_LOCKED_OUT("auth_sessions")
+        SQL_ACTOR("$2") " RETURNING session_id, account_id",
     true};
 
 enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
@@ -166,7 +166,7 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
     }
     if (list.len > 0) {
         buf_addc(&list, '\0');
-        db_params(&q.p, DB_TEXT(list.data));
+        db_params(&q.p, DB_TEXT(list.data), DB_TEXT(st->actor));
         (void) sql_run_safe(&q, st, &session_revoke_sql);
     }
     return copy_revoked(&q, done);

@@ -267,6 +267,15 @@ static bool count_revocations(struct sweep *s)
     return true;
 }
 
+/* Makes the partitions that the audit needs next and drops expired ones. */
+static bool sweep_audit(struct sweep *s)
+{
+    struct db_params p = {0};
+
+    db_params(&p, DB_INT(s->cfg->audit_keep_s));
+    return run_number(s, "SELECT audit_months($1)", &p, &(int64_t){0});
+}
+
 static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
                                int64_t counts[SWEEP_KINDS])
 {
@@ -282,6 +291,7 @@ static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
                               counts)
                  : sweep_kind(s, &kinds[i], kinds[i].keep_s, NULL, &counts[i]);
     }
+    ok = ok && sweep_audit(s);
     db_script_close(s->work);
     db_script_close(s->lock);
     return ok ? SWEEP_DONE : s->result;
