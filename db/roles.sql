@@ -56,6 +56,12 @@ BEGIN
   GRANT SELECT, INSERT, UPDATE, DELETE
     ON auth_sessions, rotated_tokens, login_attempts
     TO platform_identity, platform_operator;
+  GRANT SELECT ON client_scopes, client_secrets, client_keys
+    TO platform_identity, platform_operator;
+  GRANT INSERT, DELETE ON client_scopes, client_secrets, client_keys
+    TO platform_operator;
+  GRANT SELECT, INSERT, DELETE ON client_assertions
+    TO platform_identity, platform_operator;
   -- Only triggers write these tables.
   GRANT SELECT ON audit_events TO platform_identity, platform_operator;
   GRANT SELECT, DELETE ON session_revocations
@@ -70,6 +76,7 @@ BEGIN
   GRANT EXECUTE
     ON FUNCTION login_attempt_begin, login_attempt_count,
                 login_attempt_settle, login_attempt_uncount,
+                login_attempt_wait,
                 session_revocation_mark, audit_months, audit_observe
     TO platform_identity;
   GRANT EXECUTE

@@ -54,6 +54,8 @@ my %default = (
     TRUSTED_PROXIES   => '',
     REVOCATIONS       => 'on',
     REVOCATIONS_STALE => 'pass',
+    CLIENTS           => '',
+    NO_CLIENTS        => 'on',
 );
 for my $name (sort keys %default) {
     my ($status, $said) = value($name);
@@ -97,6 +99,7 @@ my @cases = (
         [ PLATFORM_REVOCATIONS_ENABLED => 'REVOCATIONS' ]),
     [ PLATFORM_REVOCATIONS_STALE => 'REVOCATIONS_STALE', 1,
         [ 'on', 'pass;', 'pass after=1h' ], [ 'pass', 'refuse', 'Refuse' ] ],
+    [ PLATFORM_SYSTEM_API => 'CLIENTS', 1, [ 'on', 'faces' ], [ 'face', 'gateway', 'off', 'Off' ] ],
     [ PLATFORM_LOGIN_RATE_LIMIT => 'LOGIN_RATE', 1,
         [ 'fast', '0r/s', '10', '10r/h', '10r/s burst', '10r/s burst x' ],
         [ 'off', '10r/s', '600r/m', '10r/s burst 20', '1r/s burst 0' ] ],

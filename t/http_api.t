@@ -4,6 +4,7 @@
 
 use JSON::PP;
 use Platform::Test;
+use Platform::Test::Commands;
 use Platform::Test::Env;
 
 my $node = Platform::Test::Env::node();
@@ -60,6 +61,7 @@ my $s = $t->full_stack(env => {
     PLATFORM_LOGIN_RATE_LIMIT     => '1r/m burst 5',
     PLATFORM_REFRESH_RATE_LIMIT   => '1r/m burst 5',
     PLATFORM_AUTH_MAX_FAILURES    => 2,
+    PLATFORM_SYSTEM_API           => 'gateway',
 });
 my $pg = $s->postgres;
 my @cors = (headers => [ Origin => $APP ]);
@@ -93,6 +95,33 @@ gets("login: $_->[0]", @$_[1 .. $#$_]) for (
         login => { %one, account => '' }, client => '192.0.2.2' ]) x 6,
     [ 'too many', '429 GATEWAY_RATE_LIMITED', login => \%one, client => '192.0.2.2', @cors ],
 );
+
+# -- tokens for programs
+
+my $c = Platform::Test::Commands->new(test => $t, env => { PLATFORM_LOG_LEVEL => 'error' });
+my %program = (client_id => $c->done(qw(client add job --allow audit:read))->{accountId},
+    client_secret => $c->done(qw(client secret add job))->{secret});
+my $post_token = 'POST /api/auth/token';
+sub form ($type, %p) {
+    return (headers => [ 'Content-Type' => 'application/x-www-form-urlencoded' ],
+        body => join '&', "grant_type=$type", map {"$_=$p{$_}"} sort keys %p);
+}
+my @grant = form(client_credentials => %program);
+my @guess = form(client_credentials => %program, client_secret => 'x');
+gets("token: $_->[0]", $_->[1], $post_token, @$_[2 .. $#$_]) for (
+    [ 'by secret', '200', @grant ],
+    [ 'a scope', '200', form(client_credentials => %program, scope => 'audit:read') ],
+    [ 'JSON', '400 REQUEST_INVALID', json => {} ],
+    [ 'another grant', '400 AUTH_GRANT_TYPE_UNSUPPORTED', form(password => %program) ],
+    [ 'a scope too many', '400 AUTH_SCOPE_INVALID',
+        form(client_credentials => %program, scope => 'people:read') ],
+    [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', form(client_credentials => x => 'x' x 20000) ],
+    ([ 'a failure', '401 AUTH_CLIENT_INVALID', @guess, client => '192.0.2.6' ]) x 2,
+    [ 'too many failures', '429 AUTH_TOO_MANY_ATTEMPTS', @grant, client => '192.0.2.6' ],
+    ([ 'in the burst', '400 REQUEST_INVALID', json => {}, client => '192.0.2.7' ]) x 6,
+    [ 'too many', '429 GATEWAY_RATE_LIMITED', @grant, client => '192.0.2.7' ],
+);
+gets('token: GET', '405 METHOD_NOT_ALLOWED', 'GET /api/auth/token');
 
 # -- refresh
 
@@ -348,7 +377,7 @@ my @mine = (refresh_token($several->{refreshToken}));
 gets("no database: $_->[0]", '503 DATABASE_UNAVAILABLE', @$_) for (
     (map { [ "GET $_", @identity ] } '/readyz', '/internal/readyz',
         '/actuator/health/readiness', '/internal/revocations'),
-    [ login => \%one ], [ refresh => @mine ], [ logout => @mine ], [ $select => $choice, @account ],
+    [ $post_token, @grant ], [ login => \%one ], [ refresh => @mine ], [ logout => @mine ], [ $select => $choice, @account ],
     (map { [ "$_->[0] /api/auth/$_->[1]", @account,
         ($_->[2] // '') eq 'json' ? (json => $credentials) : @$_[2 .. $#$_] ] } @guarded),
 );
@@ -424,7 +453,7 @@ for my $path (map { glob "$root/$_" } 'ngx_platform_gateway_module/{*,*/*}.[ch]'
     my $text = $t->read_file($path) =~ s/\\\n\s*//gr;
     $source{$_} = 1 for $text =~ /$code/g;
     $status{ (index($1, "N") ? $1 : 400) . " $2" } = 1
-        while $text =~ /\b([2-5]\d\d|$own),\s*(?:"[A-Z][A-Za-z ]+",\s*)?$code/g;
+        while $text =~ /\b([2-5]\d\d|$own),\s*(?:"[A-Za-z_ ]+",\s*)?$code/g;
 }
 my @documented = sort @{ $spec->{codes} }, grep {/^200 /} @{ $spec->{responses} };
 my %listed = map { $_ => 1 } @documented;

@@ -281,7 +281,8 @@ sub ready ($status, $name) {
         "readyz: $name";
 }
 ready(503, 'may not call functions');
-for my $right ('select on session_revocations', 'select on stand_in_secret', 'delete on rotated_tokens',
+for my $right ('select on session_revocations', 'select on client_secrets',
+    'insert on client_assertions', 'execute on function login_attempt_wait', 'select on stand_in_secret', 'delete on rotated_tokens',
     map {"execute on function $_"} qw(session_revocation_mark audit_months audit_observe))
 {
     roles();
@@ -300,6 +301,10 @@ for my $case ([ identity => schema => public => 'usage', 1 ],
     (map { [ operator => table => $_ => 'update', 1 ], [ operator => table => $_ => 'delete', 0 ] }
         qw(tenants workspaces branches accounts members)),
     [ operator => table => branch_grants => 'delete', 1 ],
+    (map { [ operator => table => $_ => 'delete', 1 ], [ identity => table => $_ => 'insert', 0 ] }
+        qw(client_scopes client_secrets client_keys)),
+    (map { [ operator => table => audit_events => $_, $_ eq 'select' ? 1 : 0 ] }
+        qw(select insert update delete)),
     [ operator => table => stand_in_secret => 'select', 0 ],
     [ operator => function => $import => 'execute', 1 ],
     [ identity => function => $import => 'execute', 0 ])

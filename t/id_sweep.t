@@ -46,6 +46,10 @@ sub left {
 
 sub count { return $pg->sql("select count(*) from $_[0]") }
 
+# An assertion of a client that may be forgotten, and one that may not.
+$pg->sql("insert into client_assertions values (sha256('old'), now() - interval '1 second'),
+    (sha256('new'), now() + interval '1 hour')");
+
 sub swept { return $c->done('sweep', @_)->{sessions} }
 
 # -- what goes, and what stays
@@ -85,6 +89,8 @@ is swept(), 0, 'again: nothing';
 is_deeply $c->events, [], 'and not audited';
 is swept(qw(--older-than 166h)), 2, '--older-than';
 is swept(qw(--older-than 0)), 0, 'even at 0';
+is $pg->sql("select string_agg((jti_sha256 = sha256('new'))::text, ' ') from client_assertions"), 'true',
+    'an assertion that has expired goes';
 is_deeply left(), [ @stay[ 0, 1 ] ], 'what ended goes, what did not stays';
 # -- others: rows that are held are passed over, a sweep going on is left alone
 

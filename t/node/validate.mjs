@@ -96,8 +96,9 @@ function requestFaults(exchange) {
   const body = operation?.requestBody;
   if (!body || exchange.status !== 200) return [];
   if (!exchange.requestBody) return body.required ? ['request: no body'] : [];
-  return faults(body.content['application/json'].schema,
-    JSON.parse(exchange.requestBody), 'request', false);
+  const [[type, { schema }]] = Object.entries(body.content);
+  return faults(schema, type === 'application/json' ? JSON.parse(exchange.requestBody)
+    : Object.fromEntries(new URLSearchParams(exchange.requestBody)), 'request', false);
 }
 
 function bodyFaults(exchange, response) {
@@ -138,7 +139,7 @@ const pairs = new Set();
   if ((status?.const ?? status?.enum) && code)
     for (const c of code.enum ?? [code.const])
       for (const st of status.enum ?? [status.const]) pairs.add(`${st} ${c}`);
-  if (code?.const && !status) pairs.add(`200 ${code.const}`);
+  if (code?.const && !status && !node.properties.error) pairs.add(`200 ${code.const}`);
   Object.values(node).forEach(walk);
 })([api.paths, api.components.responses]);
 

@@ -29,7 +29,7 @@
  * place.  Threads may take the same place. */
 static _Atomic int64_t last_place_us;
 
-static int64_t retry_after_s(const struct config *cfg)
+int64_t auth_retry_after_s(const struct config *cfg)
 {
     int64_t now_us = metrics_now_us(), place_us = last_place_us, wait_s;
 
@@ -58,7 +58,8 @@ bool auth_refuse(struct worker *w, int status, const char *code,
     if (status == 401) {
         http_header(w->res, "WWW-Authenticate", "Login realm=\"platform\"");
     } else if (status == 503) {
-        snprintf(seconds, sizeof(seconds), "%" PRId64, retry_after_s(w->cfg));
+        snprintf(seconds, sizeof(seconds), "%" PRId64,
+                 auth_retry_after_s(w->cfg));
         http_header(w->res, "Retry-After", seconds);
     }
     return false;

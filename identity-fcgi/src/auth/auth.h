@@ -86,6 +86,7 @@ bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
 #define RETRIES_A_SECOND 200
 bool auth_refuse(struct worker *w, int status, const char *code,
                  const char *detail);
+int64_t auth_retry_after_s(const struct config *cfg); /* that of a 503 */
 void auth_served(void); /* call for each request served */
 bool auth_invalid(struct worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -3,6 +3,7 @@
 
 #include "auth/handlers.h"
 
+#include "auth/client.h"
 #include "base/parse.h"
 
 #include <string.h>
@@ -54,19 +55,43 @@ static void add_algorithms(struct jsonw *json, const struct keys *keys)
     jsonw_array_end(json);
 }
 
-/* The members that RFC 8414 and OpenID Connect Discovery 1.0 require.  No OAuth
- * flow is supported: the arrays must be empty, because missing ones would mean
- * the default flows. */
+static void add_words(struct jsonw *json, const char *name, const char *words)
+{
+    jsonw_array(json, name);
+    while (*words != '\0') {
+        size_t len = strcspn(words, " ");
+
+        jsonw_string(json, NULL, words, len);
+        words += len + (words[len] == ' ');
+    }
+    jsonw_array_end(json);
+}
+
+/* The members that RFC 8414 and OpenID Connect Discovery 1.0 require.  Arrays
+ * of what is not supported must be empty, because missing ones would mean the
+ * default flows. */
 static void add_metadata(struct jsonw *json, const struct worker *w,
                          const char *jwks_uri)
 {
+    bool clients = w->cfg->system_api == SYSTEM_API_GATEWAY;
+    char url[1024];
+
     jsonw_object(json, NULL);
     jsonw_cstr(json, "issuer", w->cfg->jwt_issuer);
     jsonw_cstr(json, "jwks_uri", jwks_uri);
     jsonw_array(json, "response_types_supported");
     jsonw_array_end(json);
-    jsonw_array(json, "grant_types_supported");
-    jsonw_array_end(json);
+    add_words(json, "grant_types_supported",
+              clients ? "client_credentials" : "");
+    if (clients) {
+        client_token_url(w->cfg, url, sizeof(url));
+        jsonw_cstr(json, "token_endpoint", url);
+        add_words(json, "token_endpoint_auth_methods_supported",
+                  "client_secret_basic client_secret_post private_key_jwt");
+        add_words(json, "token_endpoint_auth_signing_alg_values_supported",
+                  "RS256 RS384 RS512 PS256 ES256 EdDSA Ed25519");
+        add_words(json, "scopes_supported", client_scopes);
+    }
     jsonw_array(json, "subject_types_supported");
     jsonw_cstr(json, NULL, "public");
     jsonw_array_end(json);

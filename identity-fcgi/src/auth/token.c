@@ -30,6 +30,20 @@ static void add_scope(struct jsonw *w, const struct scope *scope)
     add_strings(w, "roles", scope->roles, scope->role_count);
 }
 
+/* client_id is required by RFC 9068; this service is the client of sessions. */
+static void add_client(struct jsonw *w, const struct config *cfg,
+                       const struct token *t)
+{
+    if (t->client_scope != NULL) {
+        jsonw_cstr(w, "client_id", t->session->account_id);
+    } else if (cfg->jwt_typ == PJ_TYP_AT) {
+        jsonw_cstr(w, "client_id", cfg->app_name);
+    }
+    if (t->client_scope != NULL && t->client_scope[0] != '\0') {
+        jsonw_cstr(w, "scope", t->client_scope);
+    }
+}
+
 static void write_claims(struct buf *out, const struct config *cfg,
                          const struct token *t, const char *jti)
 {
@@ -54,10 +68,7 @@ static void write_claims(struct buf *out, const struct config *cfg,
         if (cfg->jwt_audience != NULL) {
             jsonw_cstr(&w, "aud", cfg->jwt_audience);
         }
-        /* Required by RFC 9068; this service is the only client. */
-        if (cfg->jwt_typ == PJ_TYP_AT) {
-            jsonw_cstr(&w, "client_id", cfg->app_name);
-        }
+        add_client(&w, cfg, t);
         jsonw_cstr(&w, "account_type", s->account_type);
         jsonw_cstr(&w, "typ", "access");
         jsonw_string(&w, "token_scope", scope.data, scope.len);

@@ -18,6 +18,8 @@ struct token {
     const struct session *session; /* for its ids and account type */
     const struct scope *scope;     /* for a branch token */
     const char *jti;               /* NULL for a new one */
+    /* Scopes of a client, or NULL if no client requested the token. */
+    const char *client_scope;
     int64_t iat, exp;
 };
 

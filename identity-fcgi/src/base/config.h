@@ -59,7 +59,11 @@ struct config {
     int max_sessions;               /* of one account; 0 for no limit */
     enum reuse_policy refresh_reuse;
     int64_t refresh_retry_window_s; /* 0 to treat a retry as reuse */
-    int max_failures;               /* 0 for no limit */
+    int64_t system_ttl_s;           /* of tokens for clients */
+    /* Where clients get tokens: at this service only, at the gateway too, or
+     * nowhere. */
+    enum { SYSTEM_API_FACE, SYSTEM_API_GATEWAY, SYSTEM_API_OFF } system_api;
+    int max_failures; /* 0 for no limit */
     int64_t failure_window_s;
     int hash_concurrency;
     int64_t argon2_memory_kib, argon2_iterations;

@@ -82,3 +82,4 @@
 
 #define A_BOOL "true, false, 1, 0, on, off"
 #define A_STALE "pass, refuse"
+#define A_SYSTEM_API "face, gateway, off"

@@ -287,12 +287,12 @@ bool http_origin_allowed(const struct config *cfg,
                            pj_str_eq(req->scheme, PJ_STR("https"))));
 }
 
-bool http_is_json(pj_str_t content_type)
+bool http_is_media(pj_str_t content_type, const char *type)
 {
     pj_str_t rest, name, value;
 
     if (!pj_str_caseeq(web_trim(web_split(content_type, ';', &rest)),
-                       PJ_STR("application/json"))) {
+                       pj_str(type))) {
         return false;
     }
     while (rest.len != 0) {

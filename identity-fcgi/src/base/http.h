@@ -90,8 +90,11 @@ pj_str_t http_bearer(pj_str_t authorization);
 bool http_origin_allowed(const struct config *cfg,
                          const struct http_request *req);
 
-/* Returns true for application/json, with charset utf-8 or without charset. */
-bool http_is_json(pj_str_t content_type);
+/* Returns true if content_type is type, with charset utf-8 or without
+ * charset. */
+bool http_is_media(pj_str_t content_type, const char *type);
+#define http_is_json(content_type)                                             \
+    http_is_media(content_type, "application/json")
 
 #define HTTP_ETAG_MAX 35 /* including quotes and NUL */
 

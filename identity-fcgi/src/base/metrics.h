@@ -16,6 +16,12 @@ enum metrics_counter {
     METRICS_LOGIN_UNAVAILABLE, /* database unavailable */
     METRICS_LOGIN_ERROR,       /* internal error */
     METRICS_LOGIN_INVALID,     /* malformed request */
+    METRICS_TOKEN_SUCCEEDED,
+    METRICS_TOKEN_FAILED,      /* wrong client, secret or assertion */
+    METRICS_TOKEN_LIMITED,     /* too many failures */
+    METRICS_TOKEN_UNAVAILABLE, /* database unavailable */
+    METRICS_TOKEN_ERROR,       /* internal error */
+    METRICS_TOKEN_INVALID,     /* malformed request, or scope not allowed */
     METRICS_ROTATIONS,
     METRICS_RETRIES,
     METRICS_STALE_REFRESHES,

@@ -216,11 +216,17 @@ static const struct {
     {"branches_per_member",
      "a member may be granted at most 200 active branches; revoke or "
      "deactivate some first"},
+    {"clients_are_system", "this account is not a client: its type is not "
+                           "SYSTEM"},
+    {"client_keys_pkey", "the client has a key of this id already"},
+    {"keys_per_client", "a client has at most 4 keys; remove one first"},
     {"member_roles_code_plain",
      "a role is 1 to 32 of the characters A-Z a-z 0-9 _ . : -"},
     {"members_once", "a workspace is named twice"},
     {"roles_per_grant",
      "a member may hold at most 32 roles in a branch; revoke some first"},
+    {"secrets_per_client",
+     "a client has at most 2 live secrets; remove one first"},
     {"tenants_name_plain",
      "the name of a tenant is 1 to 200 bytes without control characters"},
     {"workspaces_name_plain",

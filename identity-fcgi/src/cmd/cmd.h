@@ -26,6 +26,13 @@ struct cmd;
 #define CMD_TYPE                                                               \
     .accepted = "one of CUSTOMER, OPERATOR, SYSTEM",                           \
     .form = "CUSTOMER|OPERATOR|SYSTEM"
+#define CMD_MAX_SCOPES 16 /* options in a command line */
+#define CMD_SCOPE                                                              \
+    .accepted = "one of people:read, people:write, places:read, "              \
+                "places:write, credentials:write, operators:write, "           \
+                "audit:read",                                                  \
+    .form = "people:(read|write)|places:(read|write)|credentials:write|"       \
+            "operators:write|audit:read"
 #define CMD_ALGORITHM                                                          \
     .accepted = "one of RS256, ES256, EdDSA", .form = "RS256|ES256|EdDSA"
 
@@ -79,7 +86,7 @@ struct cmd_spec {
 
 /* The tables of the files in cmd/. */
 extern const struct cmd_spec cmd_accounts[], cmd_imports[], cmd_places[],
-    cmd_lookups[], cmd_services[], cmd_key_files[];
+    cmd_lookups[], cmd_clients[], cmd_services[], cmd_key_files[];
 
 /* -- the running command, one per process -- */
 

@@ -21,9 +21,9 @@ static const struct cmd_option common_options[] = {
 /* Returns row n of all tables, or NULL. */
 static const struct cmd_spec *spec_at(size_t n)
 {
-    const struct cmd_spec *const tables[] = {cmd_accounts, cmd_imports,
-                                             cmd_places,   cmd_lookups,
-                                             cmd_services, cmd_key_files};
+    const struct cmd_spec *const tables[] = {
+        cmd_accounts, cmd_imports,  cmd_places,   cmd_lookups,
+        cmd_clients,  cmd_services, cmd_key_files};
 
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {
@@ -278,14 +278,18 @@ bool cmd_main_parse(struct cmd *c, int argc, char *const *argv)
 
 static bool run(struct cmd *c)
 {
-    const char *account = cmd_get(c, "account");
+    const char *account = cmd_get(c, "account"), *client = cmd_get(c, "client");
     const struct cmd_spec *s = c->spec;
 
     if (cmd_get(c, "env-file") != NULL) {
         c->env_file = cmd_get(c, "env-file");
     }
-    if (account == NULL && words_after(s, "account") != NULL) {
+    if (account == NULL && (words_after(s, "account") != NULL ||
+                            words_after(s, "client") != NULL)) {
         account = cmd_get(c, "name"); /* of a new account */
+    }
+    if (account == NULL) {
+        account = client;
     }
     if (account != NULL) {
         if (!cmd_fold(c, account)) {
@@ -293,6 +297,9 @@ static bool run(struct cmd *c)
         }
         memcpy(c->account, c->secret, sizeof(c->account));
         cmd_set(c, "folded", c->account);
+    }
+    if (client != NULL) { /* a client is an account */
+        cmd_set(c, "account", c->account);
     }
     if (s->check != NULL && !s->check(c)) {
         return false;
@@ -320,6 +327,7 @@ static bool run(struct cmd *c)
 bool cmd_main(struct cmd *c, int argc, char *const *argv)
 {
     const char *group = argv[0], *word = argc > 1 ? argv[1] : "", *rest;
+    char text[64];
 
     /* Get EPIPE and EFBIG instead of a signal. */
     (void) signal(SIGPIPE, SIG_IGN);
@@ -336,6 +344,11 @@ bool cmd_main(struct cmd *c, int argc, char *const *argv)
             return true;
         }
         c->spec = find(group, word);
+        if (c->spec == NULL && argc > 2) { /* as "client secret add" */
+            c->spec = find(group, join(text, word, argv[2]));
+            argc--;
+            argv++;
+        }
         argc--;
         argv++;
     }

@@ -33,7 +33,9 @@ static bool issue(struct cmd *c)
 {
     int64_t ttl_ms, now = (int64_t) time(NULL);
     struct session s = {0};
-    struct token token = {.kind = PJ_TOKEN_SYSTEM, .session = &s};
+    struct token token = {.kind = PJ_TOKEN_SYSTEM,
+                          .session = &s,
+                          .client_scope = cmd_get(c, "scopeText")};
     pj_claims_t claims;
     pj_arena_t arena;
     struct buf out;
@@ -74,6 +76,28 @@ static bool issue(struct cmd *c)
     cmd_setn(c, "issuedAt", claims.iat);
     cmd_setn(c, "expiresAt", claims.exp);
     return !out.overflow;
+}
+
+/* Joins the scopes of --allow by spaces, as tokens have them. */
+static bool check_token(struct cmd *c)
+{
+    static char text[256];
+    const char *scopes[CMD_MAX_SCOPES];
+    size_t count = cmd_given(c, "allow", scopes, CMD_MAX_SCOPES);
+    struct buf out;
+
+    if (count > CMD_MAX_SCOPES) {
+        return cmd_misused(c, "--allow is given too often");
+    }
+    buf_init(&out, text, sizeof(text) - 1);
+    for (size_t i = 0; i < count; i++) {
+        buf_addf(&out, "%s%s", i > 0 ? " " : "", scopes[i]);
+    }
+    text[out.len] = '\0';
+    if (count > 0) {
+        cmd_set(c, "scopeText", text);
+    }
+    return cmd_keys(c);
 }
 
 static bool print_token(struct cmd *c)
@@ -298,8 +322,9 @@ const struct cmd_spec cmd_services[] = {
          {"account", "ACCOUNT", "an enabled account, its name or id",
           .flags = CMD_NEEDED},
          {"ttl", "TIME", "its lifetime, at most 1h", CMD_NEEDED, is_ttl,
-          .accepted = "whole seconds or a number with s, m or h, 1s to 1h"}},
-     .check = cmd_keys, .work = issue, .event = "token.system_issued",
+          .accepted = "whole seconds or a number with s, m or h, 1s to 1h"},
+         {"allow", "SCOPE", "a scope that it has", CMD_MANY, CMD_SCOPE}},
+     .check = check_token, .work = issue, .event = "token.system_issued",
      .after = print_token,
      .columns = {"token=", "accountId=", "accountType=", "sessionId=",
                  "tokenId=", "issuedAt=", "expiresAt="}},

@@ -142,6 +142,7 @@ static const struct {
     {"/api/auth/select-branch", h_select_branch, POST},
     {"/api/auth/sessions", h_sessions, READ},
     {"/api/auth/sessions/{id}", h_sessions_end, DELETE},
+    {"/api/auth/token", h_token, POST},
     {"/healthz", h_healthz, READ},
     {"/internal/readyz", h_readyz, READ},
     {"/internal/revocations", h_revocations, READ},

@@ -1,0 +1,80 @@
+// OAuth libraries as clients: each finds the token endpoint by the issuer, gets a
+// token in three ways, and calls a route of the gateway with it.
+//
+// usage: node clients.mjs ISSUER CLIENT_ID SECRET KEY.pem ROUTE
+
+import { webcrypto } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { importPKCS8 } from 'jose';
+import * as oauth from 'oauth4webapi';
+import * as openid from 'openid-client';
+
+globalThis.crypto ??= webcrypto; // of node 18
+
+const [issuer, id, secret, file, route] = process.argv.slice(2);
+const key = await importPKCS8(readFileSync(file, 'utf8'), 'ES256');
+const http = { [oauth.allowInsecureRequests]: true };
+
+async function viaOpenid(method, scope) {
+  const config = await openid.discovery(new URL(issuer), id, undefined, method(openid),
+    { algorithm: 'oauth2', execute: [openid.allowInsecureRequests] });
+  return openid.clientCredentialsGrant(config, scope ? { scope } : undefined);
+}
+
+async function viaOauth(method, scope) {
+  const at = new URL(issuer);
+  const server = await oauth.processDiscoveryResponse(at,
+    await oauth.discoveryRequest(at, { algorithm: 'oauth2', ...http }));
+  const client = { client_id: id };
+  return oauth.processClientCredentialsResponse(server, client,
+    await oauth.clientCredentialsGrantRequest(server, client, method(oauth),
+      new URLSearchParams(scope ? { scope } : {}), http));
+}
+
+const methods = {
+  client_secret_basic: (lib) => lib.ClientSecretBasic(secret),
+  client_secret_post: (lib) => lib.ClientSecretPost(secret),
+  private_key_jwt: (lib) => lib.PrivateKeyJwt(key),
+};
+
+async function tell(name, run) {
+  try {
+    await run();
+    console.log(`ok ${name}`);
+  } catch (error) {
+    console.log(`not ok ${name}: ${error.message} ${error.code ?? ''} ${error.error ?? ''}`);
+  }
+}
+
+async function calls(token) {
+  if (token.token_type !== 'bearer') throw new Error(`a ${token.token_type} token`);
+  const answer = await fetch(issuer + route,
+    { headers: { authorization: `Bearer ${token.access_token}` } });
+  if (answer.status !== 200) throw new Error(`the gateway answers ${answer.status}`);
+}
+
+for (const [lib, via] of [['openid-client', viaOpenid], ['oauth4webapi', viaOauth]]) {
+  for (const [name, method] of Object.entries(methods)) {
+    await tell(`${lib}: ${name}`, async () => calls(await via(method)));
+  }
+  await tell(`${lib}: a wrong secret is invalid_client`, async () => {
+    try {
+      await via((l) => l.ClientSecretPost(`${secret}x`));
+    } catch (error) {
+      if (error.error === 'invalid_client' || error.cause?.error === 'invalid_client'
+        || error.cause?.[0]?.parameters?.realm === 'platform') return;
+      throw error;
+    }
+    throw new Error('it got a token');
+  });
+  await tell(`${lib}: a scope that is not allowed is invalid_scope`, async () => {
+    try {
+      await via(methods.client_secret_basic, 'people:write');
+    } catch (error) {
+      if (error.error === 'invalid_scope' || error.cause?.error === 'invalid_scope') return;
+      throw error;
+    }
+    throw new Error('it got a token');
+  });
+}
+console.log('done');
