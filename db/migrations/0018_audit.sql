@@ -281,9 +281,15 @@ BEGIN
     -- Whatever the search path of whoever writes.
     EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp',
                    f, current_schema());
-    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
   END LOOP;
 END;
 $$;
+
+REVOKE EXECUTE
+  ON FUNCTION audit_months(bigint), audit_named(text), audit_accounts(),
+              audit_write(text[], uuid, uuid, uuid, uuid, uuid, uuid, text[]),
+              audit_sessions(), audit_places(), audit_members(), audit_grants(),
+              audit_roles(), audit_observe(text, uuid)
+  FROM PUBLIC;
 
 SELECT audit_months(400 * 86400);

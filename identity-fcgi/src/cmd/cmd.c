@@ -5,12 +5,12 @@
 
 #include "base/log.h"
 #include "base/uuid.h"
+#include "store/store_actor.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <openssl/ui.h>
 #include <poll.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -529,43 +529,6 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     "    OR workspace_name COLLATE \"C\" = :ref.name"                          \
     " ORDER BY workspace_id"
 
-/* Returns the user who runs the command, with the user that sudo was run by. */
-static void describe_operator(char *out, size_t cap)
-{
-    const struct passwd *user = getpwuid(getuid());
-    const char *sudo = getenv("SUDO_USER");
-
-    snprintf(out, cap, "%s%s%s", user != NULL ? user->pw_name : "",
-             sudo != NULL ? "/" : "", sudo != NULL ? sudo : "");
-}
-
-bool cmd_actor(struct cmd *c, const char *session)
-{
-    char mem[512], operator[128];
-    struct db_params params = {0};
-    struct db_rows *rows;
-    struct jsonw json;
-    struct buf out;
-
-    describe_operator(operator, sizeof(operator));
-    buf_init(&out, mem, sizeof(mem));
-    jsonw_init(&json, &out);
-    jsonw_object(&json, NULL);
-    jsonw_cstr(&json, "operator", operator);
-    if (session != NULL) {
-        jsonw_cstr(&json, "session", session);
-    }
-    jsonw_object_end(&json);
-    buf_addc(&out, '\0');
-    db_params(&params, DB_TEXT(mem));
-    if (!db_script_query(c->db, "SELECT set_config('platform.actor', $1, true)",
-                         &params, &rows)) {
-        return false;
-    }
-    db_rows_free(rows);
-    return true;
-}
-
 /* Locks the rows that the command may change, the account first, so that
  * changes are serialised and commands cannot deadlock. */
 bool cmd_work(struct cmd *c)
@@ -576,7 +539,7 @@ bool cmd_work(struct cmd *c)
     const char *to = s->to != NULL ? cmd_get(c, "to") : s->status;
     bool writes = s->event != NULL;
 
-    if (!s->list && !cmd_actor(c, s->event)) {
+    if (!s->list && !store_actor_set(c->db, s->event)) {
         return false;
     }
     if (cmd_get(c, "account") != NULL &&

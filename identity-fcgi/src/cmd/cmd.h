@@ -173,11 +173,6 @@ bool cmd_connect(struct cmd *c);
 bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c));
 bool cmd_work(struct cmd *c); /* the work of c->spec */
 
-/* States who makes the change of this transaction, for the audit
- * (0018_audit.sql).  session names the event of an ended session, or is NULL.
- */
-bool cmd_actor(struct cmd *c, const char *session);
-
 /* Runs a statement. :name is a parameter with the value of this name, or null.
  * Rows are referred to by id or name: :name.id is the value if it is a UUID,
  * else null, and :name.name the reverse. :name.given is the option's value,

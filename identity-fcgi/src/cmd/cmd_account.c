@@ -12,6 +12,7 @@
 #include "auth/password.h"
 #include "cmd/cmd_lookup.h"
 #include "cmd/cmd_out.h"
+#include "store/store_actor.h"
 
 #include <arpa/inet.h>
 #include <openssl/crypto.h>
@@ -132,7 +133,8 @@ static bool lock_out(struct cmd *c)
         "     LIMIT 1) IS TRUE AS endsSessions";
 
     /* "sessions revoke" locks out many accounts without cmd_work(). */
-    if ((c->spec->event == NULL && !cmd_actor(c, NULL)) || !cmd_sql(c, sql)) {
+    if ((c->spec->event == NULL && !store_actor_set(c->db, NULL)) ||
+        !cmd_sql(c, sql)) {
         return false;
     }
     c->changed = c->changed || cmd_is(c, "endsSessions", "t");

@@ -153,8 +153,9 @@ static bool parse_key(struct cmd *c, pj_keyset_t *set)
     whole = pj_arena_alloc(&arena, text.len + sizeof("{\"keys\":[]}"));
     if (whole != NULL && text.len > 0 && text.data[0] == '{' &&
         strstr(c->secret, "\"keys\"") == NULL) { /* one JWK, not a set */
-        text.len = (size_t) sprintf(whole, "{\"keys\":[%.*s]}", (int) text.len,
-                                    c->secret);
+        text.len =
+            (size_t) snprintf(whole, text.len + sizeof("{\"keys\":[]}"),
+                              "{\"keys\":[%.*s]}", (int) text.len, c->secret);
         text.data = (unsigned char *) whole;
     }
     err = pj_keyset_parse_file(set, &arena, text);
@@ -248,7 +249,8 @@ static bool show_parts(struct cmd *c)
 
 /* -- the table -- */
 
-#define CLIENT_COLUMNS "account", "accountId=client id", "status", "scopes", "changed="
+#define CLIENT_COLUMNS \
+    "account", "accountId=client id", "status", "scopes", "changed="
 #define CLIENT_MORE "CLIENT is the name or id of an account of type SYSTEM.\n"
 #define ENDS_MORE \
     "Tokens that the client has end: at the gateways within a second.\n"
@@ -290,7 +292,8 @@ const struct cmd_spec cmd_clients[] = {
             "  FROM accounts a WHERE account_type = 'SYSTEM'"
             "   AND status <> 'DELETED'"
             "   AND (:after::text IS NULL"
-            "        OR account_name COLLATE \"C\" > lower(:after COLLATE \"C\"))"
+            "        OR account_name COLLATE \"C\""
+            "           > lower(:after COLLATE \"C\"))"
             " ORDER BY account_name COLLATE \"C\""
             " LIMIT coalesce(:limit::int, 100)",
      .options = {
@@ -298,15 +301,16 @@ const struct cmd_spec cmd_clients[] = {
          {"limit", "N", "show at most N (default 100)",
           .accepted = "1 to 100000", .form = "[1-9][0-9]{0,4}|100000"}},
      .list = true,
-     .columns = {"accountId=client id", "status", "createdAt", "secrets", "keys",
-                 "account", "scopes"}},
+     .columns = {"accountId=client id", "status", "createdAt", "secrets",
+                 "keys", "account", "scopes"}},
     {"client show", "CLIENT", "show its scopes, secrets and keys",
      CLIENT_MORE "Of a secret only the id is kept, and a hash.\n",
      .find = find_client, .work = read_now, .print = show_parts,
      .columns = {CLIENT_COLUMNS}},
     {"client secret add", "CLIENT", "make a secret, which is shown once",
-     CLIENT_MORE "A client has at most two live secrets: add one, use it, remove "
-     "the\nother.\n",
+     CLIENT_MORE
+     "A client has at most two live secrets: add one, use it, remove the\n"
+     "other.\n",
      .options = {
          {"expires-in", "TIME", "its life (default: until it is removed)", 0,
           .within = "1m to 3650d", .accepted = "a duration, 1m to 3650d"}},
@@ -327,8 +331,9 @@ const struct cmd_spec cmd_clients[] = {
      .work = removed, .event = "client.secret_removed",
      .columns = {"account", "accountId=client id"}},
     {"client key add", "CLIENT", "add a public key, for signed assertions",
-     CLIENT_MORE "The key is read from standard input: PEM or a JWK; RSA of 2048 "
-     "bits\nor more, P-256 or Ed25519.  A client has at most four.\n",
+     CLIENT_MORE
+     "The key is read from standard input: PEM or a JWK; RSA of 2048 bits or\n"
+     "more, P-256 or Ed25519.  A client has at most four.\n",
      .check = check_key, .find = find_client,
      .sql = "INSERT INTO client_keys (account_id, kid, jwk)"
             " VALUES (:accountId, :kid, :jwk)",

@@ -308,9 +308,9 @@ const struct cmd_spec cmd_lookups[] = {
      .lock = true, .find = find_after, .sql = members_sql, .list = true,
      .columns = {MEMBERS}},
     {"audit list", NULL, "list changes, newest first",
-     "Every change of accounts, credentials, workspaces, branches, members and\n"
-     "grants, by a command, the API or SQL, and every reuse of a refresh token.\n"
-     "The service keeps them for PLATFORM_AUDIT_KEEP (400d).\n",
+     "Every change of accounts, credentials, workspaces, branches, members\n"
+     "and grants, by a command, a request or SQL, and every reuse of a\n"
+     "refresh token.  The service keeps them for PLATFORM_AUDIT_KEEP (400d).\n",
      .options = {
          {"account", "ACCOUNT", .help = "only changes of it"},
          {"event", "EVENT", .help = "only these, for example account.added"},
