@@ -24,7 +24,7 @@ my %LEVELS = (
     (map { $_ => 'public' } qw(/ /healthz /readyz /api/auth /api/auth/ /api/auth/login
         /api/auth/refresh /api/auth/logout /api/workspaces /.well-known/jwks.json
         /.well-known/openid-configuration /.well-known/oauth-authorization-server)),
-    (map { $_ => 'account branch' } qw(/api/auth/sessions /api/auth/sessions/
+    (map { $_ => 'account branch' } qw(/api/auth/me /api/auth/sessions /api/auth/sessions/
         /api/auth/logout-others /api/auth/logout-all /api/auth/change-credential)),
     '/api/auth/select-branch' => 'account',
     '/api/workspaces/'        => 'branch',
@@ -136,7 +136,7 @@ my @ENDPOINTS = (    # method, path, body by the login, which token
     [ POST => 'select-branch', sub ($l) { { branchId => $l->{branches}[0]{branchId} } }, 1 ],
     [ POST => 'change-credential', sub { { credential => $RIGHT, newCredential => "An0ther $RIGHT" } }, 1 ],
     [ POST => 'logout-others', undef, 1 ], [ POST => 'logout-all', undef, 1 ],
-    [ GET => 'sessions', undef, 1 ],
+    [ GET => 'me', undef, 1 ], [ GET => 'sessions', undef, 1 ],
 );
 my %STATE = (
     disabled     => "status = 'DISABLED'",

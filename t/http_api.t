@@ -173,6 +173,7 @@ gets("$_: no JSON", '415 MEDIA_TYPE_UNSUPPORTED', "POST /api/auth/$_", @account,
 for my $own ($account, $token) {
     my $kind = $own eq $token ? 'branch' : 'account';
     gets("$_->[0]: $kind", @$_[1 .. $#$_], token => $own) for
+        [ 'me', '200 AUTH_ME_SUCCESS', 'GET /api/auth/me' ],
         [ 'sessions', '200 AUTH_SESSIONS_SUCCESS', 'GET /api/auth/sessions' ],
         [ 'logout-others', '200 AUTH_LOGOUT_OTHERS_SUCCESS', 'logout-others' => undef ],
         [ 'an end: no such session', '404 RESOURCE_NOT_FOUND',
@@ -180,7 +181,7 @@ for my $own ($account, $token) {
 }
 my %claims = %{ (jwt_decode($token))[1] };
 my @system = (token => jwt_token(system => jwt_key('identity'), iss => $claims{iss}));
-my @guarded = ([ GET => 'sessions' ], [ DELETE => 'sessions/x' ],
+my @guarded = ([ GET => 'me' ], [ GET => 'sessions' ], [ DELETE => 'sessions/x' ],
     [ POST => 'logout-others', body => '' ], [ POST => 'logout-all', body => '' ],
     [ POST => 'change-credential', json => {} ]);
 for my $case (@guarded) {

@@ -321,7 +321,7 @@ client_of($t);
 is logout(next_of(refresh(logged_in('one'))))->status, 200, 'logout';
 my $token = logged_in('one')->{accessToken};
 my $credential = $Platform::Test::Client::CREDENTIAL;
-for my $case ([ GET => '/api/auth/sessions' ], [ POST => '/api/auth/change-credential',
+for my $case ([ GET => '/api/auth/me' ], [ GET => '/api/auth/sessions' ], [ POST => '/api/auth/change-credential',
         json => { credential => $credential, newCredential => $credential } ],
     [ DELETE => '/api/auth/sessions/' . session_of($token) ], [ GET => '/internal/revocations' ])
 {

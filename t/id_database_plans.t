@@ -99,6 +99,8 @@ is $lost->{nextAction}{type}, 'select_branch', 'a scope that is lost';
 is refresh(jwt_token('refresh', jwt_key('identity'), %$stale, iat => time - 100))->status, 401,
     'a reuse';
 is logout($lost)->status, 200, 'a logout';
+is http_get($t->port('identity'), '/api/auth/me', token => $one->{accessToken})->status, 401,
+    'whose it was';
 
 # What operators do to an account, beside all the others.
 for my $command ('sessions one@demo.test', 'unlock one@demo.test', 'disable none@demo.test',
@@ -116,7 +118,8 @@ like $seen, qr/$_/, "a plan of: $_"
     for 'LEFT JOIN accounts a ON a.account_name', 'login_attempt_begin', 'login_attempt_settle',
     'UPDATE accounts SET credential_hash', 'INSERT INTO auth_sessions', 'FROM auth_sessions s',
     'SET jti =', 'active_branch_id = CASE', 'FROM rotated_tokens', 'SET workspace_id = \$2',
-    'session_id = ANY', 'FROM selectable_branches t WHERE t.account_id';
+    'session_id = ANY', 'FROM selectable_branches t WHERE t.account_id',
+    'o.account_name, w.workspace_name';
 my $scan = qr/(Seq\ Scan\ on\ (?:auth_sessions|accounts|members|branches
     |branch_grants|member_roles|workspaces|login_attempts)[^\n]*)/x;
 is_deeply [ $plans =~ /$scan/g ], [], 'no statement reads a whole table';

@@ -1,6 +1,6 @@
-# One's own sessions: seen, ended one by one, all others, or all; those of nobody
-# else.  And whose a session is: its row tells the address and the agent of the login
-# and of the last refresh, as the access log has them, bounded and valid UTF-8; a
+# Whose a token is.  One's own sessions: seen, ended one by one, all others, or all; those
+# of nobody else.  And whose a session is: its row tells the address and the agent of the
+# login and of the last refresh, as the access log has them, bounded and valid UTF-8; a
 # switch stores neither.  (That a refresh is a HOT update: id_database_plans.t; the members of
 # an answer, and what the gateway refuses: http_api.t.)
 
@@ -83,6 +83,45 @@ is_deeply [ @$seen{qw(usedAt expiresAt agent)} ], [ split(/\|/, row($own[0],
     map {"to_char($_ at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"}
         qw(used_at expires_at))), 'new' ], 'another: when it was used, by whom, until when';
 
+# -- whose a token is
+
+sub whose ($session, %o) {
+    my $res = ask($session, GET => 'me', %o);
+    is_deeply [ $res->status, $res->header('Cache-Control'), $res->code, cookies($res) ],
+        [ 200, 'no-store', 'AUTH_ME_SUCCESS', 0 ], 'whose it is';
+    my %said = %{ $res->json };
+    delete @said{qw(code message)};
+    return \%said;
+}
+
+my %me = (accountId => claims($own[1])->{sub}, account => 'several@demo.test',
+    type => 'CUSTOMER', sessionId => session_of($own[1]), createdAt => $list[0]{createdAt});
+is_deeply whose($own[1]), \%me, 'an account token: account and session';
+is_deeply whose($own[1], port => $face), \%me, 'the same at identity itself';
+my %here = (%me, sessionId => session_of($own[0]), createdAt => $itself->{createdAt});
+my %there = (%here, %$branch, roles => [ 'BRANCH_MANAGER', 'CASHIER' ]);
+is_deeply whose($own[0]), \%there, 'a branch token: its branch and roles too';
+my $elsewhere = $own[0]{branches}[1];
+my $moved = select_branch($own[0], $elsewhere->{branchId})->json->{accessToken};
+is_deeply whose(undef, token => $moved), { %there, %$elsewhere }, 'of another branch: that one';
+is_deeply whose($own[0]), \%there, 'one of before: the branch that services see';
+is_deeply whose(undef, token => $own[0]{accountAccessToken}), \%here,
+    'an account token has none, whatever the session has';
+is select_branch($own[0], $branch->{branchId})->status, 200, 'back';
+$pg->sql("update accounts set account_name = 'x' || account_name where account_id = '$me{accountId}'");
+is whose($own[1])->{account}, 'xseveral@demo.test', 'the name that it has now';
+$pg->sql("update accounts set account_name = '$me{account}' where account_id = '$me{accountId}'");
+
+# However many branches there are: one statement.
+sub statements {
+    my $text = http_get($t->port('identity'), '/actuator/prometheus')->body;
+    return ($text =~ /^identity_db_statement_duration_seconds_count (\d+)/m)[0];
+}
+my $two_hundred = opened('two-hundred');
+my @ran = map { my $n = statements(); $_->(); statements() - $n }
+    sub { whose($two_hundred) }, sub { sessions($two_hundred) };
+is_deeply \@ran, [ 1, 2 ], 'one statement; control: a list takes two';
+
 # -- who may not
 
 my $own = claims($own[1]{accountAccessToken});
@@ -98,7 +137,7 @@ my @refused = (
     [ "another account's", jwt_token('account', $key, %$own,
         session_id => session_of($stranger)), @NOT_ACTIVE ],
 );
-my @calls = ([ GET => 'sessions' ], [ DELETE => 'sessions/' . session_of($own[2]) ],
+my @calls = ([ GET => 'me' ], [ GET => 'sessions' ], [ DELETE => 'sessions/' . session_of($own[2]) ],
     [ POST => 'logout-others' ], [ POST => 'logout-all' ]);
 for my $call (@calls) {
     for my $case (@refused) {

@@ -265,6 +265,56 @@ TEST (test_end_of_somebody_elses_session) {
     ck_answer(404, "RESOURCE_NOT_FOUND", "read read ");
 }
 
+/* -- whose the token is -- */
+
+static void me(char kind, struct session_view of)
+{
+    view_is(of);
+    send_bearer(issue(kind, SESSION, JTI, 10, 900));
+    h_me(&w);
+}
+
+static const char whose[] =
+    "\"accountId\":\"" ACCOUNT "\",\"account\":\"somebody\","
+    "\"type\":\"CUSTOMER\",\"sessionId\":\"" SESSION "\","
+    "\"createdAt\":\"2023-11-14T22:13:20Z\"";
+
+/* The session has a branch, the token has none. */
+TEST (test_me_by_an_account_token) {
+    me('a', scoped_session());
+    ck_answer(200, "AUTH_ME_SUCCESS", "describe ");
+    ck_assert(body_has(whose));
+    ck_assert(!body_has("workspace") && !body_has("branch"));
+}
+
+TEST (test_me_by_a_branch_token) {
+    me('b', usable_session());
+    ck_answer(200, "AUTH_ME_SUCCESS", "describe ");
+    ck_assert(body_has(whose));
+    ck_assert(body_has(",\"workspaceId\":\"" WORKSPACE "\","
+                       "\"workspaceName\":\"Corner Shop\","
+                       "\"branchId\":\"" BRANCH "\","
+                       "\"branchName\":\"Main Street\","
+                       "\"roles\":[\"CASHIER\"]}"));
+}
+
+TEST (test_me_refusals) {
+    struct session_view view = usable_session();
+
+    me('r', view);
+    ck_answer(401, "AUTH_ACCESS_TOKEN_REQUIRED", "");
+    view.session.active = false;
+    db.view_count = 0;
+    me('a', view);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "describe ");
+}
+
+TEST (test_me_without_an_answer) {
+    tell(&db.describe, STORE_UNAVAILABLE);
+    me('a', usable_session());
+    ck_answer(503, "DATABASE_UNAVAILABLE", "describe ");
+}
+
 /* Sessions that ended before the database failed are audited too. */
 TEST (test_logout_others_in_part) {
     static const char path[] = "/tmp/check_select_logout.audit";

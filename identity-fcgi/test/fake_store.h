@@ -40,7 +40,7 @@ static struct {
     struct account account;
     struct script find, attempt, read, rotate, rotated, retry, repeat, select,
         revoke, create, limit, choices, rehash, ping, revocations, own, end,
-        account_read, change;
+        account_read, change, describe;
     struct retry last;                    /* the rotation that retry finds */
     struct session_view views[MAX_TURNS]; /* what read gives, by turn */
     int view_count;
@@ -316,6 +316,26 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
     }
     done->count = result == STORE_OK ? count : 0;
     return result;
+}
+
+enum store_result store_session_describe(struct store *st, pj_arena_t *arena,
+                                         pj_str_t session_id,
+                                         pj_str_t branch_id,
+                                         struct session_view *out,
+                                         struct session_names *names)
+{
+    (void) st;
+    (void) arena;
+    ck_assert(pj_str_eq(session_id, PJ_STR(SESSION)));
+    called("describe");
+    *out = db.views[0];
+    out->selectable = false;
+    *names = branch_id.len > 0
+                 ? (struct session_names){"somebody", "Corner Shop",
+                                          "Main Street", "2023-11-14T22:13:20Z"}
+                 : (struct session_names){"somebody", "", "",
+                                          "2023-11-14T22:13:20Z"};
+    return next(&db.describe);
 }
 
 enum store_result store_sessions_list(struct store *st, pj_arena_t *arena,

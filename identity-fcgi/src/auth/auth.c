@@ -157,11 +157,9 @@ bool auth_caller(struct worker *w, enum auth_caller kind, pj_claims_t *claims)
                               "A valid account access token is required.");
 }
 
-bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
-                         const pj_str_t *branch_id, struct session_view *view)
+bool auth_caller_alive(struct worker *w, const pj_claims_t *claims,
+                       enum store_result result, struct session_view *view)
 {
-    enum store_result result = store_session_read(
-        &w->store, &w->arena, claims->session_id, branch_id, false, NULL, view);
     enum session_verdict verdict;
 
     if (!auth_answered(w, result)) {
@@ -173,6 +171,16 @@ bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
     auth_set_ids(w, view->session.account_id, view->session.session_id);
     return verdict == SESSION_SCOPED || verdict == SESSION_NOT_SELECTABLE ||
            refuse_token(w, AUTH_NOT_ACTIVE);
+}
+
+bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
+                         const pj_str_t *branch_id, struct session_view *view)
+{
+    return auth_caller_alive(w, claims,
+                             store_session_read(&w->store, &w->arena,
+                                                claims->session_id, branch_id,
+                                                false, NULL, view),
+                             view);
 }
 
 /* -- request bodies -- */

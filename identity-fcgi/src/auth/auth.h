@@ -52,6 +52,9 @@ bool auth_caller(struct worker *w, enum auth_caller kind, pj_claims_t *claims);
  * (NULL for the active branch) is the branch of view->selectable. */
 bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
                          const pj_str_t *branch_id, struct session_view *view);
+/* The same for a session that a statement with this result has read. */
+bool auth_caller_alive(struct worker *w, const pj_claims_t *claims,
+                       enum store_result result, struct session_view *view);
 
 /* -- request bodies: false with a refusal if malformed -- */
 

@@ -7,6 +7,7 @@
 
 handler_fn h_change_credential;
 handler_fn h_login;
+handler_fn h_me;
 handler_fn h_published_keys;
 handler_fn h_published_metadata;
 handler_fn h_refresh;

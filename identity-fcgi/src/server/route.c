@@ -138,6 +138,7 @@ static const struct {
     {"/api/auth/logout", h_sessions_logout, POST},
     {"/api/auth/logout-all", h_sessions_logout_all, POST},
     {"/api/auth/logout-others", h_sessions_logout_others, POST},
+    {"/api/auth/me", h_me, READ},
     {"/api/auth/refresh", h_refresh, POST_IF_CONNECTED},
     {"/api/auth/select-branch", h_select_branch, POST},
     {"/api/auth/sessions", h_sessions, READ},

@@ -68,6 +68,13 @@ struct session_view {
     struct branch_list branches;
 };
 
+/* Names to show, in the caller's arena. */
+struct session_names {
+    const char *account;
+    const char *workspace, *branch; /* "" without a branch */
+    const char *created_at;         /* of the session, as in the API */
+};
+
 struct account {
     char account_id[STORE_UUID];
     char account_type[16];

@@ -283,6 +283,45 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                : result;
 }
 
+/* -- reading, with names -- */
+
+static const struct db_statement session_describe_sql = {
+    "session_describe",
+    SQL_SESSION " SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, session.*,"
+                "        o.account_name, w.workspace_name, b.branch_name,"
+                "        to_char(session.created_at AT TIME ZONE 'UTC',"
+                "                'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+                "   FROM session"
+                "   JOIN accounts o ON o.account_id = session.account_id"
+                "   LEFT JOIN branches b ON b.branch_id = $2"
+                "   LEFT JOIN workspaces w ON w.workspace_id = b.workspace_id",
+    false};
+
+enum store_result store_session_describe(struct store *st, pj_arena_t *arena,
+                                         pj_str_t session_id,
+                                         pj_str_t branch_id,
+                                         struct session_view *out,
+                                         struct session_names *names)
+{
+    const char **fields[] = {&names->account, &names->workspace, &names->branch,
+                             &names->created_at};
+    struct sql_query q = {0};
+
+    db_params(
+        &q.p, DB_UUID(session_id),
+        DB_VALUE(OID_UUID, .null = branch_id.len == 0, .text = branch_id));
+    (void) sql_run(&q, st, &session_describe_sql, NULL);
+    copy_session(&q, arena, false, out);
+    for (int i = 0; q.result == STORE_OK && i < 4; i++) {
+        *fields[i] =
+            sql_copy_string(arena, db_text(q.rows, 0, SQL_COL_MORE + i, NULL));
+        if (*fields[i] == NULL) {
+            q.result = STORE_UNAVAILABLE;
+        }
+    }
+    return sql_end(&q);
+}
+
 /* -- the columns of a rotation -- */
 
 /* Replaces the jti of row s by $3 with expiry $4, which is by the service's

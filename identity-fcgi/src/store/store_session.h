@@ -31,6 +31,14 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      const pj_str_t *branch_id, bool list,
                                      struct meanwhile *meanwhile,
                                      struct session_view *out);
+/* Reads a session without its branches, and names: of its account, and of
+ * branch_id (empty for none), whether selectable or not.  The session's id may
+ * be an arbitrary string. */
+enum store_result store_session_describe(struct store *st, pj_arena_t *arena,
+                                         pj_str_t session_id,
+                                         pj_str_t branch_id,
+                                         struct session_view *out,
+                                         struct session_names *names);
 /* Sets the scope of an active session whose workspace is null or the same. */
 enum store_result store_session_select(struct store *st, const char *session_id,
                                        const struct scope *scope);
