@@ -12,7 +12,7 @@ my $t = Platform::Test->new(timeout => 900);
 my $s = $t->full_stack;
 my ($dir, $root) = ($t->dir, $t->root);
 my $tools = "$root/t/node";
-my $client = $t->read_file("$root/examples/client/client.ts");
+my ($client, $data) = map { $t->read_file("$root/examples/client/$_.ts") } qw(client types);
 
 # What is right compiles, as strictly as the compiler can, and what is wrong does not:
 # one run, since the compiler's start is what it costs.
@@ -23,13 +23,19 @@ my %file = (
     'asked.ts' => [ 0, 'which token there is has to be asked',
         "$types(s: Session): string => s.accessToken;" ],
     'client.ts' => [ 1, 'the client compiles', $client ],
+    'code.ts' => [ 0, 'a code is a documented one',
+        "import type { Code } from './client';\nexport const f = (c: Code) => c === 'AUTH_NONE';" ],
+    'event.ts' => [ 0, 'an event is one that there is',
+        "import type { PlatformClient } from './client';\n"
+        . "export const f = (c: PlatformClient) => c.on('signedIn', () => {});" ],
     'fault.ts' => [ 0, 'control: a member of another type',
-        $client =~ s/token: string/token: number/r ],
+        $client =~ s/text: string/text: number/r ],
     'known.ts' => [ 1, 'who asks knows, and both tokens are strings', $types
         . "(s: Session, o: OwnSession): string => s.accessToken === undefined\n"
         . "  ? s.accountAccessToken + (o.address ?? '') : s.accessToken;" ],
     'page.ts' => [ 1, 'docs/http-api.md uses it as it is',
         join '', $t->read_file("$root/docs/http-api.md") =~ /^```ts\n(.*?)^```/gms ],
+    'types.ts' => [ 1, 'its types too', $data ],
 );
 $t->write_file($_, $file{$_}[2]) for keys %file;
 $t->write_file('tsconfig.json', encode_json({ extends => "$tools/tsconfig.json",
@@ -41,6 +47,10 @@ for my $name (sort keys %file) {
     is $said !~ /^\Q$name\E\(/m, !!$good, $what or diag $said;
 }
 rename "$dir/client.js", "$dir/client.mjs";
+
+my ($codes) = $data =~ /^export type ServiceCode =\n(.*?);/ms;
+is_deeply [ sort $codes =~ /'(\w+)'/g ], [ sort $t->read_file("$root/docs/openapi.yaml")
+    =~ /const: (\w+), x-status/g ], 'its codes are those of docs/openapi.yaml';
 
 my $base = 'http://127.0.0.1:' . $s->gateway;
 my @calls;
@@ -55,9 +65,12 @@ for my $mode ('', 'retries') {
     my @lines = split /^/, qx{$node $tools/client.mjs $dir/client.mjs $base $mode 2>&1};
     my $checks = 0;
     for my $line (@lines) {
-        next unless $line =~ /^((?:not )?ok) (.*)/;
-        $checks++;
-        is $1, 'ok', "$mode $2";
+        if ($line =~ /^((?:not )?ok) (.*)/) {
+            $checks++;
+            is $1, 'ok', "$mode $2";
+        } elsif ($line !~ /^\d+ checks$/) {
+            diag $line;
+        }
     }
     is $lines[-1] // '', "$checks checks\n", 'all have been made' or diag join '', @lines;
     push @calls, @{ decode_json($t->read_file('client.mjs.calls')) };

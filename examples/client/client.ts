@@ -1,6 +1,6 @@
 /*
- * A client of the platform gateway in one file, without dependencies: for
- * browsers, and for whatever else has fetch.
+ * A client of the platform gateway in this file and its types, without
+ * dependencies: for browsers, and for whatever else has fetch.
  *
  *   const client = new PlatformClient({ base: 'https://api.example.com' });
  *   if (!await client.restore()) await client.login(account, credential);
@@ -10,114 +10,57 @@
  * In a browser the refresh token stays in its HttpOnly cookie, where no script
  * can read it.  Elsewhere give a `store` that keeps it: a keychain, say.
  *
- * Tabs of a browser share that cookie.  If a refresh finds another account,
- * session or branch, since another tab has logged in or selected one, no call
- * is made as that one: each fails with status 409, and `onChange` tells the
- * page.  The page then goes on with restore(), selectBranch() or login().
+ * Tabs of a browser share that cookie and its session, and each has a branch of
+ * its own: a tab selects it again if a refresh finds the branch of another tab.
+ * If another tab has logged in, no call is made as that session: each fails
+ * with status 409, and on('sessionChanged') tells the page, which goes on with
+ * restore() or login().
  *
  * One refresh runs at a time, over all tabs where there are Web Locks.  If its
  * answer is lost it is sent again with the same token, and gets the same answer
- * if the service has PLATFORM_AUTH_REFRESH_RETRY_WINDOW.
+ * if the service has PLATFORM_AUTH_REFRESH_RETRY_WINDOW.  Calls do not wait for
+ * that: they fail with the code OFFLINE in two seconds.
+ *
+ * Every failure is a PlatformError; go by its `code`.
  */
 
-export interface Branch {
-  branchId: string;
-  branchName: string;
-  workspaceId: string;
-  workspaceName: string;
-}
+import type { Answer, Branch, CallOptions, ClientCode, Code, Context, Events,
+  InBranch, Me, Options, OwnSession, Session, TokenStore } from './types';
 
-/** Whose tokens the client has; without a branch until one is selected. */
-export interface Context {
-  accountId: string;
-  sessionId: string;
-  workspaceId?: string | undefined;
-  activeBranchId?: string | undefined;
-}
+export type * from './types';
 
-/** One of the account's; what the operator does not keep is null. */
-export interface OwnSession {
-  sessionId: string;
-  /** Whether it is this client's. */
-  current: boolean;
-  createdAt: string;
-  usedAt: string;
-  expiresAt: string;
-  address: string | null;
-  agent: string | null;
-  workspaceId: string | null;
-  workspaceName: string | null;
-  branchId: string | null;
-  branchName: string | null;
-}
-
-/** Keeps the refresh token where there is no cookie; null: there is none. */
-export interface TokenStore {
-  load(): string | null | Promise<string | null>;
-  save(token: string | null): void | Promise<void>;
-}
-
-export interface Options {
-  /** Where the gateway is: https://api.example.com */
-  base: string;
-  store?: TokenStore;
-  fetch?: typeof fetch;
-  /**
-   * A refresh found another branch of the session; or, if `now` is undefined,
-   * another session.
-   */
-  onChange?: (now: Context | undefined) => void;
-}
-
-/** What the gateway or the identity service refuses (RFC 9457). */
+/** The one kind of error. */
 export class PlatformError extends Error {
+  override readonly name = 'PlatformError';
+  /** 0 where no answer came. */
   readonly status: number;
-  /** Go by this one; docs/http-api.md lists them. */
-  readonly code: string;
+  readonly code: Code;
+  /** For a report to the operator; '' where there is none. */
   readonly requestId: string;
   /** Seconds, or 0 where nothing was said. */
   readonly retryAfter: number;
 
   constructor(status: number, problem: Partial<Record<string, string>>,
-    retryAfter: number) {
-    super(problem['detail'] ?? `status ${status}`);
-    this.name = 'PlatformError';
+    retryAfter = 0, options?: ErrorOptions) {
+    super(problem['detail'] ?? `status ${status}`, options);
     this.status = status;
-    this.code = problem['code'] ?? '';
+    this.code = (problem['code'] ?? 'UNKNOWN') as Code;
     this.requestId = problem['requestId'] ?? '';
     this.retryAfter = retryAfter;
   }
 }
 
-interface Answer extends Context {
-  code: string;
-  message: string;
-  tokenType: 'Bearer';
-  expiresIn: number;
-}
-
-interface InBranch extends Answer {
-  accessToken: string;
-  workspaceId: string;
-  activeBranchId: string;
-  nextAction: { type: 'load_current_context' };
-}
-
-interface Choice extends Answer {
-  accountAccessToken: string;
-  branches: Branch[];
-}
-
-/** Of a login or a refresh: accessToken, or what a branch is chosen with, or
-    after a refresh that asks for it both. */
-export type Session = { refreshToken: string } & (
-  | InBranch & { accountAccessToken?: never; branches?: never }
-  | InBranch & Choice
-  | Choice & { accessToken?: never; nextAction: { type: 'select_branch' } }
-);
-
 interface Ended {
   endedSessions: number;
+}
+
+/* Messages between tabs: a session has ended or begun; a refresh got no answer
+   (lost), or then got one. */
+type News = { ended: string } | { began: string } | { lost: boolean };
+
+interface Call extends CallOptions {
+  token?: Token | undefined;
+  method?: string;
 }
 
 interface Token {
@@ -134,9 +77,7 @@ const OTHER_TAB_MS = 500;     // for the answer of a faster tab to arrive
 const LONGEST_MS = 25_000;    // after which nothing is tried again: as above
 const TIMEOUT_MS = 20_000;    // longer than the gateway waits itself
 const EARLY_MS = 10_000;      // before its end a token is not used any more
-
-const REPLACED = 'AUTH_SESSION_CHANGED'; // the session
-const CHANGED = 'CONTEXT_CHANGED';       // its branch, or by this very page
+const OFFLINE_MS = 1500;      // how often a waiting call checks the network
 
 const sleep = (ms: number) => new Promise((done) => setTimeout(done, ms));
 
@@ -147,19 +88,50 @@ export class PlatformClient {
   readonly #base: URL;
   readonly #store: TokenStore | undefined;
   readonly #fetch: typeof fetch;
-  readonly #onChange: ((now: Context | undefined) => void) | undefined;
+  readonly #name: string;
+  readonly #tabs: BroadcastChannel | undefined;
+  readonly #listeners: { [E in keyof Events]: Set<(...now: Events[E]) => void> }
+    = { signedOut: new Set(), sessionChanged: new Set(),
+      branchChanged: new Set() };
   #access: Token | undefined;
   #account: Token | undefined;
   /* Stays when the tokens go: what the page shows is of this one. */
   #context: Context | undefined;
+  /* Tabs work in several branches, so each refresh gets an account token. */
+  #several = false;
+  #lostAt = 0; // when a refresh got no answer; 0 if the last one did
   #refreshes = new Map<boolean, Promise<void>>();
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(options: Options) {
     this.#base = new URL(options.base);
+    this.#name = `platform-session ${this.#base.origin}`;
     this.#store = options.store;
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
-    this.#onChange = options.onChange;
+    if (!this.#store && typeof BroadcastChannel !== 'undefined') {
+      this.#tabs = new BroadcastChannel(this.#name);
+      this.#tabs.onmessage = ({ data }) => this.#hear(data);
+      /* Otherwise node would not exit. */
+      (this.#tabs as { unref?(): void }).unref?.();
+    }
+  }
+
+  /** Stops listening to other tabs.  The session goes on. */
+  close(): void {
+    this.#tabs?.close();
+  }
+
+  /** Calls the listener at each such event, until the returned function is
+      called. */
+  on<E extends keyof Events>(event: E, listener: (...now: Events[E]) => void):
+    () => void {
+    this.#listeners[event].add(listener);
+    return () => { this.#listeners[event].delete(listener); };
+  }
+
+  /** Account, session and branch of the tokens; undefined before a login. */
+  get context(): Context | undefined {
+    return this.#context;
   }
 
   /** Whether a branch is selected; if not, selectBranch() comes first. */
@@ -167,19 +139,23 @@ export class PlatformClient {
     return this.#access !== undefined;
   }
 
-  async login(account: string, credential: string): Promise<void> {
-    await this.#alone(async () => {
-      await this.#keep(await this.#post('login', { account, credential }));
-    });
+  async login(account: string, credential: string,
+    { signal }: CallOptions = {}): Promise<void> {
+    await this.#wait(signal, (stop) => this.#alone(async () => {
+      const session = await this.#post('login', { account, credential },
+        { signal: stop });
+      await this.#keep(session);
+      this.#tell({ began: session.sessionId });
+    }));
   }
 
   /**
    * Goes on with the session that there is, an earlier page's or another tab's,
    * in its branch; false: log in.
    */
-  async restore(): Promise<boolean> {
+  async restore({ signal }: CallOptions = {}): Promise<boolean> {
     try {
-      await this.#alone(() => this.#rotate(false));
+      await this.#wait(signal, () => this.#alone(() => this.#rotate(false)));
       return true;
     } catch (error) {
       if (isSignedOut(error)) return false;
@@ -189,40 +165,41 @@ export class PlatformClient {
 
   /**
    * Gets new tokens; fetch() does so by itself.  Calls made meanwhile share
-   * the answer.  A PlatformError with status 401 means: log in again; with
+   * the answer, and a refresh goes on for 25 seconds when its callers have
+   * given up.  A PlatformError with status 401 means: log in again; with
    * status 409: these are of another account, session or branch.
    */
-  refresh(includeAccountToken = false): Promise<void> {
-    let running = this.#refreshes.get(includeAccountToken);
-    if (!running) {
-      running = this.#alone(() =>
-        this.#rotate(includeAccountToken, this.#context))
-        .finally(() => this.#refreshes.delete(includeAccountToken));
+  refresh(includeAccountToken = false, { signal }: CallOptions = {}):
+    Promise<void> {
+    return this.#wait(signal, () => {
+      const running = this.#refreshes.get(includeAccountToken)
+        ?? this.#alone(() => this.#rotate(includeAccountToken, this.#context))
+          .finally(() => this.#refreshes.delete(includeAccountToken));
       this.#refreshes.set(includeAccountToken, running);
-    }
-    return running;
+      return running;
+    });
   }
 
   /** Works at any time, also to switch. */
-  async selectBranch(branchId: string): Promise<void> {
-    const select = () =>
-      this.#post<InBranch>('select-branch', { branchId }, this.#account?.text);
+  async selectBranch(branchId: string, { signal }: CallOptions = {}):
+    Promise<void> {
+    const select = () => this.#wait(signal, (stop) =>
+      this.#alone(() => this.#select(branchId, stop)));
     const session = this.#context?.sessionId;
     /* In whichever branch the session is by now. */
     const renew = async () => {
-      await this.refresh(true).catch((error) => {
-        if (!hasCode(error, CHANGED) || !usable(this.#account)) throw error;
+      await this.refresh(true, { signal }).catch((error) => {
+        if (!hasCode(error, 'CONTEXT_CHANGED') || !usable(this.#account))
+          throw error;
       });
       if (session && session !== this.#context?.sessionId) throw changed();
     };
     if (!usable(this.#account)) await renew();
-    const selected = await select().catch(async (error) => {
+    await select().catch(async (error) => {
       if (!isSignedOut(error)) throw error;
       await renew();
-      return select();
+      await select();
     });
-    this.#access = issued(selected.accessToken, selected);
-    this.#context = contextOf(selected);
   }
 
   /**
@@ -231,53 +208,61 @@ export class PlatformClient {
    * in another context than the page called it in.
    */
   async fetch(path: string, init: RequestInit = {}): Promise<Response> {
+    const { signal } = init;
     const url = new URL(path, this.#base);
     if (url.origin !== this.#base.origin)
-      throw new TypeError(`${url.origin} is not to see the token`);
-    if (!usable(this.#access)) await this.#renew();
+      throw own('OTHER_ORIGIN', `${url.origin} is not to see the token`);
+    if (!usable(this.#access)) await this.#renew(signal);
     const token = this.#access;
     const context = this.#context;
     const answer = await this.#send(url, init, token);
     if (!isRefusedToken(answer) || init.body instanceof ReadableStream)
       return answer;
-    if (this.#access === token) await this.refresh();
-    /* A refresh that ended meanwhile may have left no token. */
-    if (!this.#access || !isSame(context, this.#context)) throw changed();
+    /* If there is none, a refresh is under way, or the session is over. */
+    if (!this.#access || this.#access === token)
+      await this.refresh(false, { signal });
+    if (!isSame(context, this.#context)) throw changed();
     return this.#send(url, init, this.#access);
   }
 
   /** Ends the session.  If it fails, try again: nothing is lost by that. */
-  async logout(): Promise<void> {
-    await this.#alone(async () => {
+  async logout({ signal }: CallOptions = {}): Promise<void> {
+    await this.#wait(signal, (stop) => this.#alone(async () => {
       const body = this.#store && { refreshToken: await this.#store.load() };
       await this.#persist(() =>
-        this.#post('logout', body, this.#access?.text));
-      await this.#forget();
-    });
+        this.#post('logout', body, { token: this.#access, signal: stop }));
+      await this.#end();
+    }));
+  }
+
+  /** The account and session of the token, and its branch and roles. */
+  async me(options: CallOptions = {}): Promise<Me> {
+    return this.#own('me', {}, { method: 'GET', ...options });
   }
 
   /** This one and the newest others; `more`: there are still others. */
-  async sessions(): Promise<{ sessions: OwnSession[]; more: boolean }> {
-    return this.#own('sessions', {}, 'GET');
+  async sessions(options: CallOptions = {}):
+    Promise<{ sessions: OwnSession[]; more: boolean }> {
+    return this.#own('sessions', {}, { method: 'GET', ...options });
   }
 
   /** Ends one of sessions().  RESOURCE_NOT_FOUND: it had ended already. */
-  async endSession(session: Pick<OwnSession, 'sessionId' | 'current'>):
-    Promise<void> {
+  async endSession(session: Pick<OwnSession, 'sessionId' | 'current'>,
+    options: CallOptions = {}): Promise<void> {
     await this.#own(`sessions/${encodeURIComponent(session.sessionId)}`, {},
-      'DELETE');
-    if (session.current) await this.#alone(() => this.#forget());
+      { method: 'DELETE', ...options });
+    if (session.current) await this.#alone(() => this.#end());
   }
 
   /** Ends all other sessions, and tells how many; may be repeated. */
-  async logoutOthers(): Promise<number> {
-    return (await this.#own<Ended>('logout-others')).endedSessions;
+  async logoutOthers(options: CallOptions = {}): Promise<number> {
+    return (await this.#own<Ended>('logout-others', {}, options)).endedSessions;
   }
 
   /** Ends all sessions, this one too.  Status 401: they had ended already. */
-  async logoutAll(): Promise<number> {
-    const { endedSessions } = await this.#own<Ended>('logout-all');
-    await this.#alone(() => this.#forget());
+  async logoutAll(options: CallOptions = {}): Promise<number> {
+    const { endedSessions } = await this.#own<Ended>('logout-all', {}, options);
+    await this.#alone(() => this.#end());
     return endedSessions;
   }
 
@@ -285,31 +270,103 @@ export class PlatformClient {
    * Ends all other sessions, and tells how many.  AUTH_INVALID_CREDENTIALS:
    * the credential is wrong, ask again; this session goes on.
    */
-  async changeCredential(credential: string, newCredential: string):
-    Promise<number> {
+  async changeCredential(credential: string, newCredential: string,
+    options: CallOptions = {}): Promise<number> {
     return (await this.#own<Ended>('change-credential',
-      { credential, newCredential })).endedSessions;
+      { credential, newCredential }, options)).endedSessions;
+  }
+
+  #emit<E extends keyof Events>(event: E, ...now: Events[E]): void {
+    for (const listener of this.#listeners[event])
+      queueMicrotask(() => listener(...now));
+  }
+
+  #tell(news: News): void {
+    this.#tabs?.postMessage(news);
+  }
+
+  #hear(news: News): void {
+    const own = this.#context?.sessionId;
+    if ('lost' in news) {
+      this.#lostAt = news.lost ? Date.now() : 0;
+    } else if ('ended' in news) {
+      if (news.ended === own) this.#signOut();
+    } else if (news.began !== own) {
+      this.#drop();
+      this.#emit('sessionChanged');
+    }
+  }
+
+  /* Gives up when the caller's signal is aborted or the network is down, and
+     then aborts the signal of the work. */
+  #wait<T>(signal: AbortSignal | null | undefined,
+    work: (stop: AbortSignal) => Promise<T>): Promise<T> {
+    const stop = new AbortController();
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(noAnswer(undefined, signal));
+      const give = (error: PlatformError) => {
+        stop.abort(error);
+        reject(error);
+      };
+      const abort = () => give(noAnswer(undefined, signal));
+      const timer = setInterval(() => {
+        if (Date.now() - this.#lostAt < 2 * OFFLINE_MS) give(noAnswer());
+      }, OFFLINE_MS);
+      signal?.addEventListener('abort', abort);
+      work(stop.signal).then(resolve, reject).finally(() => {
+        clearInterval(timer);
+        signal?.removeEventListener('abort', abort);
+      });
+    });
   }
 
   /* One at a time: by Web Locks over all tabs, or at least in this one. */
   #alone<T>(work: () => Promise<T>): Promise<T> {
     const locks = globalThis.navigator?.locks as LockManager | undefined;
-    const name = `platform-session ${this.#base.origin}`;
     const run = this.#queue.then(() =>
-      locks ? locks.request(name, work) as Promise<T> : work());
+      locks ? locks.request(this.#name, work) as Promise<T> : work());
     this.#queue = run.catch(() => undefined);
     return run;
   }
 
   /* For a call that is yet to be made, in the context of now. */
-  async #renew(): Promise<void> {
+  async #renew(signal: AbortSignal | null | undefined): Promise<void> {
     const context = this.#context;
-    await this.refresh();
+    await this.refresh(false, { signal });
     if (context && !isSame(context, this.#context)) throw changed();
   }
 
   async #rotate(includeAccountToken: boolean, expected?: Context):
     Promise<void> {
+    try {
+      const both = includeAccountToken || this.#several;
+      let now = await this.#turn(both, expected);
+      if (await this.#keep(now, expected)) return;
+      /* Another tab has selected another branch. */
+      this.#several = true;
+      const own = expected?.activeBranchId;
+      if (own && !now.accountAccessToken) {
+        now = await this.#turn(true, expected);
+        if (await this.#keep(now, expected)) return;
+      }
+      if (!own || !await this.#selectAgain(own)) {
+        this.#emit('branchChanged', contextOf(now));
+        throw changed();
+      }
+    } catch (error) {
+      if (isSignedOut(error)) await this.#forget();
+      /* The store has the other session's token. */
+      if (hasCode(error, 'AUTH_SESSION_CHANGED')) {
+        this.#drop();
+        this.#emit('sessionChanged');
+      }
+      throw error;
+    }
+  }
+
+  /* One refresh token for the next. */
+  async #turn(includeAccountToken: boolean, expected?: Context):
+    Promise<Session> {
     let sent: string | null | undefined;
     let stale = 0;
     const once = async () => {
@@ -323,23 +380,12 @@ export class PlatformClient {
     /* The token was used already.  If another tab did, what it got is, or is
        about to be, in the cookie or the store. */
     const faster = async (error: unknown) => {
-      if (!(error instanceof PlatformError)
-        || error.code !== 'AUTH_REFRESH_TOKEN_STALE' || stale++ === 2)
+      if (!hasCode(error, 'AUTH_REFRESH_TOKEN_STALE') || stale++ === 2)
         return false;
       await sleep(OTHER_TAB_MS * (1 + Math.random()));
       return !this.#store || await this.#store.load() !== sent;
     };
-    try {
-      await this.#keep(await this.#persist(once, faster), expected);
-    } catch (error) {
-      if (isSignedOut(error)) await this.#forget();
-      /* The store has the other session's token. */
-      if (hasCode(error, REPLACED)) {
-        this.#drop();
-        this.#onChange?.(undefined);
-      }
-      throw error;
-    }
+    return this.#persist(once, faster);
   }
 
   /*
@@ -353,12 +399,16 @@ export class PlatformClient {
     const start = Date.now();
     for (let n = 1; ; n++) {
       try {
-        return await once();
+        const answer = await once();
+        this.#note(false);
+        return answer;
       } catch (error) {
-        const wait = error instanceof PlatformError
-          ? ([429, 502, 503, 504].includes(error.status)
-            ? Math.max(1, error.retryAfter) * 1000 : undefined)
-          : LOST_MS;
+        const lost = hasCode(error, 'OFFLINE');
+        this.#note(lost);
+        const wait = lost ? LOST_MS
+          : error instanceof PlatformError
+            && [429, 502, 503, 504].includes(error.status)
+            ? Math.max(1, error.retryAfter) * 1000 : undefined;
         if (n === TRIES || Date.now() - start + (wait ?? 0) > LONGEST_MS)
           throw error;
         if (wait !== undefined) await sleep(wait);
@@ -367,26 +417,50 @@ export class PlatformClient {
     }
   }
 
+  /* Calls in other tabs wait for this refresh too. */
+  #note(lost: boolean): void {
+    if (lost || this.#lostAt) this.#tell({ lost });
+    this.#lostAt = lost ? Date.now() : 0;
+  }
+
+  async #select(branchId: string, signal?: AbortSignal): Promise<void> {
+    const selected = await this.#post<InBranch>('select-branch', { branchId },
+      { token: this.#account, signal });
+    this.#access = issued(selected.accessToken, selected);
+    this.#context = contextOf(selected);
+  }
+
+  /* False: that branch cannot be selected any more. */
+  async #selectAgain(branchId: string): Promise<boolean> {
+    try {
+      await this.#persist(() => this.#select(branchId));
+      return true;
+    } catch (error) {
+      if (hasCode(error, 'AUTH_BRANCH_NOT_SELECTABLE')) return false;
+      throw error;
+    }
+  }
+
   /* A new refresh token is stored before anything else happens to it.  The
-     branch token of another branch than expected is not taken. */
-  async #keep(session: Session, expected?: Context): Promise<void> {
+     branch token of another branch than expected is not taken: false. */
+  async #keep(session: Session, expected?: Context): Promise<boolean> {
     await this.#store?.save(session.refreshToken);
     const now = contextOf(session);
     this.#access = undefined;
     /* Release 0.2 does not look at sessionId. */
     if (expected && expected.sessionId !== now.sessionId)
-      throw changed(REPLACED);
+      throw changed('AUTH_SESSION_CHANGED');
+    /* An account token of another session must not select branches here. */
+    if (this.#context?.sessionId !== now.sessionId) this.#drop();
     if (session.accountAccessToken !== undefined) {
       this.#account = issued(session.accountAccessToken, session);
       this.branches = session.branches;
     }
-    if (expected && !isSame(expected, now)) {
-      this.#onChange?.(now);
-      throw changed();
-    }
+    if (expected && !isSame(expected, now)) return false;
     this.#context = now;
     if (session.accessToken !== undefined)
       this.#access = issued(session.accessToken, session);
+    return true;
   }
 
   #drop(): void {
@@ -394,50 +468,75 @@ export class PlatformClient {
     this.branches = [];
   }
 
-  async #forget(): Promise<void> {
+  #signOut(): void {
+    const had = this.#access ?? this.#account;
     this.#drop();
+    if (had) this.#emit('signedOut');
+  }
+
+  async #forget(): Promise<void> {
+    this.#signOut();
     await this.#store?.save(null);
   }
 
-  #send(url: URL, init: RequestInit, token: Token | undefined) {
-    if (!token) throw new Error('a branch has to be selected first');
+  /* The session is over for every tab. */
+  async #end(): Promise<void> {
+    if (this.#context) this.#tell({ ended: this.#context.sessionId });
+    await this.#forget();
+  }
+
+  async #send(url: URL, init: RequestInit, token: Token | undefined) {
+    if (!token)
+      throw own('BRANCH_NOT_SELECTED', 'a branch has to be selected first');
     const headers = new Headers(init.headers);
     headers.set('Authorization', `Bearer ${token.text}`);
-    return this.#fetch(url, { ...init, headers });
+    return this.#fetch(url, { ...init, headers }).catch((cause) => {
+      throw noAnswer(cause, init.signal);
+    });
   }
 
   /* With a token of either kind.  One that is refused is replaced, once. */
-  async #own<T>(what: string, data: object = {}, method = 'POST'): Promise<T> {
+  async #own<T>(what: string, data: object, options: Call): Promise<T> {
+    const { signal } = options;
     const token = () => usable(this.#access) ? this.#access : this.#account;
-    if (!usable(token())) await this.#renew();
+    if (!usable(token())) await this.#renew(signal);
     const used = token();
     const context = this.#context;
-    const call = () => this.#post<T>(what, data, token()?.text, method);
+    const call = () =>
+      this.#post<T>(what, data, { ...options, token: token() });
     return call().catch(async (error) => {
       if (!isSignedOut(error) || error.code === 'AUTH_INVALID_CREDENTIALS')
         throw error;
-      if (token() === used) await this.refresh();
+      if (!token() || token() === used) await this.refresh(false, { signal });
       if (!isSame(context, this.#context)) throw changed();
       return call();
     });
   }
 
-  async #post<T = Session>(what: string, data: object = {}, token?: string,
-    method = 'POST'): Promise<T> {
+  async #post<T = Session>(what: string, data: object = {},
+    { token, method = 'POST', signal }: Call = {}): Promise<T> {
     /* An empty body needs no preflight.  A refresh may outlive the page. */
     const empty = Object.keys(data).length === 0;
-    const answer = await this.#fetch(new URL(`/api/auth/${what}`, this.#base), {
+    const url = new URL(`/api/auth/${what}`, this.#base);
+    const timeout = AbortSignal.timeout(TIMEOUT_MS);
+    const init: RequestInit = {
       method,
       credentials: this.#store ? 'omit' : 'include',
       headers: {
         ...(empty ? {} : { 'Content-Type': 'application/json' }),
-        ...(token ? { Authorization: `Bearer ${token}` } : {}),
+        ...(token ? { Authorization: `Bearer ${token.text}` } : {}),
       },
       ...(empty ? {} : { body: JSON.stringify(data) }),
       ...(empty || what === 'refresh' ? { keepalive: true } : {}),
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-    });
-    if (answer.ok) return await answer.json() as T;
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    };
+    let answer;
+    try {
+      answer = await this.#fetch(url, init);
+      if (answer.ok) return await answer.json() as T;
+    } catch (cause) {
+      throw noAnswer(cause, signal);
+    }
     const problem = await answer.json().catch(() => ({}));
     throw new PlatformError(answer.status, problem,
       Number(answer.headers.get('Retry-After')) || 0);
@@ -463,13 +562,23 @@ function isSame(a: Context | undefined, b: Context | undefined): boolean {
     && a?.activeBranchId === b?.activeBranchId;
 }
 
-/* This client's own refusals, beside the service's AUTH_SESSION_CHANGED. */
-function changed(code = CHANGED): PlatformError {
-  return new PlatformError(409, { code, detail:
-    'the tokens are of another account, session or branch by now' }, 0);
+function own(code: ClientCode, detail: string, cause?: unknown) {
+  return new PlatformError(0, { code, detail }, 0, { cause });
 }
 
-function hasCode(error: unknown, code: string): boolean {
+function noAnswer(cause?: unknown, signal?: AbortSignal | null): PlatformError {
+  return signal?.aborted
+    ? own('ABORTED', 'the caller has given up', signal.reason)
+    : own('OFFLINE', `no answer came${cause ? `: ${cause}` : ''}`, cause);
+}
+
+/* A refusal of this client, like the service's AUTH_SESSION_CHANGED. */
+function changed(code: Code = 'CONTEXT_CHANGED') {
+  return new PlatformError(409, { code, detail:
+    'the tokens are of another account, session or branch by now' });
+}
+
+function hasCode(error: unknown, code: Code): boolean {
   return error instanceof PlatformError && error.code === code;
 }
 

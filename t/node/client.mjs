@@ -17,15 +17,19 @@ const now = Date.now;
 const same = assert.deepEqual;
 const exchanges = [];
 
-// Waits are noted, and short.
+// Waits are noted, and short; how often a call looks whether to wait on is not.
 const wait = globalThis.setTimeout;
 let waited = [];
+let pace = 50;
 globalThis.setTimeout = (work, ms, ...rest) => {
   waited.push(ms);
-  return wait(work, ms / 50, ...rest);
+  return wait(work, ms / pace, ...rest);
 };
 
-// A browser's cookie, and what a network may do to calls: `before` gets each
+// Clients of this process are in browsers of their own; see Net.channel().
+globalThis.BroadcastChannel = undefined;
+
+// A browser's cookie and channel, and what a network may do to calls: `before` gets each
 // request that is sent, `after` each answer that the client will see.
 class Net {
   cookie = '';
@@ -34,6 +38,19 @@ class Net {
   most = 0;
   before = async () => {};
   after = async (answer) => answer;
+
+  // From now on its tabs tell one another.
+  channel() {
+    const open = new Set();
+    globalThis.BroadcastChannel = class {
+      constructor() { open.add(this); }
+      close() { open.delete(this); }
+      postMessage(data) {
+        for (const tab of open)
+          if (tab !== this) wait(() => tab.onmessage({ data }), 0);
+      }
+    };
+  }
 
   fetch = async (url, init) => {
     const path = new URL(url).pathname;
@@ -113,11 +130,19 @@ async function signedIn(account, options) {
   return { net, client };
 }
 
+// What the client tells its page.
+function listening(client) {
+  const told = [];
+  client.on('signedOut', () => told.push('signedOut'));
+  client.on('sessionChanged', () => told.push('sessionChanged'));
+  client.on('branchChanged', (now) => told.push(now));
+  return told;
+}
+
 // In a branch of several; `told` gets what the page is told.
 async function inBranch(n) {
-  const told = [];
-  const { net, client } = await signedIn('several',
-    { onChange: (now) => told.push(now) });
+  const { net, client } = await signedIn('several');
+  const told = listening(client);
   await client.selectBranch(client.branches[n].branchId);
   return { net, client, told };
 }
@@ -171,8 +196,8 @@ const checks = {
 
   async 'the token is for the gateway alone'() {
     const { net, client } = await signedIn('one');
-    await assert.rejects(client.fetch('http://127.0.0.1:1/x'), TypeError);
-    await assert.rejects(client.fetch('//127.0.0.1:1/x'), TypeError);
+    await fails(client.fetch('http://127.0.0.1:1/x'), 'OTHER_ORIGIN');
+    await fails(client.fetch('//127.0.0.1:1/x'), 'OTHER_ORIGIN');
     same(net.calls.length, 1);
   },
 
@@ -214,7 +239,7 @@ const checks = {
   async 'several branches: choose, and switch at any time'() {
     const { net, client } = await signedIn('several');
     same(client.ready, false);
-    await assert.rejects(client.fetch(context), /selected first/);
+    await fails(client.fetch(context), 'BRANCH_NOT_SELECTED');
     for (const { branchId } of client.branches.slice(0, 2)) {
       await client.selectBranch(branchId);
       same((await reach(client))['X-Active-Branch-Id'], branchId);
@@ -283,7 +308,7 @@ const checks = {
         await fails(client.fetch(context, { method: 'POST', body: 'x' }),
           'AUTH_SESSION_CHANGED');
       same([net.reached() - sent, told, client.ready],
-        [how === 'refused' ? 1 : 0, [undefined, undefined], false]);
+        [how === 'refused' ? 1 : 0, ['sessionChanged', 'sessionChanged'], false]);
       await fails(client.logoutAll(), 'AUTH_SESSION_CHANGED');
       await fails(client.selectBranch(client.branches[0]?.branchId ?? 'x'),
         'AUTH_SESSION_CHANGED');
@@ -295,6 +320,16 @@ const checks = {
     }
   },
 
+  async 'another login in this page: no token of before is left'() {
+    const { client } = await signedIn('several');
+    const { branchId } = client.branches[0];
+    await client.login('one@demo.test', credential);
+    same(client.branches, []);
+    await fails(client.selectBranch(branchId), 'AUTH_BRANCH_NOT_SELECTABLE');
+    later(1000);
+    same((await client.me()).account, 'one@demo.test');
+  },
+
   async 'a service that does not look at sessionId'() {
     const { net, client, told } = await inBranch(0);
     await opened(net).login('one@demo.test', credential);
@@ -304,7 +339,7 @@ const checks = {
     later(895);
     await fails(client.fetch(context), 'AUTH_SESSION_CHANGED');
     await fails(client.selectBranch('x'), 'AUTH_SESSION_CHANGED');
-    same(told, [undefined, undefined]);
+    same(told, ['sessionChanged', 'sessionChanged']);
   },
 
   async 'a session that ended is not followed by another one'() {
@@ -317,30 +352,183 @@ const checks = {
     await tab.login('one@demo.test', credential);
     const sent = net.reached();
     await fails(client.fetch(context, { method: 'POST' }), 'AUTH_SESSION_CHANGED');
-    same([net.reached() - sent, told], [0, [undefined]]);
+    same([net.reached() - sent, told], [0, ['signedOut', 'sessionChanged']]);
   },
 
-  async 'another branch in another tab: no call goes on there'() {
+  // Each tab selects its own branch again: with one refresh more, the first time.
+  async 'another branch in another tab: calls go on in the own one'() {
+    for (const what of ['nothing', 'request', 'answer']) {
+      const { net, client, told } = await inBranch(0);
+      const tab = opened(net);
+      await tab.restore();
+      const [here, there] = client.branches.map((b) => b.branchId);
+      await tab.selectBranch(there);
+      net.lose('/api/auth/select-branch', what, what === 'nothing' ? 0 : 1);
+      const { before } = net;
+      net.spoil(3);
+      const { before: spoil } = net;
+      net.before = async (call) => { await before(call); await spoil(call); };
+      const sent = net.reached();
+      const made = await Promise.all([1, 2, 3].map(async () =>
+        (await (await client.fetch(context, { method: 'POST', body: 'x' })).json())
+          .headers['X-Active-Branch-Id']));
+      same([made, net.reached() - sent, net.refreshes(), told],
+        [[here, here, here], 6, 4, []]);
+      same((await reach(tab))['X-Active-Branch-Id'], there);
+      for (const [one, branch] of [[tab, there], [client, here], [client, here]]) {
+        await one.refresh();
+        same((await reach(one))['X-Active-Branch-Id'], branch);
+      }
+      same(net.refreshes(), 8);
+      // Or it goes there.
+      await tab.refresh();
+      await client.restore();
+      same((await reach(client))['X-Active-Branch-Id'], there);
+    }
+  },
+
+  async 'the own branch cannot be selected any more: no call goes on in another'() {
     const { net, client, told } = await inBranch(0);
     const tab = opened(net);
     await tab.restore();
     const [here, there] = client.branches.map((b) => b.branchId);
     await tab.selectBranch(there);
-    net.spoil(3);
+    net.spoil(1);
+    net.after = async (answer, call) => call.path === '/api/auth/select-branch'
+      && call.body.includes(here) ? Response.json({ status: 403,
+        code: 'AUTH_BRANCH_NOT_SELECTABLE' }, { status: 403 }) : answer;
     const sent = net.reached();
-    for (const error of await Promise.all([1, 2, 3].map(() =>
-      client.fetch(context, { method: 'POST', body: 'x' }).catch((e) => e))))
-      same(error.code, 'CONTEXT_CHANGED');
-    same([net.reached() - sent, net.refreshes(), client.ready], [3, 3, false]);
-    same(told.map((c) => c.activeBranchId), [there]);
-    await client.selectBranch(here);
-    same((await reach(client))['X-Active-Branch-Id'], here);
-    same((await reach(tab))['X-Active-Branch-Id'], there);
-    // Or it goes there.
-    await tab.selectBranch(there);
-    await fails(client.refresh(), 'CONTEXT_CHANGED');
-    await client.restore();
+    await fails(client.fetch(context, { method: 'POST' }), 'CONTEXT_CHANGED');
+    same([net.reached() - sent, client.ready, told.map((c) => c.activeBranchId),
+      client.context.activeBranchId], [1, false, [there], here]);
+    await client.selectBranch(there);
     same((await reach(client))['X-Active-Branch-Id'], there);
+  },
+
+  async 'a tab without a branch does not take that of another one'() {
+    const { net, client } = await signedIn('several');
+    const told = listening(client);
+    const tab = opened(net);
+    await tab.restore();
+    const { branchId } = client.branches[0];
+    await tab.selectBranch(branchId);
+    await fails(client.fetch(context), 'CONTEXT_CHANGED');
+    same(told.map((c) => c.activeBranchId), [branchId]);
+  },
+
+  async 'tabs tell one another who logs in and out'() {
+    const { net } = await signedIn('several');
+    net.channel();
+    const [one, two, closed] = [opened(net), opened(net), opened(net)];
+    for (const tab of [one, two, closed]) same(await tab.restore(), true);
+    const [told, heard] = [listening(one), listening(two)];
+    const late = [];
+    const off = one.on('signedOut', () => late.push('signedOut'));
+    closed.close();
+    const silent = listening(closed);
+    const settled = () => new Promise((done) => { wait(done, 50); });
+
+    await one.login('one@demo.test', credential);
+    await settled();
+    same([told, heard], [[], ['sessionChanged']]);
+    const sent = net.calls.length;
+    await fails(two.sessions(), 'AUTH_SESSION_CHANGED');
+    same(net.calls.length, sent + 1);
+    same(await two.restore(), true);
+    same(two.context.accountId, one.context.accountId);
+
+    heard.length = 0;
+    await two.logout();
+    await settled();
+    same([told, heard, late, one.ready, net.refreshes()],
+      [['signedOut'], ['signedOut'], ['signedOut'], false, 5]);
+    off();
+    // Told once, and not of what is no session of theirs.
+    await fails(one.fetch(context), 'AUTH_REFRESH_TOKEN_MISSING');
+    await one.login('one@demo.test', credential);
+    await settled();
+    new globalThis.BroadcastChannel().postMessage({ ended: two.context.sessionId });
+    await settled();
+    same([told, heard, late, silent, one.ready],
+      [['signedOut'], ['signedOut', 'sessionChanged'], ['signedOut'], [], true]);
+  },
+
+  async 'whose the token is'() {
+    const { client } = await signedIn('several');
+    const { branchId, ...place } = client.branches[0];
+    const told = await client.me();
+    same([told.account, told.type, told.accountId, told.sessionId, told.branchId],
+      ['several@demo.test', 'CUSTOMER', client.context.accountId,
+        client.context.sessionId, undefined]);
+    await client.selectBranch(branchId);
+    const { code, message, ...me } = await client.me();
+    same([code, typeof message, me], ['AUTH_ME_SUCCESS', 'string', {
+      accountId: told.accountId, account: told.account, type: told.type,
+      sessionId: told.sessionId, createdAt: told.createdAt, branchId, ...place,
+      roles: ['BRANCH_MANAGER', 'CASHIER'] }]);
+  },
+
+  async 'a signal ends each call before it is sent'() {
+    const { net, client } = await signedIn('several');
+    const signal = AbortSignal.abort('enough');
+    const { branchId } = client.branches[0];
+    const n = exchanges.length;
+    for (const call of [
+      (o) => client.login('one@demo.test', credential, o), (o) => client.restore(o),
+      (o) => client.refresh(false, o), (o) => client.selectBranch(branchId, o),
+      (o) => client.logout(o), (o) => client.me(o), (o) => client.sessions(o),
+      (o) => client.endSession({ sessionId: 'x', current: false }, o),
+      (o) => client.logoutOthers(o), (o) => client.logoutAll(o),
+      (o) => client.changeCredential(credential, 'another-credential', o)]) {
+      const error = await fails(call({ signal }), 'ABORTED');
+      same([error.status, error.cause], [0, 'enough']);
+    }
+    same(exchanges.length, n);
+    await client.selectBranch(branchId);
+    await fails(client.fetch(context, { signal }), 'ABORTED');
+    await reach(client);
+  },
+
+  async 'a signal ends the wait, and not the refresh that others wait for'() {
+    const { net, client } = await signedIn('one');
+    const stop = new AbortController();
+    net.before = async (call) => {
+      if (call.path === refresh) stop.abort();
+    };
+    later(895);
+    const [gone, stays] = await Promise.allSettled(
+      [client.fetch(context, { signal: stop.signal }), client.fetch(context)]);
+    same([gone.reason.code, stays.value.status, net.refreshes()], ['ABORTED', 200, 1]);
+  },
+
+  async 'a login that was given up is none'() {
+    const net = new Net();
+    const client = opened(net);
+    const stop = new AbortController();
+    net.before = async () => stop.abort();
+    await fails(client.login('one@demo.test', credential, { signal: stop.signal }),
+      'ABORTED');
+    same([client.ready, client.context, net.cookie], [false, undefined, '']);
+  },
+
+  async 'no network: told in two seconds, and the refresh goes on'() {
+    const { net, client } = await signedIn('one');
+    net.channel();
+    const tab = opened(net);
+    await tab.restore();
+    await client.restore();
+    const before = net.refreshes();
+    net.lose(refresh, 'request', 2);
+    later(895);
+    pace = 1;
+    const start = now();
+    const error = await fails(client.fetch(context), 'OFFLINE');
+    const took = now() - start;
+    assert.ok(took >= 1000 && took < 2000, `after ${took} ms`);
+    same([error.status, net.refreshes() - before], [0, 2]);
+    // It is still asked for, and then all is well.
+    await reach(client);
+    same(net.refreshes() - before, 3);
   },
 
   async 'another login in this page: a waiting call is not repeated'() {
@@ -445,7 +633,7 @@ const checks = {
   async 'no network: gives up, and forgets nothing'() {
     const { net, client } = await signedIn('one');
     net.lose(refresh, 'request', 8);
-    await assert.rejects(client.refresh(), /lost/);
+    assert.match((await fails(client.refresh(), 'OFFLINE')).message, /lost/);
     await client.refresh();
     await reach(client);
   },
@@ -574,6 +762,8 @@ for (const [name, check] of Object.entries(checks)) {
     process.exitCode = 1;
   }
   Date.now = now;
+  pace = 50;
+  globalThis.BroadcastChannel = undefined;
   Object.defineProperty(globalThis, 'navigator',
     { configurable: true, value: undefined });
 }

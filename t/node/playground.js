@@ -866,6 +866,9 @@ async function clients(browser) {
     is(calls.map((c) => c.status), [200], 'client: each tab goes on');
     p.silent('client: two tabs');
   }
+  await otherAccount(one, two);
+  await ownBranches(one, two);
+  await offline(one, two);
 
   // A refresh outlives its page, and the other tab goes on with what it brought.
   const before = (await one.refreshCookie()).value;
@@ -883,6 +886,110 @@ async function clients(browser) {
   await run(one, '', () => window.client.logout());
   is(await one.refreshCookie(), undefined, 'client: logout');
   await one.context.close();
+}
+
+// An order in the tab's own name: who it arrived as, and where, or the code.
+function order(p) {
+  return p.page.evaluate(() =>
+    window.client.fetch('/api/workspaces/current-context', { method: 'POST', body: 'order' })
+      .then((answer) => answer.json()).then(({ headers: h }) =>
+        [h['X-Account-Id'], h['X-Active-Branch-Id']], (e) => e.code));
+}
+
+// Until the tokens of a tab have to be replaced.
+function later(p) {
+  return p.page.evaluate(() => {
+    const now = Date.now;
+    Date.now = () => now() + 895_000;
+  });
+}
+
+// The first tab works as several, in a branch.  The second one logs out, and logs in
+// as somebody else; the first one's call must not be made as that account.
+async function otherAccount(one, two) {
+  await one.page.evaluate(async () => {
+    window.told = [];
+    window.client.close();
+    window.client = new window.client.constructor({
+      base: document.getElementById('gateway-origin').textContent });
+    for (const event of ['signedOut', 'sessionChanged', 'branchChanged']) {
+      window.client.on(event, () => window.told.push(event));
+    }
+    await window.client.login('several@demo.test', 'Demo-passw0rd!');
+    await window.client.selectBranch(window.client.branches[0].branchId);
+  });
+  const told = (n) => one.page.waitForFunction((count) => window.told.length >= count
+    && window.told, n).then((t) => t.jsonValue());
+  is((await order(one))[0], SEVERAL, 'client: a tab in a branch');
+  await two.page.evaluate(async () => {
+    await window.client.restore();
+    await window.client.logout();
+  });
+  is(await told(1), ['signedOut'], 'client: a tab is told of the logout in another one');
+  await two.page.evaluate(() => window.client.login('one@demo.test', 'Demo-passw0rd!'));
+  is(await told(2), ['signedOut', 'sessionChanged'], 'client: and of the login');
+  is([await order(one), await order(one)], ['AUTH_SESSION_CHANGED', 'AUTH_SESSION_CHANGED'],
+    'client: no call is made as the account that another tab logged in');
+  const account = (p) => p.page.evaluate(() =>
+    window.client.fetch('/api/workspaces/current-context')
+      .then((a) => a.json()).then((json) => json.headers['X-Account-Id']));
+  like(await account(two), /0001$/, 'client: the other tab goes on');
+  is(await one.page.evaluate(() => window.client.restore()), true,
+    'client: the page may go on with it too');
+  like(await account(one), /0001$/, 'client: as that account');
+  one.errors = []; // the refused calls
+}
+
+// Two tabs of a session in two branches: each stays in its own.
+async function ownBranches(one, two) {
+  const branches = await one.page.evaluate(async () => {
+    await window.client.login('several@demo.test', 'Demo-passw0rd!');
+    await window.client.selectBranch(window.client.branches[0].branchId);
+    return window.client.branches.map((b) => b.branchId);
+  });
+  await two.page.evaluate(async (branch) => {
+    await window.client.restore();
+    await window.client.selectBranch(branch);
+    window.told = [];
+    window.client.on('branchChanged', () => window.told.push('branchChanged'));
+  }, branches[1]);
+  for (let n = 0; n < 2; n++) {
+    await Promise.all([one, two].map(later));
+    is(await Promise.all([order(one), order(two)]),
+      [[SEVERAL, branches[0]], [SEVERAL, branches[1]]],
+      'client: both tabs get new tokens, each for its own branch');
+  }
+  is([await two.page.evaluate(() => window.told),
+    await one.page.evaluate(() => window.told.includes('branchChanged')),
+    (await one.page.evaluate(() => window.client.me())).branchId], [[], false, branches[0]],
+  'client: no branch has changed');
+  for (const p of [one, two]) {
+    p.silent('client: two branches');
+  }
+}
+
+// Each tab tells so in two seconds, though one of them waits for the other's refresh.
+async function offline(one, two) {
+  await Promise.all([one, two].map(later));
+  await one.context.setOffline(true);
+  const timed = async (p) => p.page.evaluate(async () => {
+    const start = performance.now();
+    const code = await window.client.fetch('/api/workspaces/current-context')
+      .then((answer) => answer.status, (e) => e.code);
+    return [code, performance.now() - start];
+  });
+  const told = await Promise.all([one, two].map(timed));
+  ok(told.every(([code, ms]) => code === 'OFFLINE' && ms < 2000),
+    'client: no network, and both tabs tell so in two seconds', JSON.stringify(told));
+  await one.context.setOffline(false);
+  for (const p of [one, two]) {
+    let back;
+    for (let n = 0; n < 20 && back !== 200; n++) {
+      [back] = await timed(p);
+    }
+    is(back, 200, 'client: it goes on when the network is back');
+    p.errors = []; // the lost calls
+  }
 }
 
 async function main() {

@@ -1,11 +1,11 @@
-/* GET /api/auth/me: whose the access token is. */
+/* GET /api/auth/me: the owner of an access token. */
 
 #include "auth/handlers.h"
 
 #include "store/store_session.h"
 
-/* Writes the branch that services see: that of the token, which the session may
- * have left since. */
+/* Writes the token's branch, because services see it, even if the session has
+ * moved to another branch since. */
 static void add_scope(struct jsonw *json, const pj_claims_t *claims,
                       const struct session_names *names)
 {

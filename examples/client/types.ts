@@ -1,0 +1,144 @@
+/*
+ * The types of client.ts: what it takes, answers, tells and throws.
+ */
+
+export interface Branch {
+  branchId: string;
+  branchName: string;
+  workspaceId: string;
+  workspaceName: string;
+}
+
+/** Whose tokens the client has; without a branch until one is selected. */
+export interface Context {
+  accountId: string;
+  sessionId: string;
+  workspaceId?: string | undefined;
+  activeBranchId?: string | undefined;
+}
+
+export interface Owner {
+  accountId: string;
+  /** The name to log in with. */
+  account: string;
+  type: 'CUSTOMER' | 'OPERATOR' | 'SYSTEM';
+  sessionId: string;
+  /** When the session began. */
+  createdAt: string;
+}
+
+export interface Place {
+  workspaceId: string;
+  workspaceName: string;
+  branchId: string;
+  branchName: string;
+  roles: string[];
+}
+
+/** The answer of me().  It has a place if the token has a branch. */
+export type Me = Owner & (Place | { [K in keyof Place]?: never });
+
+/** One of the account's; what the operator does not keep is null. */
+export interface OwnSession {
+  sessionId: string;
+  /** Whether it is this client's. */
+  current: boolean;
+  createdAt: string;
+  usedAt: string;
+  expiresAt: string;
+  address: string | null;
+  agent: string | null;
+  workspaceId: string | null;
+  workspaceName: string | null;
+  branchId: string | null;
+  branchName: string | null;
+}
+
+export interface Answer extends Context {
+  code: string;
+  message: string;
+  tokenType: 'Bearer';
+  expiresIn: number;
+}
+
+export interface InBranch extends Answer {
+  accessToken: string;
+  workspaceId: string;
+  activeBranchId: string;
+  nextAction: { type: 'load_current_context' };
+}
+
+interface Choice extends Answer {
+  accountAccessToken: string;
+  branches: Branch[];
+}
+
+/** Of a login or a refresh: accessToken, or what a branch is chosen with, or
+    after a refresh that asks for it both. */
+export type Session = { refreshToken: string } & (
+  | InBranch & { accountAccessToken?: never; branches?: never }
+  | InBranch & Choice
+  | Choice & { accessToken?: never; nextAction: { type: 'select_branch' } }
+);
+
+/** Keeps the refresh token where there is no cookie; null: there is none. */
+export interface TokenStore {
+  load(): string | null | Promise<string | null>;
+  save(token: string | null): void | Promise<void>;
+}
+
+export interface Options {
+  /** Where the gateway is: https://api.example.com */
+  base: string;
+  store?: TokenStore;
+  fetch?: typeof fetch;
+}
+
+export interface CallOptions {
+  /** Ends the wait for the answer.  The service may still do what was asked. */
+  signal?: AbortSignal | null | undefined;
+}
+
+/** What on() listens to. */
+export interface Events {
+  /** The session has ended: by this tab, another tab or another device. */
+  signedOut: [];
+  /** Another tab has logged in: restore() goes on with that session. */
+  sessionChanged: [];
+  /** This client's branch cannot be selected any more, or it had none and
+      another tab selected one. */
+  branchChanged: [now: Context];
+}
+
+/** The codes of docs/http-api.md.  Later releases may add some. */
+export type ServiceCode =
+  | 'REQUEST_INVALID' | 'REQUEST_TOO_LARGE' | 'RESOURCE_NOT_FOUND'
+  | 'METHOD_NOT_ALLOWED' | 'MEDIA_TYPE_UNSUPPORTED' | 'PRECONDITION_FAILED'
+  | 'INTERNAL_ERROR' | 'DATABASE_UNAVAILABLE' | 'SERVICE_NOT_READY'
+  | 'AUTH_ACCESS_TOKEN_REQUIRED' | 'AUTH_ACCOUNT_TOKEN_REQUIRED'
+  | 'AUTH_BRANCH_NOT_SELECTABLE' | 'AUTH_BUSY' | 'AUTH_CREDENTIAL_NOT_ALLOWED'
+  | 'AUTH_INVALID_CREDENTIALS' | 'AUTH_ORIGIN_NOT_ALLOWED'
+  | 'AUTH_REFRESH_TOKEN_CONFLICT' | 'AUTH_REFRESH_TOKEN_INVALID'
+  | 'AUTH_REFRESH_TOKEN_MISSING' | 'AUTH_REFRESH_TOKEN_STALE'
+  | 'AUTH_SESSION_CHANGED' | 'AUTH_SESSION_NOT_ACTIVE'
+  | 'AUTH_TOO_MANY_ATTEMPTS' | 'GATEWAY_BAD_REQUEST' | 'GATEWAY_CLAIM_REQUIRED'
+  | 'GATEWAY_CONTEXT_FORBIDDEN' | 'GATEWAY_ERROR' | 'GATEWAY_FORBIDDEN'
+  | 'GATEWAY_HEADER_TOO_LARGE' | 'GATEWAY_KEYS_UNAVAILABLE'
+  | 'GATEWAY_ORIGIN_NOT_ALLOWED' | 'GATEWAY_PATH_AMBIGUOUS'
+  | 'GATEWAY_PREFLIGHT_NOT_ALLOWED' | 'GATEWAY_RATE_LIMITED'
+  | 'GATEWAY_REQUEST_TOO_LARGE' | 'GATEWAY_REVOCATIONS_STALE'
+  | 'GATEWAY_ROUTE_NOT_FOUND' | 'GATEWAY_TOKEN_EXPIRED'
+  | 'GATEWAY_TOKEN_INVALID' | 'GATEWAY_TOKEN_MISSING' | 'GATEWAY_UNAUTHORIZED'
+  | 'GATEWAY_UPSTREAM_TIMEOUT' | 'GATEWAY_UPSTREAM_UNAVAILABLE'
+  | 'GATEWAY_URI_TOO_LONG';
+
+/** The client's own, with status 0, or 409 where the context changed. */
+export type ClientCode =
+  | 'ABORTED'             // by the caller's signal
+  | 'BRANCH_NOT_SELECTED' // selectBranch() comes first
+  | 'CONTEXT_CHANGED'     // the branch, or the session by this very page
+  | 'OFFLINE'             // no answer came
+  | 'OTHER_ORIGIN'        // it is not to see the token
+  | 'UNKNOWN';            // the answer had no code
+
+export type Code = ServiceCode | ClientCode;
