@@ -19,8 +19,8 @@ pj_str_t web_trim(pj_str_t s);
 /* Removes a pair of quotes. */
 pj_str_t web_unquote(pj_str_t s);
 
-/* Returns the part before the first separator; *rest is the part after it, with
- * data == NULL if there is no separator. */
+/* Returns the part before the first separator.  *rest is the part after it; its
+ * data is NULL if s lacks the separator. */
 pj_str_t web_split(pj_str_t s, char separator, pj_str_t *rest);
 
 /* Returns true if s is not empty and has only ASCII letters, digits and
