@@ -13,13 +13,13 @@ my @ROOMS = grep { $_ ne 'test' } map {m{([^/]+)/\z}} glob "$root/$MODULE/*/";
 # Where nginx's own build made the module (tools/module), its objects are in addon.
 my ($nginx, $made, $rooms) = ("$root/build/nginx", $build, "$build/$MODULE");
 ($nginx, $made, $rooms) = ("$build/..", ("$build/addon") x 2) if -d "$build/addon";
-my @others = grep { -e && !/_abi\.o\z/ } glob("$made/jose/*.o $build/*_module_modules.o"),
+my @others = grep { -e && !/_abi\.o\z/ } glob("$made/{jose,common}/*.o $build/*_module_modules.o"),
     "$made/$MODULE/modules_list.o",
     map({s/\A\Q$root\E(.*)c\z/$made$1o/r} glob "$root/$MODULE/*.c"),
     map {s{.*/([^/]+/[^/]+)c\z}{$rooms/$1o}r} map { glob "$root/$MODULE/$_/*.c" } @ROOMS;
 my $headers = join ' ', map {"-isystem $_"} map({"$nginx/$_"} qw(src/core src/event
         src/event/modules src/event/quic src/os/unix src/http src/http/modules src/http/v2
-        src/http/v3 objs)), "$root/jose";
+        src/http/v3 objs)), "$root/jose", "$root/common";
 my @paths = map {"${_}_temp_path $dir/$_;"} qw(client_body proxy fastcgi uwsgi scgi);
 $t->write_file('nginx.conf', "load_module $dir/module.so;\npid $dir/nginx.pid;\n"
     . "error_log stderr;\nevents { }\nhttp { access_log off; @paths\n"
