@@ -62,6 +62,10 @@ BEGIN
     TO platform_operator;
   GRANT SELECT, INSERT, DELETE ON client_assertions
     TO platform_identity, platform_operator;
+  GRANT SELECT, DELETE ON reset_codes TO platform_identity, platform_operator;
+  GRANT UPDATE (tries) ON reset_codes TO platform_identity;
+  GRANT SELECT, INSERT, UPDATE ON reset_misses TO platform_identity;
+  GRANT INSERT, UPDATE ON reset_codes TO platform_operator;
   -- Only triggers write these tables.
   GRANT SELECT ON audit_events TO platform_identity, platform_operator;
   GRANT SELECT, DELETE ON session_revocations

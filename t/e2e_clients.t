@@ -83,4 +83,4 @@ ok eventually(sub { $s->get('/reports/x', token => $token)->status == 401 }, 1.5
 is $s->get('/reports/x', token => token(%post)->json->{access_token})->status, 200, 'but a new one passes';
 
 # -- where it is not
-done_testing;
+$t->done;

@@ -22,7 +22,7 @@ sub sql { return $s->postgres->sql(@_) }
 # The locations of the gateway and their levels: this is what the templates have to be.
 my %LEVELS = (
     (map { $_ => 'public' } qw(/ /healthz /readyz /api/auth /api/auth/ /api/auth/login
-        /api/auth/refresh /api/auth/logout /api/auth/token /api/workspaces /.well-known/jwks.json
+        /api/auth/refresh /api/auth/logout /api/auth/reset-credential /api/auth/token /api/workspaces /.well-known/jwks.json
         /.well-known/openid-configuration /.well-known/oauth-authorization-server)),
     (map { $_ => 'account branch' } qw(/api/auth/me /api/auth/sessions /api/auth/sessions/
         /api/auth/logout-others /api/auth/logout-all /api/auth/change-credential)),

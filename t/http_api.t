@@ -123,6 +123,21 @@ gets("token: $_->[0]", $_->[1], $post_token, @$_[2 .. $#$_]) for (
 );
 gets('token: GET', '405 METHOD_NOT_ALLOWED', 'GET /api/auth/token');
 
+# -- reset codes
+
+my $reset = 'reset-credential';
+my %reset = (account => 'none@demo.test', resetCode => 'x', newCredential => $one{credential});
+sub code { return $c->done(qw(account reset-code none@demo.test))->{resetCode} }
+gets("$reset: $_->[0]", $_->[1], $reset, @$_[2 .. $#$_]) for (
+    [ 'by a code', '200 AUTH_RESET_CREDENTIAL_SUCCESS', { %reset, resetCode => code() } ],
+    [ 'a wrong code', '401 AUTH_RESET_CODE_INVALID', \%reset, @cors ],
+    [ 'no code', '400 REQUEST_INVALID', { account => 'a', newCredential => 'b' } ],
+    [ 'too short', '400 AUTH_CREDENTIAL_NOT_ALLOWED', { %reset, newCredential => 'short' } ],
+    [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', { %reset, resetCode => 'x' x 20000 } ],
+    ([ 'a failure', '401 AUTH_RESET_CODE_INVALID', \%reset, client => '192.0.2.8' ]) x 2,
+    [ 'too many failures', '429 AUTH_TOO_MANY_ATTEMPTS', \%reset, client => '192.0.2.8' ],
+);
+
 # -- refresh
 
 my ($missing, $rotated) = ('401 AUTH_REFRESH_TOKEN_MISSING', '200 AUTH_REFRESH_SUCCESS');
@@ -166,7 +181,7 @@ gets("$select: $_->[0]", $_->[1], $select => @$_[2 .. $#$_]) for (
     [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', { branchId => 'x' x 20000 }, @account ],
 );
 gets("$_: no JSON", '415 MEDIA_TYPE_UNSUPPORTED', "POST /api/auth/$_", @account, body => 'x',
-    headers => [ 'Content-Type' => 'text/plain' ]) for 'login', $select, 'change-credential';
+    headers => [ 'Content-Type' => 'text/plain' ]) for 'login', $select, 'change-credential', $reset;
 
 # -- one's own sessions, and the credential
 
@@ -378,7 +393,7 @@ my @mine = (refresh_token($several->{refreshToken}));
 gets("no database: $_->[0]", '503 DATABASE_UNAVAILABLE', @$_) for (
     (map { [ "GET $_", @identity ] } '/readyz', '/internal/readyz',
         '/actuator/health/readiness', '/internal/revocations'),
-    [ $post_token, @grant ], [ login => \%one ], [ refresh => @mine ], [ logout => @mine ], [ $select => $choice, @account ],
+    [ $post_token, @grant ], [ $reset => \%reset ], [ login => \%one ], [ refresh => @mine ], [ logout => @mine ], [ $select => $choice, @account ],
     (map { [ "$_->[0] /api/auth/$_->[1]", @account,
         ($_->[2] // '') eq 'json' ? (json => $credentials) : @$_[2 .. $#$_] ] } @guarded),
 );

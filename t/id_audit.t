@@ -207,4 +207,4 @@ like $out, qr/\Atime +event +operator +account id +event id\n\S+Z +auth\.session
     'for people';
 $c->refused(1, qr/there is no event with this id/, qw(audit list --after 999999999));
 $c->refused(2, qr/--since is a time in UTC/, qw(audit list --since yesterday));
-done_testing;
+$t->done;

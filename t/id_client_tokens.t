@@ -245,4 +245,4 @@ $identity->stop;
 $identity = $t->identity(%env, PLATFORM_SYSTEM_API => 'off', name => 'off');
 is $t->fcgi($identity->address)->request(POST => '/api/auth/token', CONTENT_TYPE => $FORM)->{stdout}
     =~ /\AStatus: 404/, 1, 'PLATFORM_SYSTEM_API=off: not at all';
-done_testing;
+$t->done;

@@ -282,7 +282,7 @@ sub ready ($status, $name) {
 }
 ready(503, 'may not call functions');
 for my $right ('select on session_revocations', 'select on client_secrets',
-    'insert on client_assertions', 'execute on function login_attempt_wait', 'select on stand_in_secret', 'delete on rotated_tokens',
+    'insert on client_assertions', 'update on reset_misses', 'execute on function login_attempt_wait', 'select on stand_in_secret', 'delete on rotated_tokens',
     map {"execute on function $_"} qw(session_revocation_mark audit_months audit_observe))
 {
     roles();

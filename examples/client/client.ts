@@ -276,6 +276,13 @@ export class PlatformClient {
       { credential, newCredential }, options)).endedSessions;
   }
 
+  /** Sets a credential by a code of the operator's; login() comes next. */
+  async resetCredential(account: string, resetCode: string,
+    newCredential: string, options: CallOptions = {}): Promise<void> {
+    await this.#post('reset-credential', { account, resetCode, newCredential },
+      options);
+  }
+
   #emit<E extends keyof Events>(event: E, ...now: Events[E]): void {
     for (const listener of this.#listeners[event])
       queueMicrotask(() => listener(...now));

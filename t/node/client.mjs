@@ -740,6 +740,15 @@ const checks = {
     }
   },
 
+  async 'a reset code: a wrong one sets nothing'() {
+    const { client } = await signedIn('one');
+    await fails(client.resetCredential('one@demo.test', 'AAAA-AAAA-AAAA-AAAA',
+      'another-credential'), 'AUTH_RESET_CODE_INVALID');
+    await fails(client.resetCredential('one@demo.test', 'AAAA-AAAA-AAAA-AAAA', 'short'),
+      'AUTH_CREDENTIAL_NOT_ALLOWED');
+    await client.sessions();
+  },
+
   async 'logout ends it, and may be repeated'() {
     const { net, client } = await signedIn('one');
     const { cookie } = net;

@@ -3,9 +3,11 @@
 #include "auth/auth.h"
 
 #include "auth/held.h"
+#include "auth/password.h"
 #include "auth/session.h"
 #include "auth/token.h"
 #include "base/log.h"
+#include "base/parse.h"
 #include "store/store.h"
 
 #include <arpa/inet.h>
@@ -220,6 +222,53 @@ bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
     }
     *out = member->text;
     return true;
+}
+
+bool auth_member_account(struct worker *w, const pj_json_t *root,
+                         pj_str_t *name)
+{
+    pj_str_t account;
+    unsigned char *folded;
+    const char *wrong;
+
+    if (!auth_member(w, root, "account", &account)) {
+        return false;
+    }
+    folded = pj_arena_alloc(&w->arena, account.len + 1);
+    if (folded == NULL) {
+        return auth_failed(w, "the request needs too much memory");
+    }
+    wrong = parse_account_name(account, folded, name);
+    return wrong == NULL ||
+           auth_invalid(w, "The member account must %s.", wrong);
+}
+
+#define NOT_ALLOWED 400, "AUTH_CREDENTIAL_NOT_ALLOWED"
+
+bool auth_credential_allowed(struct worker *w, pj_str_t credential)
+{
+    char detail[128];
+
+    switch (password_check_new(w->cfg, credential, w->store.deadline_ms)) {
+    case PASSWORD_FITS:
+        return true;
+    case PASSWORD_SHORT:
+        snprintf(detail, sizeof(detail),
+                 "A new credential has at least %d characters.",
+                 w->cfg->credential_min);
+        return auth_refuse(w, NOT_ALLOWED, detail);
+    case PASSWORD_FORBIDDEN:
+        return auth_refuse(w, NOT_ALLOWED,
+                           "This new credential is among those that are "
+                           "forbidden; choose another.");
+    case PASSWORD_LATER:
+        return auth_busy(w);
+    default:
+        snprintf(detail, sizeof(detail),
+                 "the list of PLATFORM_AUTH_CREDENTIAL_FORBIDDEN cannot be "
+                 "read: %m");
+        return auth_failed(w, detail);
+    }
 }
 
 bool auth_credential_fits(struct worker *w, const char *name,

@@ -66,6 +66,14 @@ bool auth_body(struct worker *w, bool optional, const pj_json_t **root);
 bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
                  pj_str_t *out);
 
+/* Reads the member account and normalises the name. */
+bool auth_member_account(struct worker *w, const pj_json_t *root,
+                         pj_str_t *name);
+
+/* Checks a new credential by the operator's rules.  Reads the list of forbidden
+ * ones. */
+bool auth_credential_allowed(struct worker *w, pj_str_t credential);
+
 /* Checks that a credential has 1 to 1024 bytes. */
 bool auth_credential_fits(struct worker *w, const char *name,
                           pj_str_t credential);

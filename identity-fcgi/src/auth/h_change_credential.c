@@ -7,7 +7,6 @@
 #include "store/store.h"
 
 #include <openssl/crypto.h>
-#include <stdio.h>
 #include <string.h>
 
 #define TRIES 3 /* if the account changes concurrently */
@@ -63,37 +62,6 @@ static bool check_current(struct worker *w, struct change *c)
                        "The credential is not right.");
 }
 
-#define NOT_ALLOWED 400, "AUTH_CREDENTIAL_NOT_ALLOWED"
-
-/* Checked after the current credential, so that only the owner can probe the
- * list and cause it to be read. */
-static bool check_next(struct worker *w, const struct change *c)
-{
-    char detail[128];
-
-    switch (
-        password_check_new(w->cfg, c->new_credential, w->store.deadline_ms)) {
-    case PASSWORD_FITS:
-        return true;
-    case PASSWORD_SHORT:
-        snprintf(detail, sizeof(detail),
-                 "A new credential has at least %d characters.",
-                 w->cfg->credential_min);
-        return auth_refuse(w, NOT_ALLOWED, detail);
-    case PASSWORD_FORBIDDEN:
-        return auth_refuse(w, NOT_ALLOWED,
-                           "This new credential is among those that are "
-                           "forbidden; choose another.");
-    case PASSWORD_LATER:
-        return auth_busy(w);
-    default:
-        snprintf(detail, sizeof(detail),
-                 "the list of PLATFORM_AUTH_CREDENTIAL_FORBIDDEN cannot be "
-                 "read: %m");
-        return auth_failed(w, detail);
-    }
-}
-
 /* STORE_NONE if the credential has changed, the account is disabled or the
  * session has ended.  If the answer is lost, reads whether the credential is
  * the new one. */
@@ -146,7 +114,8 @@ static void change(struct worker *w, const pj_claims_t *claims,
                       !read_account(w, c))) {
             return;
         }
-        if (!check_current(w, c) || !check_next(w, c)) {
+        if (!check_current(w, c) ||
+            !auth_credential_allowed(w, c->new_credential)) {
             return;
         }
         if (!password_hash(c->new_credential, w->store.deadline_ms,

@@ -28,24 +28,11 @@ struct login {
 static bool read_body(struct worker *w, struct login *login)
 {
     const pj_json_t *root;
-    pj_str_t account;
-    unsigned char *folded;
-    const char *wrong;
 
-    if (!auth_body(w, false, &root) ||
-        !auth_member(w, root, "account", &account) ||
-        !auth_member(w, root, "credential", &login->credential)) {
-        return false;
-    }
-    folded = pj_arena_alloc(&w->arena, account.len + 1);
-    if (folded == NULL) {
-        return auth_failed(w, "the request needs too much memory");
-    }
-    wrong = parse_account_name(account, folded, &login->account_name);
-    if (wrong != NULL) {
-        return auth_invalid(w, "The member account must %s.", wrong);
-    }
-    return auth_credential_fits(w, "credential", login->credential);
+    return auth_body(w, false, &root) &&
+           auth_member_account(w, root, &login->account_name) &&
+           auth_member(w, root, "credential", &login->credential) &&
+           auth_credential_fits(w, "credential", login->credential);
 }
 
 /* -- the credential -- */

@@ -11,6 +11,7 @@ handler_fn h_me;
 handler_fn h_published_keys;
 handler_fn h_published_metadata;
 handler_fn h_refresh;
+handler_fn h_reset_credential;
 handler_fn h_revocations;
 handler_fn h_select_branch;
 handler_fn h_sessions; /* list */

@@ -10,6 +10,8 @@
 #include "cmd/cmd.h"
 
 #include "auth/password.h"
+#include "auth/reset_code.h"
+#include "base/uuid.h"
 #include "cmd/cmd_lookup.h"
 #include "cmd/cmd_out.h"
 #include "store/store_actor.h"
@@ -293,6 +295,55 @@ static bool revoke(struct cmd *c)
             cmd_fail(c, "the account has no active session with this id"));
 }
 
+/* -- account reset-code -- */
+
+static bool check_reset_code(struct cmd *c)
+{
+    const char *life = cmd_get(c, "ttl");
+    unsigned char hash[RESET_CODE_BYTES];
+    char hex[2 * sizeof(hash) + 1];
+    int64_t ttl_ms = 3600 * 1000;
+
+    if ((life != NULL && !parse_duration(life, &ttl_ms)) || !cmd_load(c)) {
+        return life == NULL ? false : cmd_misused(c, "--ttl is a duration");
+    }
+    if (!reset_code_new(c->secret, hash)) {
+        return cmd_fail(c, "the code could not be made");
+    }
+    (void) uuid_hex(hex, hash, sizeof(hash));
+    cmd_setf(c, "codeHash", "%s", hex);
+    cmd_set(c, "resetCode", c->secret);
+    cmd_setn(c, "expiresAt", (int64_t) time(NULL) + ttl_ms / 1000);
+    return true;
+}
+
+/* A code replaces the account's last one. */
+static bool make_reset_code(struct cmd *c)
+{
+    if (!cmd_is(c, "status", "ACTIVE")) {
+        return cmd_fail(c, "the account is disabled; run account enable first");
+    }
+    if (cmd_is(c, "type", "SYSTEM")) {
+        return cmd_fail(c,
+                        "this account is a client: it has no credential; run "
+                        "client secret add");
+    }
+    return cmd_sql(c, "INSERT INTO reset_codes"
+                      " (account_id, code_sha256, expires_at)"
+                      " VALUES (:accountId, decode(:codeHash, 'hex'),"
+                      "         to_timestamp(:expiresAt::bigint))"
+                      " ON CONFLICT (account_id) DO UPDATE"
+                      " SET code_sha256 = excluded.code_sha256, tries = 0,"
+                      "     created_at = now(),"
+                      "     expires_at = excluded.expires_at");
+}
+
+static bool print_reset_code(struct cmd *c)
+{
+    cmd_out_line(c, c->secret);
+    return true;
+}
+
 /* -- account unlock -- */
 
 static bool is_address(const char *text)
@@ -449,6 +500,17 @@ const struct cmd_spec cmd_accounts[] = {
      .work = lock_out,
      .event = "account.credential_set", .after = mark_account,
      .columns = {ACCOUNT}},
+    {"account reset-code", "ACCOUNT", "make a code to set a credential with",
+     ACCOUNT_MORE
+     "The person gives it to POST /api/auth/reset-credential, once, with at\n"
+     "most five tries.  It is shown once and replaces the account's last\n"
+     "code.\n",
+     .options = {
+         {"ttl", "TIME", "its life, at most 1d (default 1h)", 0,
+          .within = "5m to 1d", .accepted = "a duration, 5m to 1d"}},
+     .check = check_reset_code, .work = make_reset_code,
+     .event = "account.reset_code_made", .after = print_reset_code,
+     .columns = {"accountId=", "resetCode=", "expiresAt="}},
     {"account unlock", "ACCOUNT", "forget failed logins", ACCOUNT_MORE
      "Needs the signing key: failed logins are counted under an HMAC that is\n"
      "made with it.\n",

@@ -92,6 +92,7 @@ static const struct column known[] = {
     {"secret", "secret", TEXT, 0, false},
     {"secrets", "secrets", NUMBER, 7, false},
     {"keys", "keys", NUMBER, 4, false},
+    {"resetCode", "code", TEXT, 0, false},
     {"eventId", "event id", NUMBER, 0, false},
     {"time", "time", TIME, 20, false},
     {"event", "event", TEXT, 26, false},

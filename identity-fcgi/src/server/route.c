@@ -140,6 +140,7 @@ static const struct {
     {"/api/auth/logout-others", h_sessions_logout_others, POST},
     {"/api/auth/me", h_me, READ},
     {"/api/auth/refresh", h_refresh, POST_IF_CONNECTED},
+    {"/api/auth/reset-credential", h_reset_credential, POST},
     {"/api/auth/select-branch", h_select_branch, POST},
     {"/api/auth/sessions", h_sessions, READ},
     {"/api/auth/sessions/{id}", h_sessions_end, DELETE},

@@ -134,7 +134,11 @@ static const struct db_statement ping_sql = {
     "                               'SELECT')"
     "       AND (SELECT bool_and(has_table_privilege(to_regclass(t), 'SELECT'))"
     "              FROM unnest(ARRAY['stand_in_secret', 'client_scopes',"
-    "                                'client_secrets', 'client_keys']) t)"
+    "                                'client_secrets', 'client_keys',"
+    "                                'reset_codes']) t)"
+    "       AND has_table_privilege(to_regclass('reset_misses'), 'UPDATE')"
+    "       AND has_column_privilege(to_regclass('reset_codes'), 'tries',"
+    "                                'UPDATE')"
     "       AND has_table_privilege(to_regclass('client_assertions'), 'INSERT')"
     "       AND (SELECT bool_and(has_function_privilege(to_regprocedure(f),"
     "                                                   'EXECUTE'))"
@@ -367,6 +371,61 @@ enum store_result store_credential_change(struct store *st,
               DB_TEXT(st->actor));
     if (sql_run_one(&q, st, &credential_change_sql)) {
         *ended += db_int64(q.rows, 0, 0);
+    }
+    return sql_end(&q);
+}
+
+/* A code that can be used: neither used up nor expired. */
+#define LIVE_CODE                                                              \
+    "      AND r.tries < 5 AND r.expires_at > now()" SQL_BEFORE_FENCE("$5")
+/* States that the account itself makes the change. */
+#define BY_OWNER                                                               \
+    SQL_ACTOR("($4::jsonb"                                                     \
+              "   || jsonb_build_object('account', a.account_id))::text")
+
+/* Locks the account before its code, as the command that makes codes does.  A
+ * used code is one without tries left.  Without a live code, writes a row of
+ * reset_misses, which costs the same. */
+static const struct db_statement credential_reset_sql = {
+    "credential_reset",
+    "WITH owner AS MATERIALIZED ("
+    "   SELECT account_id FROM accounts"
+    "    WHERE account_name COLLATE \"C\" = $1 AND status = 'ACTIVE'"
+    "      FOR NO KEY UPDATE),"
+    " tried AS ("
+    "   UPDATE reset_codes r"
+    "      SET tries = CASE WHEN r.code_sha256 = $2 THEN 5 ELSE tries + 1 END"
+    "     FROM owner"
+    "    WHERE r.account_id = owner.account_id" LIVE_CODE
+    "   RETURNING r.account_id, r.code_sha256 = $2 AS matches),"
+    " missed AS ("
+    "   INSERT INTO reset_misses AS m SELECT hashtext($1) & 1023, 1"
+    "    WHERE NOT EXISTS (SELECT FROM tried)"
+    "   ON CONFLICT (slot) DO UPDATE SET misses = m.misses + 1),"
+    " changed AS ("
+    "   UPDATE accounts a SET credential_hash = $3, updated_at = now(),"
+    "          sessions_valid_after = greatest(clock_timestamp(),"
+    "              a.sessions_valid_after + interval '1 us',"
+    "              (SELECT max(s.created_at) FROM auth_sessions s"
+    "                WHERE s.account_id = a.account_id"
+    "                  AND s.status = 'ACTIVE'))"
+    "    WHERE a.account_id IN (SELECT account_id FROM tried"
+    "                            WHERE matches)" BY_OWNER
+    "   RETURNING a.account_id)"
+    " SELECT account_id FROM changed",
+    true};
+
+enum store_result store_credential_reset(struct store *st, pj_str_t name,
+                                         const unsigned char *code_sha256,
+                                         const char *new_hash, char *account_id)
+{
+    struct sql_query q = {0};
+
+    db_params(&q.p, DB_VALUE(OID_TEXT, .text = name),
+              DB_VALUE(OID_BYTEA, .text = {code_sha256, 32}), DB_TEXT(new_hash),
+              DB_TEXT(st->actor), DB_FENCE);
+    if (sql_run_one(&q, st, &credential_reset_sql)) {
+        db_uuid(q.rows, 0, 0, account_id);
     }
     return sql_end(&q);
 }

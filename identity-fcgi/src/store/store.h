@@ -72,6 +72,16 @@ enum store_result store_credential_change(struct store *st,
                                           const char *new_hash,
                                           const char *except, int64_t *ended);
 
+/* Sets the credential of the enabled account of this normalised name, ends all
+ * its sessions and uses up its reset code, if that has this SHA-256 (32 bytes)
+ * and is live.  Sets account_id (STORE_UUID).  Otherwise STORE_NONE; counts a
+ * try if there is a live code.  The work does not depend on whether there is
+ * one. */
+enum store_result store_credential_reset(struct store *st, pj_str_t name,
+                                         const unsigned char *code_sha256,
+                                         const char *new_hash,
+                                         char *account_id);
+
 /* -- the audit -- */
 
 /* Writes an event of the session that changes no row: auth.refresh.reuse or

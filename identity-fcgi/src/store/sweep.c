@@ -276,12 +276,19 @@ static bool sweep_audit(struct sweep *s)
     return run_number(s, "SELECT audit_months($1)", &p, &(int64_t){0});
 }
 
-static bool sweep_assertions(struct sweep *s)
+/* Deletes what has expired and can no longer be used. */
+static bool sweep_expired(struct sweep *s)
 {
     struct db_params p = {0};
 
     db_params(&p, DB_INT(BATCH_ROWS));
     return drain(s,
+                 "DELETE FROM reset_codes WHERE account_id = ANY (ARRAY("
+                 "  SELECT account_id FROM reset_codes"
+                 "   WHERE expires_at < now() - interval '1 day'"
+                 "   ORDER BY expires_at LIMIT $1))",
+                 &p, &(int64_t){0}) &&
+           drain(s,
                  "DELETE FROM client_assertions WHERE jti_sha256 = ANY (ARRAY("
                  "  SELECT jti_sha256 FROM client_assertions"
                  "   WHERE dies_at < now() ORDER BY dies_at LIMIT $1))",
@@ -303,7 +310,7 @@ static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
                               counts)
                  : sweep_kind(s, &kinds[i], kinds[i].keep_s, NULL, &counts[i]);
     }
-    ok = ok && sweep_audit(s) && sweep_assertions(s);
+    ok = ok && sweep_audit(s) && sweep_expired(s);
     db_script_close(s->work);
     db_script_close(s->lock);
     return ok ? SWEEP_DONE : s->result;
