@@ -389,7 +389,7 @@ fleet: needs-fleet all ## a fleet in network namespaces, and each loss of a part
 
 # In an nginx that has no sanitizer of its own, nginx may use what is freed.
 WHOLE := $(filter $(T),$(patsubst %,t/gw_%.t,expiry websocket streaming keys \
-  subrequests internal_redirects))
+  subrequests internal_redirects explain forward_auth))
 WHOLE_OBJS := $(CURDIR)/build/nginx-$(NGINX_VERSION)-asan/objs
 
 asan: ## unit and end-to-end tests under ASan and UBSan (NGINX_MIRROR=)
