@@ -56,6 +56,8 @@ my %default = (
     REVOCATIONS_STALE => 'pass',
     CLIENTS           => '',
     NO_CLIENTS        => 'on',
+    SYSTEM_RATE       => '100r/s',
+    SYSTEM_BURST      => 'burst=200 nodelay',
 );
 for my $name (sort keys %default) {
     my ($status, $said) = value($name);
@@ -103,6 +105,7 @@ my @cases = (
     [ PLATFORM_LOGIN_RATE_LIMIT => 'LOGIN_RATE', 1,
         [ 'fast', '0r/s', '10', '10r/h', '10r/s burst', '10r/s burst x' ],
         [ 'off', '10r/s', '600r/m', '10r/s burst 20', '1r/s burst 0' ] ],
+    [ PLATFORM_SYSTEM_RATE_LIMIT => 'SYSTEM_RATE', 1, [ 'x', '-1r/s' ], [ 'off', '5r/s burst 5' ] ],
     [ PLATFORM_REFRESH_RATE_LIMIT => 'REFRESH_RATE', 1, [ 'x', '-1r/s' ],
         [ 'off', '5r/s burst 5' ] ],
     [ PLATFORM_TRUSTED_PROXIES => 'TRUSTED_PROXIES', 1,

@@ -123,6 +123,24 @@ gets("token: $_->[0]", $_->[1], $post_token, @$_[2 .. $#$_]) for (
 );
 gets('token: GET', '405 METHOD_NOT_ALLOWED', 'GET /api/auth/token');
 
+# -- what programs see
+
+my $audit = 'GET /api/system/audit';
+my %may = (token => call('token', POST => '/api/auth/token', @grant)->json->{access_token});
+my %less = (client_id => $c->done(qw(client add less --allow people:read))->{accountId},
+    client_secret => $c->done(qw(client secret add less))->{secret});
+my %may_not = (token => call('token: less', POST => '/api/auth/token',
+    form(client_credentials => %less))->json->{access_token});
+gets("audit: $_->[0]", @$_[1 .. $#$_]) for (
+    [ 'a page', '200 SYSTEM_SUCCESS', "$audit?limit=2&since=2020-01-01T00:00:00Z", %may ],
+    [ 'without the scope', '403 AUTH_SCOPE_REQUIRED', $audit, %may_not ],
+    [ 'a token of a session', '403 GATEWAY_CONTEXT_FORBIDDEN', $audit, token => $one->{accessToken} ],
+    [ 'no token', '401 GATEWAY_TOKEN_MISSING', $audit ],
+    [ 'no token, at identity', '401 AUTH_ACCESS_TOKEN_REQUIRED', $audit, @identity ],
+    [ 'an unknown parameter', '400 REQUEST_INVALID', "$audit?name=x", %may ],
+    [ 'POST', '405 METHOD_NOT_ALLOWED', 'POST /api/system/audit', body => '', %may ],
+);
+
 # -- reset codes
 
 my $reset = 'reset-credential';
@@ -393,7 +411,7 @@ my @mine = (refresh_token($several->{refreshToken}));
 gets("no database: $_->[0]", '503 DATABASE_UNAVAILABLE', @$_) for (
     (map { [ "GET $_", @identity ] } '/readyz', '/internal/readyz',
         '/actuator/health/readiness', '/internal/revocations'),
-    [ $post_token, @grant ], [ $reset => \%reset ], [ login => \%one ], [ refresh => @mine ], [ logout => @mine ], [ $select => $choice, @account ],
+    [ $audit, %may ], [ $post_token, @grant ], [ $reset => \%reset ], [ login => \%one ], [ refresh => @mine ], [ logout => @mine ], [ $select => $choice, @account ],
     (map { [ "$_->[0] /api/auth/$_->[1]", @account,
         ($_->[2] // '') eq 'json' ? (json => $credentials) : @$_[2 .. $#$_] ] } @guarded),
 );

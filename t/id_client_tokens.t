@@ -122,6 +122,8 @@ for my $case (
     [ 'without an audience', assertion($key{ES256}, claims => { aud => undef }) ],
     [ 'of another issuer', assertion($key{ES256}, claims => { iss => uuid(7) }) ],
     [ 'for another client', assertion($key{ES256}, claims => { sub => uuid(7) }) ],
+    [ 'for another client, with its own id', client_id => $id,
+        assertion($key{ES256}, claims => { sub => uuid(7) }) ],
     [ 'with the id of another', client_id => uuid(7), assertion($key{ES256}) ],
     [ 'without jti', assertion($key{ES256}, claims => { jti => undef }) ],
     [ 'with a long jti', assertion($key{ES256}, claims => { jti => 'x' x 256 }) ],
@@ -141,6 +143,10 @@ for my $case (
     is $answer->header('WWW-Authenticate'), ref $p[0] ? 'Basic realm="platform", charset="UTF-8"'
         : 'Login realm="platform"', "$name: the challenge";
 }
+forget();
+my $keyless = $c->done(qw(client add keyless --allow audit:read))->{accountId};
+is_error(ask(assertion(jwt_key('identity'), claims => { iss => $keyless, sub => $keyless })), @invalid,
+    'by the key of the service, of a client without keys');
 forget();
 for my $case (
     [ 'two ways', { %{ basic($id, $secret) } }, client_secret => $secret ],
@@ -216,6 +222,11 @@ is_error(ask(%post), @invalid, 'a disabled client');
 $c->done(qw(account enable billing));
 forget();
 is ask(%post)->status, 200, 'an enabled one';
+
+$pg->sql("update accounts set account_type = 'CUSTOMER' where account_id = '$id'");
+is_error(ask(%post), @invalid, 'an account that is no client any more');
+$pg->sql("update accounts set account_type = 'SYSTEM' where account_id = '$id'");
+forget();
 
 # -- commands
 

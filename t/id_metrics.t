@@ -137,7 +137,7 @@ is scalar(grep {/"other".*"other"/} keys %{ scrape() }), 0, 'no code is unknown'
 
 my $src = $t->root . '/identity-fcgi/src';
 my %known = map { $_ => 1 } $t->read_file("$src/base/metrics.c") =~ /\{\d+, "([A-Z_]+)"\}/g;
-my $prefix = qr/AUTH|REQUEST|RESOURCE|METHOD|MEDIA|DATABASE|SERVICE|INTERNAL/;
+my $prefix = qr/AUTH|SYSTEM|REQUEST|RESOURCE|METHOD|MEDIA|DATABASE|SERVICE|INTERNAL/;
 my %used = map { $_ => 1 } map { $t->read_file($_) =~ /"(${prefix}_[A-Z_]+)"/g }
     glob "$src/{auth/*,base/http,server/route,main}.c";
 delete @used{qw(REQUEST_METHOD REQUEST_SCHEME)};    # FastCGI's parameters

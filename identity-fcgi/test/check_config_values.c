@@ -123,6 +123,8 @@ static const struct {
     {"PLATFORM_LOGIN_RATE_LIMIT", "off", true},
     {"PLATFORM_LOGIN_RATE_LIMIT", "600r/m burst 5", true},
     {"PLATFORM_LOGIN_RATE_LIMIT", "10", false},
+    {"PLATFORM_SYSTEM_RATE_LIMIT", "off", true},
+    {"PLATFORM_SYSTEM_RATE_LIMIT", "fast", false},
     {"PLATFORM_SYSTEM_API", "gateway", true},
     {"PLATFORM_SYSTEM_API", "on", false},
     {"PLATFORM_TRUSTED_PROXIES", "10.0.0.0/8 ::1", true},

@@ -107,8 +107,7 @@ bool auth_failed(struct worker *w, const char *what)
 
 /* -- callers -- */
 
-/* A challenge for a bearer token (RFC 6750 section 3.1). */
-static bool refuse_token(struct worker *w, const char *code, const char *detail)
+bool auth_refuse_token(struct worker *w, const char *code, const char *detail)
 {
     http_problem(w->res, w->req, 401, code, detail);
     http_header(w->res, "WWW-Authenticate",
@@ -141,6 +140,14 @@ void auth_leave(struct worker *w)
     w->account[0] = '\0';
 }
 
+static bool accepts(enum auth_caller kind, pj_token_kind_t token)
+{
+    return kind == AUTH_CALLER_SYSTEM
+               ? token == PJ_TOKEN_SYSTEM
+               : token == PJ_TOKEN_ACCOUNT ||
+                     (kind == AUTH_CALLER_ANY && token == PJ_TOKEN_BRANCH);
+}
+
 bool auth_caller(struct worker *w, enum auth_caller kind, pj_claims_t *claims)
 {
     pj_str_t token = http_bearer(w->req->authorization);
@@ -148,15 +155,14 @@ bool auth_caller(struct worker *w, enum auth_caller kind, pj_claims_t *claims)
     if (token.len > 0 &&
         token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
                      TOKEN_CHECK_ALL, claims) == PJ_OK &&
-        (claims->kind == PJ_TOKEN_ACCOUNT ||
-         (kind == AUTH_CALLER_ANY && claims->kind == PJ_TOKEN_BRANCH))) {
+        accepts(kind, claims->kind)) {
         return auth_enter(w, claims->account_id);
     }
-    return kind == AUTH_CALLER_ANY
-               ? refuse_token(w, "AUTH_ACCESS_TOKEN_REQUIRED",
-                              "A valid access token is required.")
-               : refuse_token(w, "AUTH_ACCOUNT_TOKEN_REQUIRED",
-                              "A valid account access token is required.");
+    return kind != AUTH_CALLER_ACCOUNT
+               ? auth_refuse_token(w, "AUTH_ACCESS_TOKEN_REQUIRED",
+                                   "A valid access token is required.")
+               : auth_refuse_token(w, "AUTH_ACCOUNT_TOKEN_REQUIRED",
+                                   "A valid account access token is required.");
 }
 
 bool auth_caller_alive(struct worker *w, const pj_claims_t *claims,
@@ -172,7 +178,7 @@ bool auth_caller_alive(struct worker *w, const pj_claims_t *claims,
                              w->cfg->session_max_lifetime_s);
     auth_set_ids(w, view->session.account_id, view->session.session_id);
     return verdict == SESSION_SCOPED || verdict == SESSION_NOT_SELECTABLE ||
-           refuse_token(w, AUTH_NOT_ACTIVE);
+           auth_refuse_token(w, AUTH_NOT_ACTIVE);
 }
 
 bool auth_caller_session(struct worker *w, const pj_claims_t *claims,

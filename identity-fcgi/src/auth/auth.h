@@ -37,7 +37,11 @@ typedef void handler_fn(struct worker *w);
 
 /* -- callers: false with a refusal if the caller may not continue -- */
 
-enum auth_caller { AUTH_CALLER_ACCOUNT, AUTH_CALLER_ANY };
+enum auth_caller {
+    AUTH_CALLER_ACCOUNT,
+    AUTH_CALLER_ANY,
+    AUTH_CALLER_SYSTEM /* a system token */
+};
 
 /* Declares that the request may lock rows of this account.  Refuses it if too
  * many requests wait for rows of such accounts.  auth_leave() ends it. */
@@ -109,6 +113,9 @@ bool auth_answered(struct worker *w, enum store_result result);
     auth_refuse(w, 503, "AUTH_BUSY", "The service is overloaded; try again.")
 /* A 500 for internal failures (randomness, memory, signing). */
 bool auth_failed(struct worker *w, const char *what);
+
+/* A 401 with a challenge for a bearer token (RFC 6750 section 3.1). */
+bool auth_refuse_token(struct worker *w, const char *code, const char *detail);
 
 #define AUTH_NOT_ACTIVE                                                        \
     "AUTH_SESSION_NOT_ACTIVE",                                                 \

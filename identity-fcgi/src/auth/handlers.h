@@ -19,4 +19,5 @@ handler_fn h_sessions_end;
 handler_fn h_sessions_logout;
 handler_fn h_sessions_logout_others;
 handler_fn h_sessions_logout_all;
+handler_fn h_system_audit;
 handler_fn h_token;

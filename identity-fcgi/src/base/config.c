@@ -164,6 +164,7 @@ static const struct setting settings[] = {
             .kind = KIND_WORD),
     SECONDS("PLATFORM_SWEEP_INTERVAL", sweep_interval_s, "10m",
             "0 (off) to 7d"),
+    FOREIGN("PLATFORM_SYSTEM_RATE_LIMIT", "100r/s burst 200", SHARED(RATE)),
     WORD("PLATFORM_SYSTEM_API", system_api, "face", A_SYSTEM_API),
     FOREIGN("PLATFORM_TRUSTED_PROXIES", NULL, SHARED(NETWORK),
             .between = " \t,"),

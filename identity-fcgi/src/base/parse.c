@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/un.h>
+#include <time.h>
 
 /* -- values --------------------------------------------------------------- */
 
@@ -64,6 +65,22 @@ bool parse_duration(const char *text, int64_t *out_ms)
                        units_ms[*unit != '\0' ? (unsigned char) *unit : 's'] +
                    0.5);
     return true;
+}
+
+bool parse_time(const char *text, int64_t *out_s)
+{
+    static const char format[] = "%Y-%m-%dT%H:%M:%SZ";
+    struct tm tm = {0};
+    char again[32];
+    time_t t;
+
+    if (strptime(text, format, &tm) == NULL) {
+        return false;
+    }
+    t = timegm(&tm); /* it accepts February 30 too */
+    *out_s = t;
+    return strftime(again, sizeof(again), format, &tm) > 0 &&
+           strcmp(text, again) == 0 && t > 0;
 }
 
 bool parse_within(const char *text, const char *range, bool duration,

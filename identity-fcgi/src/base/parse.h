@@ -12,6 +12,9 @@
  * In milliseconds. */
 bool parse_duration(const char *text, int64_t *out_ms);
 
+/* A time in UTC, like 2026-11-21T10:15:00Z, after 1970.  In seconds. */
+bool parse_time(const char *text, int64_t *out_s);
+
 /* A number or a duration within range, "LOW to HIGH". */
 bool parse_within(const char *text, const char *range, bool duration,
                   int64_t *out);

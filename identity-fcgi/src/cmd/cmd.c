@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TRIES 3
@@ -408,17 +407,7 @@ bool cmd_is_uuid(const char *text)
 
 bool cmd_is_time(const char *text)
 {
-    static const char format[] = "%Y-%m-%dT%H:%M:%SZ";
-    struct tm tm = {0};
-    char again[32];
-    time_t t;
-
-    if (strptime(text, format, &tm) == NULL) {
-        return false;
-    }
-    t = timegm(&tm); /* it accepts February 30 too */
-    return strftime(again, sizeof(again), format, &tm) > 0 &&
-           strcmp(text, again) == 0 && t > 0;
+    return parse_time(text, &(int64_t){0});
 }
 
 bool cmd_find(struct cmd *c, const char *what, const char *ref,
@@ -448,9 +437,38 @@ bool cmd_find(struct cmd *c, const char *what, const char *ref,
 
 /* -- values -- */
 
+/* Returns the text of a member of c->item, "" for null, or NULL if it has no
+ * such member.  A number's text is valid until the next call. */
+static const char *member(const struct cmd *c, const char *name)
+{
+    static char number[24];
+    const struct people_member *m = c->members;
+    const char *text;
+    int64_t n;
+
+    while (m->name != NULL && strcmp(m->name, name) != 0) {
+        m++;
+    }
+    if (m->name == NULL) {
+        return NULL;
+    }
+    if (m->type == PEOPLE_NUMBER || m->type == PEOPLE_TIME) {
+        memcpy(&n, (const char *) c->item + m->offset, sizeof(n));
+        snprintf(number, sizeof(number), "%lld",
+                 (long long) (m->type == PEOPLE_TIME ? n / 1000000 : n));
+        return number;
+    }
+    memcpy(&text, (const char *) c->item + m->offset, sizeof(text));
+    return text != NULL ? text : "";
+}
+
 const char *cmd_get(const struct cmd *c, const char *name)
 {
-    const char *value = NULL;
+    const char *value = c->item != NULL ? member(c, name) : NULL;
+
+    if (value != NULL) {
+        return value;
+    }
 
     for (size_t i = 0; i < c->set_count; i++) {
         if (strcmp(c->set[i].name, name) == 0) {

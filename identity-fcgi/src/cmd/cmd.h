@@ -7,6 +7,7 @@
 #include "base/jsonw.h"
 #include "base/parse.h"
 #include "db/db_script.h"
+#include "people/people.h"
 
 #define CMD_FAILED 1 /* exit status: failed */
 #define CMD_USAGE 2  /* exit status: wrong usage or settings */
@@ -119,6 +120,10 @@ struct cmd {
     struct db_rows *results[CMD_MAX_RESULTS];
     size_t result_count;
     size_t row; /* current row of the last result */
+    /* The result of an operation of people/, whose members are values; or NULL.
+     */
+    const struct people_member *members;
+    const void *item;
     struct {
         const char *name, *text;
         char copy[80];

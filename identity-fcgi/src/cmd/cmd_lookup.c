@@ -10,8 +10,10 @@
 #include "auth/auth.h"
 #include "base/uuid.h"
 #include "cmd/cmd_out.h"
+#include "people/people_audit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Finds the row of --after and its sort values. */
@@ -34,14 +36,6 @@ static bool find_after(struct cmd *c)
     return after == NULL || cmd_find(c, cmd_get(c, "kind"), after, "", sql);
 }
 
-static bool find_event(struct cmd *c)
-{
-    return cmd_get(c, "after") == NULL ||
-           (cmd_sql(c, "SELECT event_at::text AS afterTime FROM audit_events"
-                       " WHERE event_id = :after::bigint") &&
-            (c->found > 0 || cmd_fail(c, "there is no event with this id")));
-}
-
 /* -- statements -- */
 
 /* clang-format off */
@@ -58,25 +52,6 @@ static bool find_event(struct cmd *c)
     "         > (:afterPlace::text, :afterName::text, :afterId::uuid))" \
     " ORDER BY " place " COLLATE \"C\", " name " COLLATE \"C\", " id MOST
 #define AT(column, name) "extract(epoch FROM " column ") AS " name
-
-/* Newest first.  An event of the same time and a lower id follows. */
-static const char audit_sql[] =
-    "SELECT event_id AS eventId, " AT("event_at", "time") ", event, operator,"
-    "       by_account AS byAccountId, by_jti AS byTokenId,"
-    "       account_id AS accountId, session_id AS sessionId,"
-    "       tenant_id AS tenantId, workspace_id AS workspaceId,"
-    "       branch_id AS branchId, member_id AS memberId,"
-    "       array_to_string(roles, ',') AS roles, request_id AS requestId,"
-    "       address"
-    "  FROM audit_events e"
-    " WHERE (:accountId::uuid IS NULL OR account_id = :accountId)"
-    EQUAL("event", "event")
-    "   AND (:since.given::timestamptz IS NULL OR event_at >= :since.given)"
-    "   AND (:until.given::timestamptz IS NULL OR event_at < :until.given)"
-    "   AND (:after::bigint IS NULL"
-    "        OR (event_at, event_id) < (:afterTime::timestamptz,"
-    "                                   :after::bigint))"
-    " ORDER BY event_at DESC, event_id DESC" MOST;
 
 /* Uses the index on names. */
 static const char accounts_sql[] =
@@ -252,6 +227,92 @@ bool cmd_lookup_account(struct cmd *c)
     return true;
 }
 
+/* -- the audit -- */
+
+static int64_t number_of(const struct cmd *c, const char *name, int64_t preset)
+{
+    const char *value = NULL;
+
+    return cmd_given(c, name, &value, 1) > 0 ? strtoll(value, NULL, 10)
+                                             : preset;
+}
+
+static int64_t time_of(const struct cmd *c, const char *name)
+{
+    const char *value = NULL;
+    int64_t s = 0;
+
+    return cmd_given(c, name, &value, 1) > 0 && parse_time(value, &s)
+               ? s * 1000000
+               : 0;
+}
+
+/* The list that is printed, one per process. */
+static struct {
+    struct audit_query query;
+    struct audit_page page; /* in the command's arena */
+} audit;
+
+static bool read_audit(struct cmd *c)
+{
+    struct store st = {.script = c->db};
+    pj_arena_t arena;
+    enum store_result result;
+
+    pj_arena_init(&arena, c->arena, sizeof(c->arena));
+    result = people_audit_list(&st, &arena, &audit.query, &audit.page);
+    return result == STORE_OK ||
+           (result == STORE_NONE &&
+            cmd_fail(c, "there is no event with this id"));
+}
+
+static void print_audit(struct cmd *c)
+{
+    c->members = people_audit_members;
+    for (size_t i = 0; i < audit.page.count; i++) {
+        c->item = &audit.page.events[i];
+        cmd_out_row(c);
+        audit.query.after = audit.page.events[i].event_id;
+    }
+    c->item = NULL;
+}
+
+/* Reads and prints pages.  No transaction is open while it prints. */
+static bool list_audit(struct cmd *c)
+{
+    int64_t left = number_of(c, "limit", CMD_LIMIT);
+
+    if (!cmd_connect(c) || !cmd_transact(c, cmd_work)) {
+        return false;
+    }
+    audit.query = (struct audit_query){.account_id = cmd_get(c, "accountId"),
+                                       .since_us = time_of(c, "since"),
+                                       .until_us = time_of(c, "until"),
+                                       .after = number_of(c, "after", 0)};
+    (void) cmd_given(c, "event", &audit.query.event, 1);
+    do {
+        audit.query.limit = left < PEOPLE_PAGE_MAX ? left : PEOPLE_PAGE_MAX;
+        if (!cmd_transact(c, read_audit)) {
+            return false;
+        }
+        print_audit(c);
+        left -= (int64_t) audit.page.count;
+    } while (audit.page.more && left > 0);
+    if (!c->begun) {
+        cmd_out_line(c, "none");
+    } else if (audit.page.more && !c->json) {
+        fprintf(stderr, "identity-fcgi: there may be more: see --help\n");
+    }
+    return true;
+}
+
+/* list_audit() has printed the rows. */
+static bool print_nothing(struct cmd *c)
+{
+    (void) c;
+    return true;
+}
+
 /* -- the table -- */
 
 #define LIMIT \
@@ -321,7 +382,8 @@ const struct cmd_spec cmd_lookups[] = {
          {"after", "EVENT_ID", .help = "go on after this one",
           .accepted = "the id of an event", .form = "[0-9]{1,18}"},
          LIMIT},
-     .keyless = true, .find = find_event, .sql = audit_sql, .list = true,
+     .keyless = true, .before = list_audit, .print = print_nothing,
+     .list = true,
      .columns = {"time", "event", "operator", "byAccountId=", "byTokenId=",
                  "accountId=account id", "sessionId=", "tenantId=",
                  "workspaceId=", "branchId=", "memberId=", "roles=",

@@ -105,6 +105,23 @@ bool db_script_query(struct db_script *s, const char *sql,
                   rows);
 }
 
+bool db_script_execute(struct db_script *s, const struct db_statement *st,
+                       const struct db_params *params, struct db_rows **rows)
+{
+    static const char never[8] = "\x7f\xff\xff\xff\xff\xff\xff\xff";
+    const char *values[DB_PARAM_PLACES];
+
+    memcpy(values, params->values, sizeof(values));
+    if (params->has_fence) {
+        values[params->fence] = never;
+    }
+    return finish(s,
+                  PQsendQueryParams(s->conn.pg, st->sql, (int) params->count,
+                                    params->types, values, params->lengths,
+                                    params->formats, 1),
+                  rows);
+}
+
 bool db_script_is_local(const struct db_script *s)
 {
     const char *host = PQhost(s->conn.pg);

@@ -27,6 +27,12 @@ PJ_MUST_CHECK bool db_script_run(struct db_script *s, const char *sql,
 PJ_MUST_CHECK bool db_script_query(struct db_script *s, const char *sql,
                                    const struct db_params *params,
                                    struct db_rows **rows);
+/* The same for a statement of the service: the values are binary, as of a pool.
+ * A fence does not end. */
+PJ_MUST_CHECK bool db_script_execute(struct db_script *s,
+                                     const struct db_statement *st,
+                                     const struct db_params *params,
+                                     struct db_rows **rows);
 /* Returns true for a connection by a Unix socket or a loopback address. */
 bool db_script_is_local(const struct db_script *s);
 void db_script_close(struct db_script *s);

@@ -145,6 +145,7 @@ static const struct {
     {"/api/auth/sessions", h_sessions, READ},
     {"/api/auth/sessions/{id}", h_sessions_end, DELETE},
     {"/api/auth/token", h_token, POST},
+    {"/api/system/audit", h_system_audit, READ},
     {"/healthz", h_healthz, READ},
     {"/internal/readyz", h_readyz, READ},
     {"/internal/revocations", h_revocations, READ},

@@ -121,11 +121,14 @@ enum store_result {
 };
 
 struct db_pool;
+struct db_script;
 
 /* A thread's access to the database. */
 struct store {
     struct db_pool *pool; /* shared by all threads; connects when needed */
-    int64_t deadline_ms;  /* CLOCK_MONOTONIC, for the next statements */
+    /* Instead, the transaction of a command, whose errors it has; or NULL. */
+    struct db_script *script;
+    int64_t deadline_ms; /* CLOCK_MONOTONIC, for the next statements */
     bool locked; /* the last statement failed waiting for a locked row */
     /* Client of the session that is opened or refreshed; "" to record none. */
     char client_address[64];

@@ -3,6 +3,7 @@
 #include "store/sql.h"
 
 #include "db/db_pool.h"
+#include "db/db_script.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,11 @@ bool sql_run(struct sql_query *q, struct store *st,
     enum db_outcome outcome;
 
     q->result = STORE_NONE; /* a malformed UUID matches no row */
-    if (!q->p.bad_uuid) {
+    if (!q->p.bad_uuid && st->script != NULL) {
+        q->result = db_script_execute(st->script, sql, &q->p, &q->rows)
+                        ? STORE_OK
+                        : STORE_UNAVAILABLE;
+    } else if (!q->p.bad_uuid) {
         outcome = db_pool_run(st->pool, sql, &q->p, st->deadline_ms, meanwhile,
                               &q->rows);
         st->locked = outcome == DB_LOCKED;
