@@ -181,6 +181,16 @@ $c->done('sweep');
 is parts(), $made, 'and drops a month that is older';
 is $pg->sql('select count(*) from audit_events'), $kept - 2, 'and old rows outside of months';
 
+# A month without a partition, as after a rest: its rows move into one, and all goes on.
+my ($month) = split / /, $made;
+$pg->sql("alter table audit_events detach partition $month; insert into audit_events select * from $month;
+    drop table $month; insert into audit_events (event, event_at) values ('account.added', '2020-03-05Z')");
+is $pg->sql('select count(*) from audit_events_rest'), $kept - 1, 'rows of a month without a partition';
+$c->done('sweep');
+is parts(), $made, 'a sweep makes it';
+is $pg->sql("select (select count(*) from audit_events_rest), (select count(*) from $month)"),
+    '0|' . ($kept - 2), 'with these rows, and drops older ones';
+
 # -- the list
 
 my $all = $c->done(qw(audit list --limit 1000));

@@ -34,8 +34,8 @@ CREATE INDEX audit_events_account
 -- For rows of a month whose partition could not be made in time.
 CREATE TABLE audit_events_rest PARTITION OF audit_events DEFAULT;
 
--- Makes the partitions of this month and the next, and drops those that ended
--- before the time to keep, at least 30 days.  Returns the number of dropped
+-- Makes the partitions of this month and the next, with the rows that came before
+-- them, and drops those that ended before the time to keep, at least 30 days.  Returns the number of dropped
 -- partitions.  If a lock is taken, leaves the rest to the next call.
 CREATE FUNCTION audit_months(keep_s bigint) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '200ms'
@@ -54,8 +54,13 @@ BEGIN
     month := date_trunc('month', now()) + make_interval(months => n);
     part := 'audit_events_' || to_char(month, 'YYYY_MM');
     CONTINUE WHEN to_regclass(part) IS NOT NULL;
-    -- Attaching a table locks out nobody who writes to the other partitions.
+    -- Locks out nobody who writes to the other partitions.
+    LOCK TABLE audit_events_rest IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('CREATE TABLE %I (LIKE audit_events INCLUDING DEFAULTS)', part);
+    EXECUTE format('WITH moved AS (DELETE FROM audit_events_rest'
+                   '  WHERE event_at >= %L AND event_at < %L RETURNING *) '
+                   'INSERT INTO %I SELECT * FROM moved',
+                   month, month + interval '1 month', part);
     EXECUTE format('ALTER TABLE audit_events ATTACH PARTITION %I '
                    'FOR VALUES FROM (%L) TO (%L)',
                    part, month, month + interval '1 month');
@@ -72,7 +77,7 @@ BEGIN
   END LOOP;
   DELETE FROM audit_events_rest WHERE event_at < expired;
   RETURN gone;
-EXCEPTION WHEN lock_not_available OR check_violation OR duplicate_table THEN
+EXCEPTION WHEN lock_not_available OR duplicate_table THEN
   RETURN 0;
 END;
 $$;
