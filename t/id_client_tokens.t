@@ -171,6 +171,17 @@ is_error(ask(%post, scope => $_), 400, 'invalid_scope', 'AUTH_SCOPE_INVALID', "s
     for 'people:write', 'people:read people:write', 'people', 'people:rea', 'ople:read';
 is http($port, GET => '/api/auth/token')->status, 405, 'GET';
 
+# A sweep keeps the assertion for longer than any process can accept it, whatever its clock.
+%used = assertion($key{ES256});
+is ask(%used)->status, 200, 'an assertion';
+$pg->sql("update client_assertions set dies_at = now() - interval '59 minutes'");
+$c->done('sweep');
+is_error(ask(%used), @invalid, 'the same again, where the clock is behind that of the database');
+$pg->sql("update client_assertions set dies_at = now() - interval '61 minutes'");
+$c->done('sweep');
+is $pg->sql('select count(*) from client_assertions'), 0, 'then it goes';
+forget();
+
 # -- too many failures: of this client from this address
 
 is_error(ask(%post, client_secret => 'x'), @invalid, "failure $_") for 1 .. 3;

@@ -47,7 +47,7 @@ sub left {
 sub count { return $pg->sql("select count(*) from $_[0]") }
 
 # An assertion of a client that may be forgotten, and one that may not.
-$pg->sql("insert into client_assertions values (sha256('old'), now() - interval '1 second'),
+$pg->sql("insert into client_assertions values (sha256('old'), now() - interval '61 minutes'),
     (sha256('new'), now() + interval '1 hour')");
 
 sub swept { return $c->done('sweep', @_)->{sessions} }

@@ -35,8 +35,10 @@
 /* Rotated tokens are needed for a minute, attempts until their window ends. */
 #define ROTATED_KEEP_S 600
 #define ATTEMPTS_KEEP_S 60
-/* Allowed difference between clocks about the expiry of tokens. */
+/* Allowed difference between clocks about the expiry of tokens and
+ * assertions. */
 #define REVOCATIONS_KEEP_S 3600
+#define ASSERTIONS_KEEP "interval '1 hour'"
 
 /* Held during a sweep by an otherwise idle transaction.  So the lock ends with
  * the process, works through a pooler and holds no snapshot. */
@@ -291,7 +293,8 @@ static bool sweep_expired(struct sweep *s)
            drain(s,
                  "DELETE FROM client_assertions WHERE jti_sha256 = ANY (ARRAY("
                  "  SELECT jti_sha256 FROM client_assertions"
-                 "   WHERE dies_at < now() ORDER BY dies_at LIMIT $1))",
+                 "   WHERE dies_at < now() - " ASSERTIONS_KEEP
+                 "   ORDER BY dies_at LIMIT $1))",
                  &p, &(int64_t){0});
 }
 
