@@ -188,6 +188,11 @@ is_error(ask(%post, client_secret => 'x'), @invalid, "failure $_") for 1 .. 3;
 my $limited = ask(%post);
 is_error($limited, 429, 'temporarily_unavailable', 'AUTH_TOO_MANY_ATTEMPTS', 'one more, though right');
 like $limited->header('Retry-After'), qr/\A[1-9]\d*\z/, 'and when to try again';
+my %counted = (env => { jwt_key('identity')->env });
+is $c->done(\%counted, qw(account unlock billing))->{clearedAddresses}, 1, 'account unlock forgets them';
+is ask(%post)->status, 200, 'and the client gets its token';
+is_error(ask(%post, client_secret => 'x'), @invalid, "again $_") for 1 .. 3;
+is ask(%post)->status, 429, 'too many again';
 my $second = $c->done(qw(client add Second --allow audit:read));
 my $other = $c->done(qw(client secret add second))->{secret};
 is ask(client_id => $second->{accountId}, client_secret => $other)->status, 200, 'another client is not concerned';
@@ -234,6 +239,24 @@ $c->done(qw(account enable billing));
 forget();
 is ask(%post)->status, 200, 'an enabled one';
 
+# A token that is issued while its client is locked out ends too: between two lockouts
+# of one second, and before the commit of one that began in the second before.
+sub late { return $pg->sql("select max(issued_before) from session_revocations where account_id = '$id'") }
+sub iat { return (jwt_decode(ask(%post)->json->{access_token}))[1]{iat} }
+sub second_begins { select undef, undef, undef, 1.02 - $pg->sql('select extract(second from clock_timestamp())') =~ s/\A\d+//r }
+my $lock_out = "update accounts set sessions_valid_after = clock_timestamp() where account_id = '$id'";
+second_begins();
+$pg->sql($lock_out);
+my $between = iat();
+$pg->sql($lock_out);
+cmp_ok $between, '<', late(), 'a token between two lockouts ends with the second';
+cmp_ok iat(), '>=', late(), 'and a new one is good';
+my $slow = $pg->begin($lock_out);
+second_begins();
+$between = iat();
+$pg->end($slow, "commit");
+cmp_ok $between, '<', late(), 'so does one from before the commit';
+cmp_ok iat(), '>=', late(), 'and a new one is good';
 $pg->sql("update accounts set account_type = 'CUSTOMER' where account_id = '$id'");
 is_error(ask(%post), @invalid, 'an account that is no client any more');
 $pg->sql("update accounts set account_type = 'SYSTEM' where account_id = '$id'");

@@ -35,8 +35,9 @@ CREATE INDEX audit_events_account
 CREATE TABLE audit_events_rest PARTITION OF audit_events DEFAULT;
 
 -- Makes the partitions of this month and the next, with the rows that came before
--- them, and drops those that ended before the time to keep, at least 30 days.  Returns the number of dropped
--- partitions.  If a lock is taken, leaves the rest to the next call.
+-- them, and drops those that ended before the time to keep, at least 30 days.
+-- Returns the number of dropped partitions.  If a lock is taken, leaves the rest to
+-- the next call.
 CREATE FUNCTION audit_months(keep_s bigint) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET lock_timeout = '200ms'
 SET timezone = 'UTC' AS $$

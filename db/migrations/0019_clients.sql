@@ -91,6 +91,25 @@ CREATE TRIGGER clients_lock_out AFTER UPDATE OR DELETE ON client_secrets
 CREATE TRIGGER clients_lock_out AFTER UPDATE OR DELETE ON client_keys
   FOR EACH ROW EXECUTE FUNCTION clients_lock_out();
 
+-- Until the lockout is committed, tokens are issued as before.  If a second ended
+-- meanwhile, they name a later one, so the moment becomes that of the commit.
+CREATE FUNCTION clients_lock_out_late() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  UPDATE accounts SET sessions_valid_after = clock_timestamp()
+   WHERE account_id = NEW.account_id AND sessions_valid_after >= now()
+     AND sessions_valid_after < date_trunc('second', clock_timestamp());
+  RETURN NULL;
+END;
+$$;
+
+CREATE CONSTRAINT TRIGGER clients_lock_out_late
+  AFTER UPDATE OF sessions_valid_after, status ON accounts
+  DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW WHEN (NEW.account_type = 'SYSTEM'
+                     AND NEW.sessions_valid_after > OLD.sessions_valid_after)
+  EXECUTE FUNCTION clients_lock_out_late();
+
 -- A deleted account can get no token, and nothing of it is kept.
 CREATE FUNCTION clients_erase() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -146,7 +165,8 @@ DECLARE
   f regprocedure;
 BEGIN
   FOREACH f IN ARRAY ARRAY['clients_limit()', 'clients_lock_out()',
-                           'clients_erase()', 'audit_clients()']::regprocedure[]
+                           'clients_lock_out_late()', 'clients_erase()',
+                           'audit_clients()']::regprocedure[]
   LOOP
     EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp',
                    f, current_schema());
@@ -154,5 +174,5 @@ BEGIN
 END;
 $$;
 
-REVOKE EXECUTE ON FUNCTION clients_lock_out(), clients_erase(), audit_clients()
-  FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION clients_lock_out(), clients_lock_out_late(),
+  clients_erase(), audit_clients() FROM PUBLIC;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #define ASSERTION_TYPE "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 #define JTI_MAX 255 /* bytes */
@@ -198,13 +199,29 @@ static enum client_verdict use(struct worker *w, const struct client *client,
 
 /* -- checking -- */
 
+/* Waits until the second of the client's last lockout is over, and returns
+ * whether it was not.  A token of this second would count as one from before
+ * the lockout; one dated a second later would outlive another lockout. */
+static bool wait_out(const struct store_clock *clock)
+{
+    int64_t past_s = clock->now_us / 1000000 - clock->valid_after_us / 1000000;
+    struct timespec t = {0, (999999 - clock->now_us % 1000000) * 1000};
+
+    /* A lockout may be later than the statement that sees it. */
+    if (clock->valid_after_us == 0 || past_s > 0 || past_s < -1) {
+        return false;
+    }
+    nanosleep(&t, NULL);
+    return true;
+}
+
 enum client_verdict client_check(struct worker *w,
                                  const struct client_proof *proof,
                                  struct attempt *attempt, struct client *client)
 {
     bool by_secret = proof->assertion.len == 0, ok;
     pj_str_t id = proof->id;
-    unsigned char hash[CLIENT_HASH_BYTES];
+    unsigned char hash[CLIENT_HASH_BYTES], *mem;
     enum store_result found;
     pj_claims_t claims;
 
@@ -215,21 +232,25 @@ enum client_verdict client_check(struct worker *w,
         !sha256(proof->secret.data, proof->secret.len, hash)) {
         return CLIENT_UNAVAILABLE;
     }
-    found = store_client_find(&w->store, &w->arena, id, by_secret ? hash : NULL,
+    mem = w->arena.pos;
+    do {
+        w->arena.pos = mem;
+        found =
+            store_client_find(&w->store, &w->arena, id, by_secret ? hash : NULL,
                               attempt, w->cfg->max_failures, client);
-    OPENSSL_cleanse(hash, sizeof(hash));
-    if (found != STORE_OK && found != STORE_NONE) {
-        return CLIENT_UNAVAILABLE;
-    }
-    if (client->retry_after_s > 0) {
-        return CLIENT_LIMITED;
-    }
-    ok = by_secret ? client->secret_matches
-                   : verify(w, client, proof->assertion, &claims) &&
-                         check_claims(w, id, &claims);
-    if (found != STORE_OK || !ok || !client->account.enabled) {
-        return CLIENT_WRONG;
-    }
+        if (found != STORE_OK && found != STORE_NONE) {
+            return CLIENT_UNAVAILABLE;
+        }
+        if (client->retry_after_s > 0) {
+            return CLIENT_LIMITED;
+        }
+        ok = by_secret ? client->secret_matches
+                       : verify(w, client, proof->assertion, &claims) &&
+                             check_claims(w, id, &claims);
+        if (found != STORE_OK || !ok || !client->account.enabled) {
+            return CLIENT_WRONG;
+        }
+    } while (wait_out(&client->account.clock));
     return by_secret ? CLIENT_OK : use(w, client, &claims);
 }
 

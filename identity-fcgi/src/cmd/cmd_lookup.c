@@ -184,7 +184,9 @@ static const struct cmd_spec parts[] = {
  * key is needed (auth_attempt_identify()). */
 bool cmd_lookup_attempts(struct cmd *c)
 {
-    const char *name = cmd_get(c, "account");
+    /* Attempts of a client are counted under its id. */
+    const char *name =
+        cmd_get(c, cmd_is(c, "type", "SYSTEM") ? "accountId" : "account");
     const char *address = cmd_get(c, "address");
     struct attempt attempt;
     char hmac[2 * sizeof(attempt.account_hmac) + 1];
