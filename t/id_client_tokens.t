@@ -188,6 +188,7 @@ is_error(ask(%post, client_secret => 'x'), @invalid, "failure $_") for 1 .. 3;
 my $limited = ask(%post);
 is_error($limited, 429, 'temporarily_unavailable', 'AUTH_TOO_MANY_ATTEMPTS', 'one more, though right');
 like $limited->header('Retry-After'), qr/\A[1-9]\d*\z/, 'and when to try again';
+is ask(%post, client_id => uc $id)->status, 429, 'in capital letters too';
 my %counted = (env => { jwt_key('identity')->env });
 is $c->done(\%counted, qw(account unlock billing))->{clearedAddresses}, 1, 'account unlock forgets them';
 is ask(%post)->status, 200, 'and the client gets its token';

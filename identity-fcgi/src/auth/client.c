@@ -3,6 +3,7 @@
 #include "auth/client.h"
 
 #include "auth/token.h"
+#include "base/uuid.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -199,6 +200,19 @@ static enum client_verdict use(struct worker *w, const struct client *client,
 
 /* -- checking -- */
 
+/* Fills attempt.  A client is the same in capital letters. */
+static bool identify(struct worker *w, pj_str_t id, struct attempt *attempt)
+{
+    unsigned char bytes[UUID_BYTES];
+    char text[UUID_LEN + 1];
+
+    if (uuid_parse(bytes, id)) {
+        uuid_write(text, bytes);
+        id = pj_str(text);
+    }
+    return auth_attempt_identify(w->keys, id, w->req->remote_addr, attempt);
+}
+
 /* Waits until the second of the client's last lockout is over, and returns
  * whether it was not.  A token of this second would count as one from before
  * the lockout; one dated a second later would outlive another lockout. */
@@ -228,7 +242,7 @@ enum client_verdict client_check(struct worker *w,
     if (!by_secret && id.len == 0) {
         id = subject_of(&w->arena, proof->assertion);
     }
-    if (!auth_attempt_identify(w->keys, id, w->req->remote_addr, attempt) ||
+    if (!identify(w, id, attempt) ||
         !sha256(proof->secret.data, proof->secret.len, hash)) {
         return CLIENT_UNAVAILABLE;
     }
