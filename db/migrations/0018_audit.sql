@@ -167,7 +167,8 @@ END;
 $$;
 CREATE TRIGGER audit_sessions AFTER UPDATE OF status ON auth_sessions
   FOR EACH ROW WHEN (OLD.status = 'ACTIVE' AND NEW.status <> 'ACTIVE'
-                     AND current_setting('platform.actor', true) <> '')
+                     AND current_setting('platform.actor', true)
+                         LIKE '%"session":%')
   EXECUTE FUNCTION audit_sessions();
 
 -- Tenants, workspaces, branches.
