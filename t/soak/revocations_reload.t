@@ -1,8 +1,8 @@
 # A million revocations, and a reload every three seconds: how long until a new
 # logout is effective in all workers, whether anybody else is refused under
-# "refuse", and whether what ended before stays so, by identity's feed and its database.
-# And what else begins the feed anew: a start with nothing, killed workers, a cursor that
-# is refused.
+# "refuse", and whether what ended before stays so.  The feed is one of ours that
+# takes 25 ms a page, then identity's with its database.  And what else begins the
+# feed anew: a start with nothing, killed workers, a cursor that is refused.
 
 use Platform::Test;
 use Platform::Test::Revocations;
@@ -125,6 +125,17 @@ sub all_of_it ($name, $refused) {
     ok eventually(sub { status($stays) == 200 && ready() == 200 }, 60), "$name: all is well";
     $nginx->stop;
 }
+
+{
+    my @all;
+    my $feed = revocations_feed($t, many => $ENTRIES, delay => 0.025);
+    $old = [ map { revocations_many(int $_) } 0, $ENTRIES / 2, $ENTRIES - 1 ];
+    $end = sub ($session) { push @all, revoked_id($session); $feed->set(all => \@all) };
+    all_of_it('feed', sub { $feed->set(known => 'b') });
+    $feed->down;
+}
+
+# Identity's own.
 
 my $identity = $t->identity_face;
 my $pg = $t->postgres;

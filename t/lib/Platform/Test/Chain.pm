@@ -42,4 +42,9 @@ sub logout ($self) { return $self->_post(logout => refreshToken => $self->{refre
 # Prints the answers by path and status.
 sub tell ($self) { print "$_ $self->{count}{$_}\n" for sort keys %{ $self->{count} } }
 
+# The value below which $part of the numbers lie.
+sub quantile ($part, @numbers) {
+    return (sort { $a <=> $b } @numbers)[ $part * $#numbers ];
+}
+
 1;

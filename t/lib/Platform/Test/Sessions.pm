@@ -103,6 +103,42 @@ sub check_stale ($self) {
     }
 }
 
+# Faults of the rows: what no row may have, or what contradicts the answers.
+sub wrong_rows ($self, $pg) {
+    my @wrong = map {"$_ is not legal"} split /\n/, $pg->sql("select session_id
+        from auth_sessions where num_nulls(workspace_id, member_id, active_branch_id)
+            not in (0, 3) or num_nulls(retry_jti, retry_next, retry_iat) not in (0, 3)
+        or (status = 'REVOKED') <> (revoked_at is not null)
+        or retry_jti is not null and (retry_next <> jti or retry_jti = jti)
+        or revoked_at < created_at or expires_at <= created_at");
+    my %row = map { s/\|.*//r => [ split /\|/ ] } split /\n/, $pg->sql(
+        'select session_id, status, jti, retry_jti from auth_sessions');
+    for my $s ($self->all) {
+        my ($id, $status, $jti, $old) = @{ $row{ $s->{id} } // [ $s->{id}, 'MISSING', '' ] };
+        push @wrong, "$id is $status" if $status !~ ($s->{logout_done} ? qr/^REVOKED$/
+            : $s->{logout_sent} ? qr/^(?:ACTIVE|REVOKED)$/ : qr/^ACTIVE$/);
+        my $last = jti($s->{current});
+        push @wrong, "$id: $jti, not $last" if $jti ne $last
+            && !($s->{logout_sent} ? %{ $s->{in_doubt} // {} } : $s->{in_doubt}{$last});
+        push @wrong, "$id: of another" if $old && ($s->{next}{$old} // $jti) ne $jti;
+    }
+    return @wrong;
+}
+
+# The answers to refreshes with the last tokens of logged-out sessions, and to
+# selections in them: { status and code => count }.
+sub after_logout ($self, $load) {
+    my @after = map {
+        my $s = $_;
+        (map { $self->refresh($s, $s->{issued}{$_}) }
+            grep {defined} (reverse @{ $s->{order} })[ 0 .. 2 ]),
+            $s->{branches} ? $self->select_branch($s) : ();
+    } grep { $_->{logout_done} } $self->all;
+    my %got;
+    $load->run(sub { shift @after }, sub { $got{"$_[1]{status} $_[1]{code}"}++ });
+    return \%got;
+}
+
 # So many sessions of an account without a login each: rows that a login would
 # have made, and tokens as the service signs them with this key.
 sub make ($self, $pg, $key, $account, $count) {
