@@ -233,7 +233,7 @@ bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
 bool auth_member_account(struct worker *w, const pj_json_t *root,
                          pj_str_t *name)
 {
-    pj_str_t account;
+    pj_str_t account = {0};
     unsigned char *folded;
     const char *wrong;
 
