@@ -16,10 +16,14 @@ const SPOOFED = {
   'X_Workspace_Id': 'another-workspace',
 };
 
+// Members of a request's body that are not shown.
+const SECRETS = ['credential', 'newCredential', 'resetCode'];
+
 const $ = (id) => document.getElementById(id);
 
 const state = {
   gateway: '',
+  identity: '', // the command of operators
   access: '', // the branch token
   account: '', // the account token
   refresh: '',
@@ -45,6 +49,12 @@ const MEANING = {
     + ' and within a second no token of it opens the gateway.',
   AUTH_INVALID_CREDENTIALS: 'Unknown account, wrong credential or disabled'
     + ' account: the answer does not tell which.',
+  AUTH_RESET_CREDENTIAL_SUCCESS: 'The credential is set, and the code is used'
+    + ' up. Every session that the account had is over. The form above has the'
+    + ' new credential: log in.',
+  AUTH_RESET_CODE_INVALID: 'Unknown or disabled account, or the code is wrong,'
+    + ' used, replaced or expired: the answer does not tell which. Five wrong'
+    + ' tries use up a code.',
   AUTH_REFRESH_TOKEN_MISSING: 'There was no cookie, so there was nothing to'
     + ' refresh with: log in.',
   AUTH_REFRESH_TOKEN_STALE: 'This refresh token was used before. The session'
@@ -324,8 +334,8 @@ function requestText(call) {
   }
   if (call.body !== undefined) {
     const shown = { ...call.body };
-    if (shown.credential) {
-      shown.credential = '…';
+    for (const name of SECRETS.filter((secret) => shown[secret])) {
+      shown[name] = '…';
     }
     lines.push('', pretty(JSON.stringify(shown)));
   }
@@ -835,6 +845,39 @@ async function login() {
   }
 }
 
+// An argument as a shell reads it.
+function quoted(text) {
+  return /^[\w@.+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`;
+}
+
+// A command of operators, which breaks where a shell lets it.
+function command(...words) {
+  return [state.identity.replace(' --', ' \\\n  --'), ...words].join(' \\\n  ');
+}
+
+function showCommands() {
+  $('reset-command').textContent = command('account reset-code '
+    + quoted($('reset-account').value));
+}
+
+async function resetCredential() {
+  const account = $('reset-account').value;
+  const newCredential = $('new-credential').value;
+  const call = await send({
+    method: 'POST',
+    path: AUTH + 'reset-credential',
+    body: { account, resetCode: $('reset-code').value, newCredential },
+    correlation: correlation(),
+  });
+  if (call.status === 200) {
+    $('reset-form').reset();
+    $('reset-account').value = account;
+    $('account').value = account;
+    $('credential').value = newCredential;
+  }
+  show('login', [call], { title: 'Set a credential with a reset code' });
+}
+
 async function chooseBranch() {
   const call = await send({
     method: 'POST',
@@ -1071,6 +1114,8 @@ async function begin() {
     $('credential').value = 'Demo-passw0rd!';
   });
   on($('login-form'), 'submit', login);
+  on($('reset-form'), 'submit', resetCredential);
+  $('reset-account').addEventListener('input', showCommands);
   on($('branch-form'), 'submit', chooseBranch);
   on($('call-form'), 'submit', callService);
   on($('refresh-body'), 'click', () => refresh({ refreshToken: state.refresh }));
@@ -1102,7 +1147,8 @@ async function begin() {
   arrange();
   setInterval(tick, 1000);
 
-  state.gateway = (await (await fetch('settings.json')).json()).gateway;
+  Object.assign(state, await (await fetch('settings.json')).json());
+  showCommands();
   $('gateway-origin').textContent = state.gateway;
   if (new URL(state.gateway).hostname !== location.hostname) {
     $('site-warning').hidden = false;

@@ -82,9 +82,11 @@ like $got->header('Content-Security-Policy'),
     'playground: it runs its own script, and calls the gateway alone';
 unlike $got->body, qr{<script>|<style|\son\w+=|\sstyle=|\b(?:src|href|action)=\S{0,8}//}i,
     'playground: nothing inline, nothing from elsewhere';
+my $build = Platform::Test::Env::build() =~ s{\A\Q@{[ $t->root ]}\E/}{}r;
 is_deeply(http_get(@there, '/settings.json', host => $name)->json,
-    { gateway => "http://localhost:$ports{GATEWAY_PORT}" },
-    'playground: it is told where the gateway is');
+    { gateway => "http://localhost:$ports{GATEWAY_PORT}",
+        identity => "$build/identity-fcgi/identity-fcgi --env-file $run/platform.env" },
+    'playground: it is told where the gateway is, and how commands begin');
 is http_get(@there, '/', host => '127.0.0.1')->header('Location'), "$page/",
     'playground: it has one name';
 is http_post($t->port('gateway'), '/api/auth/login', headers => [ Origin => $_ ],

@@ -5,7 +5,9 @@
 
 'use strict';
 
+const { execSync } = require('node:child_process');
 const fs = require('node:fs');
+const path = require('node:path');
 const { chromium } = require('playwright-core');
 
 const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
@@ -420,6 +422,45 @@ async function login(p) {
   return json;
 }
 
+// A command that the page shows, run where it says.
+function operator(command) {
+  return execSync(command, { cwd: path.join(__dirname, '../..'), encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+}
+
+async function resetting(p) {
+  const button = '#reset-form button';
+  const fill = (code, credential) => p.page.fill('#reset-code', code)
+    .then(() => p.page.fill('#new-credential', credential));
+  await p.open(button);
+  await p.page.fill('#reset-account', "o'neill @demo.test");
+  like(await p.text('#reset-command'), /account reset-code 'o'\\''neill @demo\.test'$/,
+    'reset: the command takes any name');
+  await p.page.fill('#reset-account', 'none@demo.test');
+  const code = operator(await p.text('#reset-command'));
+  like(code, /^(\w{4}-){3}\w{4}$/, 'reset: the command makes a code');
+
+  await fill('AAAA-AAAA-AAAA-AAAA', 'Changed-passw0rd!');
+  await p.press(button, 'a wrong code', '401 AUTH_RESET_CODE_INVALID allow: public');
+  await fill(code, 'short');
+  await p.press(button, 'too short', '400 AUTH_CREDENTIAL_NOT_ALLOWED allow: public');
+  await fill(code, 'Changed-passw0rd!');
+  const [{ body }] = await p.press(button, 'reset',
+    '200 AUTH_RESET_CREDENTIAL_SUCCESS allow: public');
+  is(JSON.parse(body), { account: 'none@demo.test', resetCode: code,
+    newCredential: 'Changed-passw0rd!' }, 'reset: what was sent');
+  const shown = await p.text('#log');
+  is([code, 'Changed-'].filter((secret) => shown.includes(secret)), [],
+    'reset: neither code nor credential is shown');
+  is([await p.page.inputValue('#reset-code'), await p.page.inputValue('#new-credential')],
+    ['', ''], 'reset: nor kept in the form');
+  await p.press('#login-form button', 'reset: and the login',
+    '200 AUTH_LOGIN_SUCCESS allow: public');
+  await fill(code, 'Another-passw0rd!');
+  await p.press(button, 'a used code', '401 AUTH_RESET_CODE_INVALID allow: public');
+  await p.click('#logout-button');
+}
+
 async function chooseBranch(p, told) {
   is(await p.page.$$eval('#branches option', (os) => os.map((o) => o.label)),
     told.branches.map((b) => b.branchName), 'branch: the list');
@@ -768,6 +809,7 @@ async function walk(browser) {
   await looks(p, 'empty');
   await loginByKeyboard(p);
   await p.click('#logout-button');
+  await resetting(p);
 
   const tokens = await chooseBranch(p, await login(p));
   for (const part of [decodeTokens, callService, folding, otherExplanations, refreshing,
