@@ -66,6 +66,17 @@ BEGIN
   GRANT UPDATE (tries) ON reset_codes TO platform_identity;
   GRANT SELECT, INSERT, UPDATE ON reset_misses TO platform_identity;
   GRANT INSERT, UPDATE ON reset_codes TO platform_operator;
+  GRANT SELECT, INSERT, UPDATE, DELETE ON client_calls TO platform_identity;
+  GRANT SELECT, DELETE ON client_calls TO platform_operator;
+  -- What programs do by the API.
+  GRANT INSERT (account_name, account_type, credential_hash),
+        UPDATE (account_name, status, deleted_at)
+    ON accounts TO platform_identity;
+  GRANT INSERT, UPDATE ON tenants, workspaces, branches, members
+    TO platform_identity;
+  GRANT INSERT, UPDATE, DELETE ON branch_grants, member_roles
+    TO platform_identity;
+  GRANT INSERT, UPDATE ON reset_codes TO platform_identity;
   -- Only triggers write these tables.
   GRANT SELECT ON audit_events TO platform_identity, platform_operator;
   GRANT SELECT, DELETE ON session_revocations
@@ -81,7 +92,9 @@ BEGIN
     ON FUNCTION login_attempt_begin, login_attempt_count,
                 login_attempt_settle, login_attempt_uncount,
                 login_attempt_wait,
-                session_revocation_mark, audit_months, audit_observe
+                session_revocation_mark, audit_months, audit_observe,
+                check_branch_limits, import_account, import_id, import_list,
+                import_the_one
     TO platform_identity;
   GRANT EXECUTE
     ON FUNCTION check_branch_limits, import_account, import_id, import_list,

@@ -283,6 +283,8 @@ sub ready ($status, $name) {
 ready(503, 'may not call functions');
 for my $right ('select on session_revocations', 'select on client_secrets',
     'insert on client_assertions', 'update on reset_misses', 'execute on function login_attempt_wait', 'select on stand_in_secret', 'delete on rotated_tokens',
+    'update (status) on accounts', (map {"insert on $_"} qw(client_calls workspaces branches members
+        branch_grants reset_codes)),
     map {"execute on function $_"} qw(session_revocation_mark audit_months audit_observe))
 {
     roles();
@@ -307,7 +309,8 @@ for my $case ([ identity => schema => public => 'usage', 1 ],
         qw(select insert update delete)),
     [ operator => table => stand_in_secret => 'select', 0 ],
     [ operator => function => $import => 'execute', 1 ],
-    [ identity => function => $import => 'execute', 0 ])
+    [ identity => table => accounts => 'update', 0 ], [ identity => table => accounts => 'delete', 0 ],
+    [ identity => function => $import => 'execute', 1 ])
 {
     my ($role, $kind, $what, $right, $has) = @$case;
     is root("select has_${kind}_privilege('platform_$role', '$what', '$right')::int"), $has,
@@ -329,7 +332,8 @@ for my $case ([ GET => '/api/auth/me' ], [ GET => '/api/auth/sessions' ], [ POST
 }
 runs('a sweep', 'sweep', undef, PLATFORM_DB_USER => 'served');
 
-# The other role of docs/install.md is enough for the commands, and the service's is not.
+# The other role of docs/install.md is enough for the commands, and the service's is not: it
+# makes no client.
 for my $command ('workspace add Shop --new-tenant Acme', 'branch add Main --workspace Shop',
     'account add op@x.test --no-login', 'member add --account op@x.test --workspace Shop',
     'member grant --account op@x.test --branch Main --role A', 'account unlock op@x.test',
@@ -338,19 +342,22 @@ for my $command ('workspace add Shop --new-tenant Acme', 'branch add Main --work
     (map {"$_ list"} qw(account workspace branch member)), (map {"account $_ op\@x.test"}
         qw(sessions show)), 'workspace rename Shop --to Shop2', 'branch rename Main --to Two',
     'member revoke --account op@x.test --branch Two',
-    'account rename op@x.test --to op2@x.test', 'account delete op2@x.test')
+    'account rename op@x.test --to op2@x.test', 'account delete op2@x.test',
+    'client add op --allow people:read', 'client secret add op', 'client allow op --scope audit:read')
 {
     runs("the service may not: $command", [ split / /, $command ],
         qr/needs the rights of platform_operator/, PLATFORM_DB_USER => 'identity')
-        if $command =~ /^(?:\w+ add|account (?:disable|rename))/;
+        if $command =~ /^client/;
     runs("the operator may: $command", [ split / /, $command ], undef,
         PLATFORM_DB_USER => 'identity_operator');
 }
-for my $sql ("update accounts set status = 'DISABLED'",
+for my $sql ("update accounts set account_type = 'OPERATOR'",
     'update session_revocations set dies_at = now()',
     'insert into session_revocations (session_id, dies_at) values (gen_random_uuid(), now())',
     'delete from session_revocation_marks', 'delete from accounts',
-    'insert into member_roles select * from member_roles', 'create table x ()',
+    'insert into client_scopes select * from client_scopes', 'delete from client_secrets',
+    "insert into audit_events (event) values ('x')", 'delete from audit_events',
+    "update audit_events set event = 'x'", 'delete from members', 'create table x ()',
     'delete from schema_migrations')
 {
     like told($sql, 'served'), qr/permission denied/, "may not: $sql";

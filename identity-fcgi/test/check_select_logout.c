@@ -240,7 +240,7 @@ static void end_session(struct session_view other)
     view_is(scoped_session());
     view_is(other);
     send_bearer(issue('b', SESSION, JTI, 10, 900));
-    w.path_id = PJ_STR(OTHER_SESSION);
+    w.path_ids[0] = PJ_STR(OTHER_SESSION);
     h_sessions_end(&w);
 }
 

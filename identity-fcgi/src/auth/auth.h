@@ -23,13 +23,17 @@ struct worker {
     /* The current request. */
     const struct http_request *req;
     struct http_response *res;
-    pj_str_t path_id; /* value of {id} in the route */
+    pj_str_t path_ids[2]; /* values of the ids in the route's path */
     struct keys *keys;
     const pj_key_t *signer;   /* this thread's copy of the signing key */
     bool late, disconnected;  /* see struct fcgi_call */
     char account[STORE_UUID]; /* account of the request, "" until known */
     bool counted_held;        /* counted by held_enter() */
     int64_t now_s;
+    /* Of a program's call (auth/system.h): */
+    unsigned may;           /* types of the accounts that it may change */
+    char location[128];     /* of what it made, or "" */
+    const char *subject_id; /* the account that the answer is about, or NULL */
 };
 
 /* Fills w->res.  Never fails: a problem is an answer too. */

@@ -75,12 +75,12 @@ void h_sessions_end(struct worker *w)
     struct jsonw json;
 
     if (!find_caller(w, &claims, &view) ||
-        !find_own(w, caller, w->path_id, &ended)) {
+        !find_own(w, caller, w->path_ids[0], &ended)) {
         return;
     }
     auth_actor(w, caller->account_id, &claims.jti, NULL, "auth.session.ended");
     if (!auth_answered(
-            w, store_session_revoke(&w->store, &w->path_id, 1, &done))) {
+            w, store_session_revoke(&w->store, &w->path_ids[0], 1, &done))) {
         return;
     }
     auth_record_revoked(w, &done, METRICS_SESSIONS_REVOKED_OWNER,

@@ -32,6 +32,7 @@ static const struct {
     {PARAM("HTTP_HOST", host)},
     {PARAM("REQUEST_SCHEME", scheme)},
     {PARAM("HTTP_SEC_FETCH_SITE", sec_fetch_site)},
+    {PARAM("HTTP_IDEMPOTENCY_KEY", idempotency_key)},
     {PARAM("HTTP_IF_MATCH", if_match)},
     {PARAM("HTTP_IF_NONE_MATCH", if_none_match)},
     {PARAM("REMOTE_ADDR", remote_addr)},
@@ -110,6 +111,7 @@ static const char *title_of(int status)
 {
     static const char *const titles[] = {
         [200] = "OK",
+        [201] = "Created",
         [304] = "Not Modified",
         [400] = "Bad Request",
         [401] = "Unauthorized",
@@ -120,6 +122,7 @@ static const char *title_of(int status)
         [412] = "Precondition Failed",
         [413] = "Content Too Large",
         [415] = "Unsupported Media Type",
+        [422] = "Unprocessable Content",
         [429] = "Too Many Requests",
         [500] = "Internal Server Error",
         [503] = "Service Unavailable",

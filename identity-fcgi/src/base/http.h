@@ -8,7 +8,7 @@
 #include <pj.h>
 #include <web.h>
 
-#define HTTP_BODY_MAX 16384 /* a larger body is 413 */
+#define HTTP_BODY_MAX 65536 /* a larger body is 413 */
 
 /* Absent headers have data == NULL; all point into the request's memory. */
 struct http_request {
@@ -19,7 +19,7 @@ struct http_request {
     pj_str_t authorization, cookie;
     pj_str_t host, origin, sec_fetch_site;
     pj_str_t scheme; /* http or https, from nginx */
-    pj_str_t if_match, if_none_match;
+    pj_str_t if_match, if_none_match, idempotency_key;
     pj_str_t remote_addr, user_agent;
     pj_str_t request_id; /* from nginx; made here if it is missing or invalid */
     pj_str_t correlation_id;

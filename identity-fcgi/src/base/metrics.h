@@ -5,7 +5,7 @@
 #include "base/buf.h"
 
 /* Further endpoints share the last place. */
-#define METRICS_MAX_ENDPOINTS 32
+#define METRICS_MAX_ENDPOINTS 48
 
 /* Counters, except requests.  Each is in a row of families[] in metrics.c. */
 enum metrics_counter {

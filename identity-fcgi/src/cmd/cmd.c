@@ -398,6 +398,13 @@ bool cmd_sql(struct cmd *c, const char *sql)
     return true;
 }
 
+bool cmd_people(struct cmd *c, const struct people *p,
+                enum people_outcome outcome)
+{
+    return outcome == PEOPLE_DONE ||
+           (outcome != PEOPLE_FAILED && cmd_fail(c, "%s", p->line));
+}
+
 bool cmd_is_uuid(const char *text)
 {
     unsigned char bytes[UUID_BYTES];
@@ -449,8 +456,11 @@ static const char *member(const struct cmd *c, const char *name)
     while (m->name != NULL && strcmp(m->name, name) != 0) {
         m++;
     }
-    if (m->name == NULL) {
+    if (m->name == NULL || m->type == PEOPLE_ROWS) {
         return NULL;
+    }
+    if (m->type == PEOPLE_BOOL) {
+        return *((const char *) c->item + m->offset) != 0 ? "t" : "f";
     }
     if (m->type == PEOPLE_NUMBER || m->type == PEOPLE_TIME) {
         memcpy(&n, (const char *) c->item + m->offset, sizeof(n));

@@ -185,6 +185,10 @@ bool cmd_work(struct cmd *c); /* the work of c->spec */
  * values. */
 bool cmd_sql(struct cmd *c, const char *sql);
 
+/* Returns true for PEOPLE_DONE; else fails with the refusal of p. */
+bool cmd_people(struct cmd *c, const struct people *p,
+                enum people_outcome outcome);
+
 /* Returns a message for a constraint or an SQLSTATE, or NULL. */
 const char *cmd_reason(const char *constraint, const char *state);
 

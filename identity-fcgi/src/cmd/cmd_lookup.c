@@ -252,29 +252,28 @@ static int64_t time_of(const struct cmd *c, const char *name)
 /* The list that is printed, one per process. */
 static struct {
     struct audit_query query;
-    struct audit_page page; /* in the command's arena */
+    struct people_rows page; /* in the command's arena */
 } audit;
 
 static bool read_audit(struct cmd *c)
 {
     struct store st = {.script = c->db};
     pj_arena_t arena;
-    enum store_result result;
+    struct people p = {.store = &st, .arena = &arena, .may = PEOPLE_ANY};
 
     pj_arena_init(&arena, c->arena, sizeof(c->arena));
-    result = people_audit_list(&st, &arena, &audit.query, &audit.page);
-    return result == STORE_OK ||
-           (result == STORE_NONE &&
-            cmd_fail(c, "there is no event with this id"));
+    return cmd_people(c, &p, people_audit_list(&p, &audit.query, &audit.page));
 }
 
 static void print_audit(struct cmd *c)
 {
+    const struct audit_event *events = audit.page.items;
+
     c->members = people_audit_members;
     for (size_t i = 0; i < audit.page.count; i++) {
-        c->item = &audit.page.events[i];
+        c->item = &events[i];
         cmd_out_row(c);
-        audit.query.after = audit.page.events[i].event_id;
+        audit.query.after = events[i].event_id;
     }
     c->item = NULL;
 }

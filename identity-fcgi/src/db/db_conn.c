@@ -10,6 +10,7 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Validity of the measured difference between the server's clock and ours. */
@@ -210,6 +211,19 @@ static PGconn *start_connect(const struct config *cfg, size_t n)
     "set_config('lock_timeout', " lock ", " local "),"                         \
     "set_config('statement_timeout', " timeout ", " local ")"
 
+void db_conn_write_begin(char *sql, size_t cap, int64_t statement_ms,
+                         int64_t lock_ms)
+{
+    (void) snprintf(
+        sql, cap,
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT " SETTINGS(
+            "'%lld'", "'%lld'", "true") ","
+                                        "set_config('idle_in_transaction_"
+                                        "session_timeout', '%lld', true)",
+        (long long) lock_ms, (long long) statement_ms,
+        (long long) (2 * statement_ms));
+}
+
 /* Configures the session unless a pooler shares it with others.  The session is
  * ours alone if the backend that answers is the one announced at the
  * start_connect, because a pooler announces itself. */
@@ -305,25 +319,42 @@ bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
 
 /* -- one statement -------------------------------------------------------- */
 
+bool db_conn_has_prepared(const struct db_conn *c,
+                          const struct db_statement *st)
+{
+    for (size_t i = 0; i < c->prepared_count; i++) {
+        if (c->prepared[i] == st) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void db_conn_add_prepared(struct db_conn *c, const struct db_statement *st)
+{
+    /* The program has fewer statements than this. */
+    if (c->prepared_count == DB_MAX_PREPARED) {
+        abort();
+    }
+    c->prepared[c->prepared_count++] = st;
+}
+
 static enum db_outcome prepare(struct db_conn *c, const struct db_statement *st,
                                const struct db_params *params,
                                int64_t deadline_ms, PGresult **res)
 {
     enum db_outcome outcome;
 
-    for (size_t i = 0; i < c->prepared_count; i++) {
-        if (c->prepared[i] == st) {
-            return DB_DONE;
-        }
+    if (db_conn_has_prepared(c, st)) {
+        return DB_DONE;
     }
-    if (c->prepared_count == DB_MAX_PREPARED ||
-        !PQsendPrepare(c->pg, st->name, st->sql, (int) params->count,
+    if (!PQsendPrepare(c->pg, st->name, st->sql, (int) params->count,
                        params->types)) {
         return DB_LOST;
     }
     outcome = db_conn_collect(c->pg, deadline_ms, res);
     if (outcome == DB_DONE) {
-        c->prepared[c->prepared_count++] = st;
+        db_conn_add_prepared(c, st);
     }
     return outcome;
 }

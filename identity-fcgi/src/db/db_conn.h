@@ -8,7 +8,7 @@
 
 #include <libpq-fe.h>
 
-#define DB_MAX_PREPARED 32
+#define DB_MAX_PREPARED 96
 
 /* The client waits this much longer than the server's timeout.  An answer of
  * "canceled" proves that nothing was done; giving up does not. */
@@ -46,6 +46,16 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
                             const struct db_statement *st,
                             const struct db_params *params, int64_t deadline_ms,
                             struct meanwhile *meanwhile, struct db_rows **rows);
+
+/* A statement that this connection has prepared. */
+bool db_conn_has_prepared(const struct db_conn *c,
+                          const struct db_statement *st);
+void db_conn_add_prepared(struct db_conn *c, const struct db_statement *st);
+
+/* SQL that begins a transaction with the settings of a request's statements and
+ * these timeouts. */
+void db_conn_write_begin(char *sql, size_t cap, int64_t statement_ms,
+                         int64_t lock_ms);
 
 /* Reads results until the server is ready for the next statement.  *out is the
  * last result; the caller clears it. */

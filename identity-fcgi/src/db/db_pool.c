@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "db/db_conn.h"
+#include "db/db_script.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -215,17 +216,18 @@ static struct db_conn *pool_borrow(struct db_pool *pool, bool another,
     return c;
 }
 
+static const enum metrics_counter errors[] = {
+    [DB_REFUSED] = METRICS_DB_ERROR_REFUSED,
+    [DB_LOCKED] = METRICS_DB_ERROR_LOCKED,
+    [DB_RETRY] = METRICS_DB_ERROR_TRANSIENT,
+    [DB_LOST] = METRICS_DB_ERROR_LOST,
+    [DB_DOUBT] = METRICS_DB_ERROR_LOST,
+};
+
 enum db_outcome db_pool_run(struct db_pool *pool, const struct db_statement *st,
                             const struct db_params *params, int64_t deadline_ms,
                             struct meanwhile *meanwhile, struct db_rows **rows)
 {
-    static const enum metrics_counter errors[] = {
-        [DB_REFUSED] = METRICS_DB_ERROR_REFUSED,
-        [DB_LOCKED] = METRICS_DB_ERROR_LOCKED,
-        [DB_RETRY] = METRICS_DB_ERROR_TRANSIENT,
-        [DB_LOST] = METRICS_DB_ERROR_LOST,
-        [DB_DOUBT] = METRICS_DB_ERROR_LOST,
-    };
     enum db_outcome outcome = DB_RETRY;
 
     *rows = NULL;
@@ -247,5 +249,64 @@ enum db_outcome db_pool_run(struct db_pool *pool, const struct db_statement *st,
         }
         pool_release(pool, c);
     }
+    return outcome;
+}
+
+/* -- transactions -- */
+
+struct db_script *db_pool_begin(struct db_pool *pool, int64_t deadline_ms)
+{
+    int64_t limit_ms = pool->cfg->db_statement_timeout_ms;
+    struct db_script *script;
+    struct db_conn *c;
+    char sql[512];
+
+    for (int i = 0; i < 2; i++) {
+        c = pool_borrow(pool, i > 0, true, deadline_ms);
+        if (c == NULL) {
+            return NULL;
+        }
+        limit_ms = earlier(limit_ms, deadline_ms - db_now_ms());
+        script = limit_ms > 0
+                     ? db_script_borrow(c, limit_ms, pool->cfg->db_prepared)
+                     : NULL;
+        db_conn_write_begin(sql, sizeof(sql), limit_ms,
+                            pool->cfg->db_lock_timeout_ms);
+        if (script != NULL && db_script_run(script, sql, NULL, 0)) {
+            return script;
+        }
+        if (script == NULL) {
+            pool_release(pool, c);
+            return NULL;
+        }
+        (void) db_pool_end(pool, script, false);
+    }
+    return NULL;
+}
+
+enum db_outcome db_pool_end(struct db_pool *pool, struct db_script *script,
+                            bool commit)
+{
+    struct db_conn *c = db_script_conn(script);
+    enum db_outcome outcome = db_script_outcome(script);
+    bool sent = commit && outcome == DB_DONE;
+
+    if (sent && !db_script_run(script, "COMMIT", NULL, 0)) {
+        outcome = db_script_outcome(script);
+        outcome = outcome == DB_LOST ? DB_DOUBT : outcome;
+    }
+    if (outcome != DB_DONE) {
+        metrics_count(errors[outcome]);
+    }
+    /* A plan of this connection may be out of date. */
+    if (outcome >= DB_RETRY || (!sent && c->pg != NULL &&
+                                !db_script_run(script, "ROLLBACK", NULL, 0))) {
+        db_conn_close(c);
+    }
+    if (c->pg != NULL) {
+        c->answered_ms = db_now_ms();
+    }
+    db_script_close(script);
+    pool_release(pool, c);
     return outcome;
 }

@@ -20,3 +20,14 @@ PJ_MUST_CHECK enum db_outcome
 db_pool_run(struct db_pool *pool, const struct db_statement *st,
             const struct db_params *params, int64_t deadline_ms,
             struct meanwhile *meanwhile, struct db_rows **rows);
+
+/* Begins a transaction on a connection, which is lent until db_pool_end().
+ * Waiting for it, connecting and each statement are bounded by deadline_ms.
+ * NULL if the database does not answer. */
+struct db_script;
+PJ_MUST_CHECK struct db_script *db_pool_begin(struct db_pool *pool,
+                                              int64_t deadline_ms);
+/* Commits or rolls back.  DB_DOUBT if the answer to a commit was lost; else the
+ * outcome of the first statement that failed. */
+enum db_outcome db_pool_end(struct db_pool *pool, struct db_script *script,
+                            bool commit);

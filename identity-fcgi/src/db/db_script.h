@@ -10,9 +10,18 @@
 struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
                                  struct error *e);
 
+struct db_conn;
+/* The same on a connection that the caller has; NULL if memory is short. */
+struct db_script *db_script_borrow(struct db_conn *conn, int64_t limit_ms,
+                                   bool prepared);
+
 /* The first failure since the transaction began.  If the answer to a COMMIT was
  * lost, its effect is unknown and all later statements fail. */
 const struct db_error *db_script_error(const struct db_script *s);
+
+struct db_conn *db_script_conn(const struct db_script *s);
+/* The outcome of that failure, or DB_DONE. */
+enum db_outcome db_script_outcome(const struct db_script *s);
 
 /* Begins a transaction, READ COMMITTED regardless of the role's default. */
 PJ_MUST_CHECK bool db_script_begin(struct db_script *s);

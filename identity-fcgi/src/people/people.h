@@ -1,22 +1,75 @@
-/* Operations on people and places: a function each, with its statement.
+/* Operations on people and places: a function each, with its statements.
  * Commands and the API are two faces of them, with the same members and
- * refusals. */
+ * refusals.  An operation that changes something runs in a transaction, which
+ * its face has begun. */
 
 #pragma once
+
+#include "store/model.h"
 
 #include <stddef.h>
 
 #define PEOPLE_PAGE 100      /* default length of a list */
 #define PEOPLE_PAGE_MAX 1000 /* and its limit */
 
+/* Bits: the types of the accounts that the caller may change. */
+enum { PEOPLE_CUSTOMER = 1, PEOPLE_OPERATOR = 2, PEOPLE_SYSTEM = 4 };
+#define PEOPLE_ANY (PEOPLE_CUSTOMER | PEOPLE_OPERATOR | PEOPLE_SYSTEM)
+
+enum people_outcome {
+    PEOPLE_DONE,
+    PEOPLE_INVALID,     /* a value is not acceptable */
+    PEOPLE_NOT_FOUND,   /* it does not exist */
+    PEOPLE_EXISTS,      /* the name is taken */
+    PEOPLE_LIMIT,       /* there would be too many */
+    PEOPLE_CONFLICT,    /* its state does not allow this */
+    PEOPLE_NOT_ALLOWED, /* the caller may not change accounts of this type */
+    PEOPLE_FAILED       /* the database failed */
+};
+
+#define PEOPLE_LINE 256
+
+/* What an operation works with, and why it refused. */
+struct people {
+    struct store *store;
+    pj_arena_t *arena;      /* for results */
+    unsigned may;           /* types of accounts */
+    char line[PEOPLE_LINE]; /* the refusal in one line, without a full stop */
+    const char *field;      /* the member that it is about, or NULL */
+};
+
 /* A member of a result.  Its field is of the type in the comment. */
 struct people_member {
     const char *name; /* NULL after the last one */
     enum people_type {
         PEOPLE_TEXT,   /* const char *, NULL for null */
+        PEOPLE_ID,     /* the same; the column is a UUID */
         PEOPLE_NUMBER, /* int64_t */
-        PEOPLE_TIME,   /* int64_t, microseconds since 1970 */
-        PEOPLE_LIST    /* const char *, elements separated by commas */
+        PEOPLE_BOOL,   /* bool */
+        PEOPLE_TIME,   /* int64_t, microseconds since 1970, 0 for null */
+        PEOPLE_LIST,   /* const char *, elements separated by commas */
+        PEOPLE_ROWS    /* struct people_rows, no column */
     } type;
-    size_t offset; /* of the field in its struct */
+    size_t offset;                  /* of the field in its struct */
+    const struct people_member *of; /* members of its rows */
 };
+
+struct people_rows {
+    const void *items; /* structs in the arena */
+    size_t count, size;
+    bool more; /* a list goes on after the last one */
+};
+
+#define PEOPLE_MEMBER(name, type, structure, field)                            \
+    {                                                                          \
+        name, PEOPLE_##type, offsetof(structure, field), NULL                  \
+    }
+#define PEOPLE_MEMBERS_END                                                     \
+    {                                                                          \
+        NULL, PEOPLE_TEXT, 0, NULL                                             \
+    }
+
+/* Sets the refusal and returns outcome.  field may be NULL. */
+enum people_outcome people_refuse(struct people *p, enum people_outcome outcome,
+                                  const char *field, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "people/people.h"
-#include "store/model.h"
 
 struct audit_query {
     const char *account_id; /* whose changes, or NULL for any */
@@ -31,13 +30,7 @@ struct audit_event {
 
 extern const struct people_member people_audit_members[];
 
-struct audit_page {
-    const struct audit_event *events; /* in the arena, newest first */
-    size_t count;
-    bool more; /* go on after the last one */
-};
-
-/* STORE_NONE if there is no event with the id query->after. */
-enum store_result people_audit_list(struct store *st, pj_arena_t *arena,
-                                    const struct audit_query *query,
-                                    struct audit_page *page);
+/* PEOPLE_INVALID if there is no event with the id query->after. */
+enum people_outcome people_audit_list(struct people *p,
+                                      const struct audit_query *query,
+                                      struct people_rows *page);

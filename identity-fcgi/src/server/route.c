@@ -13,6 +13,7 @@
 #include <pj_version.h>
 #include <stdio.h>
 #include <string.h>
+#include <web.h>
 
 /* Liveness, independent of the database. */
 static void h_healthz(struct worker *w)
@@ -118,38 +119,40 @@ static void h_prometheus(struct worker *w)
 
 /* -- routes -- */
 
+enum method { READ, POST, PUT, PATCH, DELETE, METHODS }; /* READ: GET, HEAD */
+
 static const struct {
     const char *path;
-    handler_fn *handler;
-    /* READ is GET and HEAD.  POST_IF_CONNECTED is useless if the client has
-     * disconnected. */
-    enum { READ, POST, POST_IF_CONNECTED, DELETE } method;
+    handler_fn *on[METHODS];
+    /* Useless if the client has disconnected. */
+    bool if_connected;
 } routes[] = {
-    {"/.well-known/jwks.json", h_published_keys, READ},
-    {"/.well-known/oauth-authorization-server", h_published_metadata, READ},
-    {"/.well-known/openid-configuration", h_published_metadata, READ},
-    {"/actuator/health", h_readyz, READ},
-    {"/actuator/health/liveness", h_healthz, READ},
-    {"/actuator/health/readiness", h_readyz, READ},
-    {"/actuator/info", h_info, READ},
-    {"/actuator/prometheus", h_prometheus, READ},
-    {"/api/auth/change-credential", h_change_credential, POST},
-    {"/api/auth/login", h_login, POST_IF_CONNECTED},
-    {"/api/auth/logout", h_sessions_logout, POST},
-    {"/api/auth/logout-all", h_sessions_logout_all, POST},
-    {"/api/auth/logout-others", h_sessions_logout_others, POST},
-    {"/api/auth/me", h_me, READ},
-    {"/api/auth/refresh", h_refresh, POST_IF_CONNECTED},
-    {"/api/auth/reset-credential", h_reset_credential, POST},
-    {"/api/auth/select-branch", h_select_branch, POST},
-    {"/api/auth/sessions", h_sessions, READ},
-    {"/api/auth/sessions/{id}", h_sessions_end, DELETE},
-    {"/api/auth/token", h_token, POST},
-    {"/api/system/audit", h_system_audit, READ},
-    {"/healthz", h_healthz, READ},
-    {"/internal/readyz", h_readyz, READ},
-    {"/internal/revocations", h_revocations, READ},
-    {"/readyz", h_readyz, READ},
+    {"/.well-known/jwks.json", .on[READ] = h_published_keys},
+    {"/.well-known/oauth-authorization-server",
+     .on[READ] = h_published_metadata},
+    {"/.well-known/openid-configuration", .on[READ] = h_published_metadata},
+    {"/actuator/health", .on[READ] = h_readyz},
+    {"/actuator/health/liveness", .on[READ] = h_healthz},
+    {"/actuator/health/readiness", .on[READ] = h_readyz},
+    {"/actuator/info", .on[READ] = h_info},
+    {"/actuator/prometheus", .on[READ] = h_prometheus},
+    {"/api/auth/change-credential", .on[POST] = h_change_credential},
+    {"/api/auth/login", .on[POST] = h_login, .if_connected = true},
+    {"/api/auth/logout", .on[POST] = h_sessions_logout},
+    {"/api/auth/logout-all", .on[POST] = h_sessions_logout_all},
+    {"/api/auth/logout-others", .on[POST] = h_sessions_logout_others},
+    {"/api/auth/me", .on[READ] = h_me},
+    {"/api/auth/refresh", .on[POST] = h_refresh, .if_connected = true},
+    {"/api/auth/reset-credential", .on[POST] = h_reset_credential},
+    {"/api/auth/select-branch", .on[POST] = h_select_branch},
+    {"/api/auth/sessions", .on[READ] = h_sessions},
+    {"/api/auth/sessions/{id}", .on[DELETE] = h_sessions_end},
+    {"/api/auth/token", .on[POST] = h_token},
+    {"/api/system/audit", .on[READ] = h_system_audit},
+    {"/healthz", .on[READ] = h_healthz},
+    {"/internal/readyz", .on[READ] = h_readyz},
+    {"/internal/revocations", .on[READ] = h_revocations},
+    {"/readyz", .on[READ] = h_readyz},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
@@ -157,29 +160,41 @@ static const struct {
 _Static_assert(ROUTE_COUNT < METRICS_MAX_ENDPOINTS,
                "each route and the lack of one is counted apart");
 
-/* Returns true if the route serves path; *id is the value of {id}. */
-static bool serves(size_t route, pj_str_t path, pj_str_t *id)
+/* Returns true if the route serves path; ids are the values of its parts in
+ * braces. */
+static bool serves(size_t route, pj_str_t path, pj_str_t ids[2])
 {
-    const char *route_path = routes[route].path;
-    size_t len = strcspn(route_path, "{");
+    pj_str_t rest = pj_str(routes[route].path);
+    size_t n = 0, len = strcspn(routes[route].path, "{");
 
-    *id = (pj_str_t){NULL, 0};
-    if (route_path[len] == '\0') {
-        return pj_str_eq(path, pj_str(route_path));
-    }
-    if (path.len <= len || memcmp(path.data, route_path, len) != 0 ||
-        memchr(path.data + len, '/', path.len - len) != NULL) {
+    ids[0] = ids[1] = (pj_str_t){NULL, 0};
+    if (path.len < len || memcmp(path.data, rest.data, len) != 0) {
         return false;
     }
-    *id = (pj_str_t){path.data + len, path.len - len};
-    return true;
+    if (rest.len == len) {
+        return path.len == len;
+    }
+    rest = web_skip(rest, len);
+    path = web_skip(path, len);
+    while (rest.data != NULL && path.data != NULL) {
+        pj_str_t part = web_split(rest, '/', &rest);
+        pj_str_t given = web_split(path, '/', &path);
+
+        if (part.data[0] == '{') {
+            ids[n++] = given;
+        } else if (!pj_str_eq(part, given)) {
+            return false;
+        }
+    }
+    return rest.data == NULL && path.data == NULL;
 }
 
 size_t route_find(pj_str_t path)
 {
+    pj_str_t ids[2];
     size_t i = 0;
 
-    while (i < ROUTE_COUNT && !serves(i, path, &(pj_str_t){NULL, 0})) {
+    while (i < ROUTE_COUNT && !serves(i, path, ids)) {
         i++;
     }
     return i;
@@ -195,42 +210,80 @@ static bool is_useless(size_t route, const struct worker *w)
 
     return (w->late &&
             strncmp(routes[route].path, people, sizeof(people) - 1) == 0) ||
-           (w->disconnected && routes[route].method == POST_IF_CONNECTED);
+           (w->disconnected && routes[route].if_connected);
+}
+
+static enum method method_of(pj_str_t method)
+{
+    static const char *const names[] = {
+        [POST] = "POST", [PUT] = "PUT", [PATCH] = "PATCH", [DELETE] = "DELETE"};
+    enum method m = POST;
+
+    if (pj_str_eq(method, PJ_STR("GET")) || pj_str_eq(method, PJ_STR("HEAD"))) {
+        return READ;
+    }
+    while (m < METHODS && !pj_str_eq(method, pj_str(names[m]))) {
+        m++;
+    }
+    return m;
+}
+
+/* Lists the methods of the route. */
+static void refuse_method(size_t route, struct worker *w)
+{
+    static const char *const names[] = {"GET, HEAD", "POST", "PUT", "PATCH",
+                                        "DELETE"};
+    char allow[64];
+    struct buf out;
+
+    buf_init(&out, allow, sizeof(allow));
+    for (int m = 0; m < METHODS; m++) {
+        if (routes[route].on[m] != NULL) {
+            buf_addf(&out, "%s%s", out.len > 0 ? ", " : "", names[m]);
+        }
+    }
+    buf_addc(&out, '\0');
+    (void) auth_refuse(w, 405, "METHOD_NOT_ALLOWED",
+                       "This path does not accept that method.");
+    http_header(w->res, "Allow", allow);
+}
+
+#define BODY_MAX 16384 /* bytes of a person's request */
+
+static bool is_system(size_t route)
+{
+    return strncmp(routes[route].path, "/api/system/", 12) == 0;
 }
 
 void route_handle(size_t route, struct worker *w)
 {
-    static const char *const allowed[] = {"GET, HEAD", "POST", "POST",
-                                          "DELETE"};
-    const char *allow =
-        route < ROUTE_COUNT ? allowed[routes[route].method] : "";
-    pj_str_t method = w->req->method;
-    bool read = route < ROUTE_COUNT && routes[route].method == READ;
+    enum method method = method_of(w->req->method);
 
     if (route >= ROUTE_COUNT) {
-        auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
-                    "Nothing is served at this path.");
-    } else if (read ? !pj_str_eq(method, PJ_STR("GET")) &&
-                          !pj_str_eq(method, PJ_STR("HEAD"))
-                    : !pj_str_eq(method, pj_str(allow))) {
-        auth_refuse(w, 405, "METHOD_NOT_ALLOWED",
-                    "This path does not accept that method.");
-        http_header(w->res, "Allow", allow);
-    } else if (w->req->body_too_large) {
-        auth_refuse(w, 413, "REQUEST_TOO_LARGE",
-                    "The body is larger than 16 KiB.");
+        (void) auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
+                           "Nothing is served at this path.");
+    } else if (method == METHODS || routes[route].on[method] == NULL) {
+        refuse_method(route, w);
+    } else if (w->req->body_too_large ||
+               (!is_system(route) && w->req->body.len > BODY_MAX)) {
+        (void) auth_refuse(w, 413, "REQUEST_TOO_LARGE",
+                           is_system(route)
+                               ? "The body is larger than 64 KiB."
+                               : "The body is larger than 16 KiB.");
     } else if (is_useless(route, w)) {
         (void) auth_busy(w);
     } else {
-        (void) serves(route, w->req->path, &w->path_id);
-        routes[route].handler(w);
+        (void) serves(route, w->req->path, w->path_ids);
+        w->location[0] = '\0';
+        w->subject_id = NULL;
+        routes[route].on[method](w);
     }
 }
 
 bool route_logged(size_t route, int status)
 {
     return status != 200 || route >= ROUTE_COUNT ||
-           routes[route].handler != h_revocations;
+           routes[route].on[READ] != h_revocations;
 }
 
 const char *route_label(size_t route)

@@ -295,6 +295,12 @@ static bool sweep_expired(struct sweep *s)
                  "  SELECT jti_sha256 FROM client_assertions"
                  "   WHERE dies_at < now() - " ASSERTIONS_KEEP
                  "   ORDER BY dies_at LIMIT $1))",
+                 &p, &(int64_t){0}) &&
+           drain(s,
+                 "DELETE FROM client_calls WHERE (client_id, key_sha256) IN ("
+                 "  SELECT client_id, key_sha256 FROM client_calls"
+                 "   WHERE called_at < now() - interval '24 hours'"
+                 "   ORDER BY called_at LIMIT $1)",
                  &p, &(int64_t){0});
 }
 
