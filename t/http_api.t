@@ -420,9 +420,9 @@ gets("no database: $_->[0]", '503 DATABASE_UNAVAILABLE', @$_) for (
 
 my $root = $t->root;
 
-sub validate ($exchanges) {
+sub validate ($exchanges, $file = "$root/docs/openapi.yaml") {
     my $path = $t->write_file('exchanges.json', $json->encode($exchanges));
-    return $json->decode(scalar qx{$node $root/t/node/validate.mjs $root/docs/openapi.yaml $path});
+    return $json->decode(scalar qx{$node $root/t/node/validate.mjs $file $path});
 }
 
 my $spec = validate(\@exchanges);
@@ -436,6 +436,27 @@ my %called = map { ("$_->{method} $_->{path}" => 1) } grep { $_->{status} == 200
 is join(' ', grep { my $path = s/\{\w+\}/[^ ]+/r;
     !grep { /\A$path\z/ } keys %called } @{ $spec->{operations} }),
     '', 'every operation has been seen to work';
+
+is_deeply $spec->{examples}, [], 'each answer has examples, which are as it says';
+
+# The documents for readers are made of it, and have together what it has.
+
+my $made = $t->dir;
+is system("$root/tools/openapi", $made), 0, 'tools/openapi';
+my @readers = map {"openapi-$_.yaml"} qw(frontend system);
+my @verbs = map {
+    is $t->read_file("$root/docs/$_"), $t->read_file($_), "docs/$_ is what it makes";
+    @{ validate([], "$made/$_")->{verbs} };
+} @readers;
+is_deeply [ sort @verbs ], [ sort @{ $spec->{verbs} } ], 'each operation is in one of them';
+is_deeply [ grep { !/\A(?:ask|change|check|end|explain|get|issue|list|login|logout|refresh|reset
+    |select)(?:[A-Z]|\z)/x } @verbs ], [], 'and is called by a verb';
+my $file = $t->read_file("$root/docs/openapi.yaml");
+my $wrong = $t->write_file('wrong.yaml', $file =~ s/expiresIn: \K900/soon/r);
+isnt scalar @{ validate([], $wrong)->{examples} }, 0, 'control: an example that is not';
+unlike $file, qr/(?:read|write)Only/, 'types for both ways are the same';
+is_deeply [ grep { !/uuid|\$ref/ } $file =~ /\b(?!request|event)\w+Id: \{ (?:type|\$).*/g ], [],
+    'ids are UUIDs';
 
 # Answers that are not as documented are found out.
 

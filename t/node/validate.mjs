@@ -1,6 +1,7 @@
 // Holds answers against an OpenAPI document: node validate.mjs FILE EXCHANGES.
 // EXCHANGES is a JSON array of what was asked and answered.  Prints as JSON the
-// faults of each, in order, and what the document says of codes.
+// faults of each, in order, those of the document's own examples, and what it
+// says of codes.
 
 import { readFileSync } from 'node:fs';
 import { bundle, createConfig } from '@redocly/openapi-core';
@@ -27,7 +28,7 @@ function closed(schema, whole = true) {
     out.properties = Object.fromEntries(Object.entries(out.properties)
       .map(([name, s]) => [name, closed(s, whole || !!s.type)]));
   if (out.items) out.items = closed(out.items);
-  if (whole && (out.properties || out.allOf)
+  if (whole && (out.properties || out.allOf || out.oneOf)
     && out.additionalProperties === undefined)
     out.unevaluatedProperties = false;
   return out;
@@ -127,6 +128,24 @@ function exchangeFaults(exchange) {
     ...bodyFaults(exchange, response), ...requestFaults(exchange)];
 }
 
+// Each answer with a body has an example, which is as its schema says.
+function exampleFaults(response, where) {
+  return Object.entries(response.content ?? {}).flatMap(([type, media]) => {
+    const examples = media.examples ? Object.values(media.examples)
+      : media.example === undefined ? [] : [{ value: media.example }];
+    return examples.length === 0 ? [`${where}: no example as ${type}`]
+      : examples.flatMap(({ value }) => faults(media.schema, value, where));
+  });
+}
+
+const operations = Object.entries(api.paths).flatMap(([path, item]) =>
+  ['get', 'post', 'put', 'patch', 'delete', 'options'].filter((m) => item[m])
+    .map((m) => [`${m.toUpperCase()} ${path}`, item[m]]));
+
+const examples = [...operations, ['everywhere', api.components]]
+  .flatMap(([name, { responses }]) => Object.entries(responses)
+    .flatMap(([status, r]) => exampleFaults(r, `${name} ${status}`)));
+
 // Names of headers, in and out; "STATUS CODE" wherever a response says so.
 const headers = new Set(common.map(([name]) => name));
 const pairs = new Set();
@@ -145,12 +164,13 @@ const pairs = new Set();
 
 console.log(JSON.stringify({
   version: api.info.version,
-  operations: Object.entries(api.paths).flatMap(([path, item]) =>
-    ['get', 'post', 'put', 'patch', 'delete'].filter((m) => item[m])
-      .map((m) => `${m.toUpperCase()} ${path}`)),
+  operations: operations.map(([name]) => name)
+    .filter((name) => !name.startsWith('OPTIONS')),
+  verbs: operations.map(([, { operationId }]) => operationId),
   codes: api.components.schemas.ErrorCode.oneOf.flatMap(
     (c) => c['x-status'].map((status) => `${status} ${c.const}`)),
   responses: [...pairs],
   headers: [...headers],
+  examples,
   faults: JSON.parse(readFileSync(exchanges)).map(exchangeFaults),
 }));
