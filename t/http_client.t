@@ -1,6 +1,6 @@
-# examples/client: passes the compiler's strictest checks, asks as docs/openapi.yaml
-# says, and does what it says against the real gateway, identity service and
-# PostgreSQL.
+# examples/client: passes the compiler's strictest checks, also with the types that
+# openapi-typescript makes of docs/openapi-frontend.yaml, asks as docs/openapi.yaml says,
+# and does what it says against the real gateway, identity service and PostgreSQL.
 
 use JSON::PP;
 use Platform::Test;
@@ -17,9 +17,19 @@ my ($client, $data) = map { $t->read_file("$root/examples/client/$_.ts") } qw(cl
 # What is right compiles, as strictly as the compiler can, and what is wrong does not:
 # one run, since the compiler's start is what it costs.
 
+my $said;
 my $types = "import type { OwnSession, Session } from './client';\nexport const f = ";
+my $made = "import type { components, operations } from './frontend';
+type S = components['schemas'];
+type Login = operations['login']['responses'][200]['content']['application/json'];
+type Refused = operations['refreshSession']['responses'][409]['content']['application/problem+json'];
+";
 my %file = (
     'address.ts' => [ 0, 'address may be null', "$types(o: OwnSession): string => o.address;" ],
+    'answers.ts' => [ 1, 'the types made of the document are those of the client',
+        "import type { Branch, Me, OwnSession, Session } from './client';\n" . $made
+        . join '', map {"export const is$_ = (it: S['$_']): $_ => it;\n"}
+        qw(Branch Me OwnSession Session) ],
     'asked.ts' => [ 0, 'which token there is has to be asked',
         "$types(s: Session): string => s.accessToken;" ],
     'client.ts' => [ 1, 'the client compiles', $client ],
@@ -33,15 +43,31 @@ my %file = (
     'known.ts' => [ 1, 'who asks knows, and both tokens are strings', $types
         . "(s: Session, o: OwnSession): string => s.accessToken === undefined\n"
         . "  ? s.accountAccessToken + (o.address ?? '') : s.accessToken;" ],
+    'made.ts' => [ 1, 'the types made of the document narrow', $made . <<'END' ],
+export const token = (s: Login): string =>
+  s.accessToken === undefined ? s.accountAccessToken : s.accessToken;
+export const branches = (s: S['Session']): number => s.accessToken === undefined
+  ? s.branches.length : s.branches === undefined ? s.activeBranchId.length : s.branches.length;
+export const action = (s: S['Session']): 'select_branch' | undefined =>
+  s.accessToken === undefined ? s.nextAction.type : undefined;
+export const choice = (s: Extract<S['Session'], { nextAction: { type: 'select_branch' } }>):
+  string => s.accountAccessToken;
+export const roles = (m: S['Me']): string[] => m.branchId === undefined ? [] : m.roles;
+export const code = (r: Refused): 'AUTH_SESSION_CHANGED' => r.code;
+END
+    'made-unasked.ts' => [ 0, 'and have to be asked', $made
+        . "export const token = (s: Login): string => s.accountAccessToken;\n" ],
     'page.ts' => [ 1, 'docs/http-api.md uses it as it is',
         join '', $t->read_file("$root/docs/http-api.md") =~ /^```ts\n(.*?)^```/gms ],
     'types.ts' => [ 1, 'its types too', $data ],
 );
 $t->write_file($_, $file{$_}[2]) for keys %file;
+$said = qx{$node $tools/node_modules/openapi-typescript/bin/cli.js $root/docs/openapi-frontend.yaml -o $dir/frontend.ts 2>&1};
+is $?, 0, 'openapi-typescript' or diag $said;
 $t->write_file('tsconfig.json', encode_json({ extends => "$tools/tsconfig.json",
     compilerOptions => { rootDir => '.', noUnusedLocals => JSON::PP::false },
     files => [ sort keys %file ] }));
-my $said = qx{cd $dir && $node $tools/node_modules/typescript/bin/tsc -p . 2>&1};
+$said = qx{cd $dir && $node $tools/node_modules/typescript/bin/tsc -p . 2>&1};
 for my $name (sort keys %file) {
     my ($good, $what) = @{ $file{$name} };
     is $said !~ /^\Q$name\E\(/m, !!$good, $what or diag $said;
