@@ -44,15 +44,6 @@ bool system_read(struct worker *w, system_work_fn *work,
 bool system_refuse(struct worker *w, const struct people *p,
                    enum people_outcome outcome);
 
-/* Changes: runs the operation in a transaction, again after a deadlock, and
- * answers.  A POST with an Idempotency-Key is carried out once: a repeat gets
- * the first answer.  With secret, the answer is not kept and a repeat is
- * carried out again.  Returns false with a refusal, and for a repeat. */
-bool system_change(struct worker *w, bool secret, system_work_fn *work,
-                   system_answer_fn *answer, void *state);
-/* Runs a further transaction of the same call. */
-bool system_transact(struct worker *w, system_work_fn *work, void *state);
-
 /* Answers. */
 void system_success(struct worker *w, struct jsonw *json, const char *message);
 /* A 201 with the location of what was made.  account_id is the account that the

@@ -1,6 +1,6 @@
 /* Changes by programs: transactions, and repeats by an idempotency key. */
 
-#include "auth/system.h"
+#include "auth/system_change.h"
 
 #include "store/store_repeat.h"
 #include "store/store_transaction.h"
@@ -124,7 +124,7 @@ static bool keep(struct worker *w, bool secret, struct store_repeat *repeat)
 
 /* -- the transaction -- */
 
-struct change {
+struct call {
     system_work_fn *work;
     system_answer_fn *answer;    /* or NULL */
     struct store_repeat *repeat; /* NULL without a key */
@@ -133,7 +133,7 @@ struct change {
 
 static bool commit(struct worker *w)
 {
-    switch (store_commit(&w->store)) {
+    switch (store_transaction_commit(&w->store)) {
     case STORE_OK:
         return true;
     case STORE_UNKNOWN:
@@ -147,7 +147,7 @@ static bool commit(struct worker *w)
 }
 
 /* Carries out one attempt.  *again is set if another may succeed. */
-static bool attempt(struct worker *w, const struct change *c, void *state,
+static bool attempt(struct worker *w, const struct call *c, void *state,
                     bool *again)
 {
     struct people p = {.store = &w->store, .arena = &w->arena, .may = w->may};
@@ -165,17 +165,17 @@ static bool attempt(struct worker *w, const struct change *c, void *state,
     if (ok) {
         return commit(w);
     }
-    *again = store_rollback(&w->store) && outcome == PEOPLE_FAILED;
+    *again = store_transaction_rollback(&w->store) && outcome == PEOPLE_FAILED;
     return outcome != PEOPLE_DONE && !*again && system_refuse(w, &p, outcome);
 }
 
-static bool run(struct worker *w, const struct change *c, void *state)
+static bool run(struct worker *w, const struct call *c, void *state)
 {
     bool again = true, ok = false;
 
     for (int i = 0; i < TRIES && again; i++) {
         again = false;
-        if (!store_begin(&w->store)) {
+        if (!store_transaction_begin(&w->store)) {
             return auth_database_unavailable(w);
         }
         ok = attempt(w, c, state, &again);
@@ -187,19 +187,19 @@ bool system_change(struct worker *w, bool secret, system_work_fn *work,
                    system_answer_fn *answer, void *state)
 {
     struct store_repeat repeat = {.status = 0};
-    struct change change = {work, answer, &repeat, secret};
+    struct call call = {work, answer, &repeat, secret};
     bool has;
 
     if (!read_key(w, &repeat, &has)) {
         return false;
     }
     if (!has) {
-        change.repeat = NULL;
+        call.repeat = NULL;
     }
-    return run(w, &change, state);
+    return run(w, &call, state);
 }
 
-bool system_transact(struct worker *w, system_work_fn *work, void *state)
+bool system_change_more(struct worker *w, system_work_fn *work, void *state)
 {
-    return run(w, &(struct change){work, NULL, NULL, false}, state);
+    return run(w, &(struct call){work, NULL, NULL, false}, state);
 }

@@ -2,7 +2,7 @@
 
 #include "people/people_audit.h"
 
-#include "people/people_sql.h"
+#include "store/sql.h"
 
 #define MEMBER(name, type, field)                                              \
     PEOPLE_MEMBER(name, type, struct audit_event, field)

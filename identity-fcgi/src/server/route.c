@@ -167,7 +167,8 @@ static bool serves(size_t route, pj_str_t path, pj_str_t ids[2])
     pj_str_t rest = pj_str(routes[route].path);
     size_t n = 0, len = strcspn(routes[route].path, "{");
 
-    ids[0] = ids[1] = (pj_str_t){NULL, 0};
+    ids[0] = (pj_str_t){NULL, 0};
+    ids[1] = ids[0];
     if (path.len < len || memcmp(path.data, rest.data, len) != 0) {
         return false;
     }
@@ -180,7 +181,7 @@ static bool serves(size_t route, pj_str_t path, pj_str_t ids[2])
         pj_str_t part = web_split(rest, '/', &rest);
         pj_str_t given = web_split(path, '/', &path);
 
-        if (part.data[0] == '{') {
+        if (web_begins(part, "{")) {
             ids[n++] = given;
         } else if (!pj_str_eq(part, given)) {
             return false;

@@ -9,7 +9,7 @@
 static const struct db_statement actor_sql = {
     "transaction_actor", "SELECT set_config('platform.actor', $1, true)", true};
 
-bool store_begin(struct store *st)
+bool store_transaction_begin(struct store *st)
 {
     st->locked = false;
     st->script = db_pool_begin(st->pool, st->deadline_ms);
@@ -17,7 +17,7 @@ bool store_begin(struct store *st)
         return false;
     }
     if (sql_do(st, &actor_sql, DB_TEXT(st->actor)) != STORE_OK) {
-        (void) store_rollback(st);
+        (void) store_transaction_rollback(st);
         return false;
     }
     return true;
@@ -32,7 +32,7 @@ static enum db_outcome end(struct store *st, bool commit)
     return outcome;
 }
 
-enum store_result store_commit(struct store *st)
+enum store_result store_transaction_commit(struct store *st)
 {
     enum db_outcome outcome = end(st, true);
 
@@ -41,14 +41,14 @@ enum store_result store_commit(struct store *st)
                                  : STORE_UNAVAILABLE;
 }
 
-bool store_rollback(struct store *st)
+bool store_transaction_rollback(struct store *st)
 {
     enum db_outcome outcome = end(st, false);
 
     return outcome == DB_RETRY || outcome == DB_LOST;
 }
 
-const struct db_error *store_error(const struct store *st)
+const struct db_error *store_transaction_error(const struct store *st)
 {
     return st->script != NULL ? db_script_error(st->script) : NULL;
 }

@@ -1,7 +1,8 @@
 /* What the operations share: refusals, statements, rows, cursors. */
 
-#include "people/people_sql.h"
+#include "people/people.h"
 
+#include "store/sql.h"
 #include "store/store_transaction.h"
 
 #include <stdarg.h>
@@ -95,7 +96,7 @@ enum people_outcome people_may(struct people *p, const char *type)
 enum people_outcome people_run(struct people *p, struct sql_query *q,
                                const struct db_statement *sql)
 {
-    const struct db_error *error = store_error(p->store);
+    const struct db_error *error = store_transaction_error(p->store);
 
     if (sql_run(q, p->store, sql, NULL)) {
         return PEOPLE_DONE;
