@@ -2,6 +2,7 @@
 
 #include "auth/system.h"
 
+#include "base/log.h"
 #include "base/parse.h"
 #include "base/uuid.h"
 #include "store/store.h"
@@ -236,6 +237,20 @@ bool system_read(struct worker *w, system_work_fn *work,
     }
     answer(w, state);
     return true;
+}
+
+void system_audit(struct worker *w, const struct system_event *event)
+{
+    log_event(LOG_AUDIT_, event->event, NULL,
+              LOG_FIELDS(log_text("clientIp", w->req->remote_addr.data),
+                         log_text("accountId", event->account_id),
+                         log_text("sessionId", event->session_id),
+                         log_text("tenantId", event->tenant_id),
+                         log_text("workspaceId", event->workspace_id),
+                         log_text("branchId", event->branch_id),
+                         log_text("memberId", event->member_id),
+                         log_text("roles", event->roles),
+                         log_text("byAccountId", w->res->account_id)));
 }
 
 /* -- answers -- */

@@ -44,6 +44,15 @@ bool system_read(struct worker *w, system_work_fn *work,
 bool system_refuse(struct worker *w, const struct people *p,
                    enum people_outcome outcome);
 
+/* Writes an audit line: the caller changed this. */
+struct system_event {
+    const char *event;
+    const char *account_id, *session_id; /* NULL: not about one */
+    const char *tenant_id, *workspace_id, *branch_id, *member_id;
+    const char *roles; /* separated by commas */
+};
+void system_audit(struct worker *w, const struct system_event *event);
+
 /* Answers. */
 void system_success(struct worker *w, struct jsonw *json, const char *message);
 /* A 201 with the location of what was made.  account_id is the account that the

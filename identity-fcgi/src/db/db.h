@@ -13,7 +13,14 @@
 struct db_statement {
     const char *name;
     const char *sql;
-    bool writes; /* must not be repeated if its answer is lost */
+    enum {
+        DB_READS = false,
+        DB_WRITES = true, /* must not be repeated if its answer is lost */
+        /* Reads, and is never prepared: the best plan depends on the
+         * parameters, and PostgreSQL would keep a single plan after a few
+         * executions. */
+        DB_SEARCHES
+    } kind;
 };
 
 #define DB_PARAM_PLACES (DB_MAX_PARAMS + 1)

@@ -450,12 +450,13 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
     enum db_outcome outcome = DB_DONE;
     PGresult *res = NULL;
     struct db_error error;
+    bool prepared = cfg->db_prepared && st->kind != DB_SEARCHES;
 
     if (deadline_ms > most_ms) {
         deadline_ms = most_ms;
     }
     *rows = NULL;
-    if (cfg->db_prepared) {
+    if (prepared) {
         outcome = prepare(c, st, params, deadline_ms, &res);
     }
     if (outcome == DB_DONE) {
@@ -464,8 +465,7 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
     if (outcome == DB_DONE) {
         PQclear(res);
         res = NULL;
-        outcome =
-            run(c, st, params, cfg->db_prepared, deadline_ms, meanwhile, &res);
+        outcome = run(c, st, params, prepared, deadline_ms, meanwhile, &res);
     }
     if (outcome == DB_DONE) {
         c->answered_ms = db_now_ms();

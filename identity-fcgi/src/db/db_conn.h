@@ -8,7 +8,7 @@
 
 #include <libpq-fe.h>
 
-#define DB_MAX_PREPARED 96
+#define DB_MAX_PREPARED 128
 
 /* The client waits this much longer than the server's timeout.  An answer of
  * "canceled" proves that nothing was done; giving up does not. */

@@ -231,11 +231,12 @@ enum db_outcome db_pool_run(struct db_pool *pool, const struct db_statement *st,
     enum db_outcome outcome = DB_RETRY;
 
     *rows = NULL;
-    for (int i = 0;
-         i < 2 && outcome >= DB_RETRY && !(outcome == DB_DOUBT && st->writes);
+    for (int i = 0; i < 2 && outcome >= DB_RETRY &&
+                    !(outcome == DB_DOUBT && st->kind == DB_WRITES);
          i++) {
         /* If a connection was lost, the idle ones probably were too. */
-        struct db_conn *c = pool_borrow(pool, i > 0, st->writes, deadline_ms);
+        struct db_conn *c =
+            pool_borrow(pool, i > 0, st->kind == DB_WRITES, deadline_ms);
         int64_t started_us = metrics_now_us();
 
         if (c == NULL) {

@@ -140,6 +140,7 @@ bool db_script_execute(struct db_script *s, const struct db_statement *st,
     static const char never[8] = "\x7f\xff\xff\xff\xff\xff\xff\xff";
     const char *values[DB_PARAM_PLACES];
     int n = (int) params->count;
+    bool prepared = s->prepared && st->kind != DB_SEARCHES;
     PGconn *pg = s->conn->pg;
     bool sent;
 
@@ -147,7 +148,7 @@ bool db_script_execute(struct db_script *s, const struct db_statement *st,
     if (params->has_fence) {
         values[params->fence] = never;
     }
-    if (s->prepared && !db_conn_has_prepared(s->conn, st)) {
+    if (prepared && !db_conn_has_prepared(s->conn, st)) {
         if (!finish(s, PQsendPrepare(pg, st->name, st->sql, n, params->types),
                     rows)) {
             return false;
@@ -155,11 +156,10 @@ bool db_script_execute(struct db_script *s, const struct db_statement *st,
         db_rows_free(*rows);
         db_conn_add_prepared(s->conn, st);
     }
-    sent = s->prepared
-               ? PQsendQueryPrepared(pg, st->name, n, values, params->lengths,
-                                     params->formats, 1)
-               : PQsendQueryParams(pg, st->sql, n, params->types, values,
-                                   params->lengths, params->formats, 1);
+    sent = prepared ? PQsendQueryPrepared(pg, st->name, n, values,
+                                          params->lengths, params->formats, 1)
+                    : PQsendQueryParams(pg, st->sql, n, params->types, values,
+                                        params->lengths, params->formats, 1);
     return finish(s, sent, rows);
 }
 

@@ -2,6 +2,7 @@
 
 #include "people/people.h"
 
+#include "base/uuid.h"
 #include "store/sql.h"
 #include "store/store_transaction.h"
 
@@ -177,6 +178,60 @@ bool people_copy(struct people *p, const struct db_rows *rows, size_t row,
         col++;
     }
     return true;
+}
+
+bool people_is_id(const char *ref)
+{
+    unsigned char bytes[UUID_BYTES];
+
+    return uuid_parse(bytes, pj_str(ref));
+}
+
+static enum people_outcome refuse_ref(struct people *p, const char *what,
+                                      const char *ref,
+                                      const struct db_rows *rows)
+{
+    size_t count = db_row_count(rows);
+    char one[STORE_UUID], two[STORE_UUID];
+
+    if (count == 0) {
+        return people_is_id(ref)
+                   ? people_refuse(p, PEOPLE_NOT_FOUND, NULL,
+                                   "there is no %s with the id %s", what, ref)
+                   : people_refuse(p, PEOPLE_NOT_FOUND, NULL,
+                                   "there is no %s called \"%s\"", what, ref);
+    }
+    db_uuid(rows, 0, 0, one);
+    db_uuid(rows, 1, 0, two);
+    return people_refuse(p, PEOPLE_INVALID, NULL,
+                         "more than one %s is called \"%s\": give its id "
+                         "instead (%s, %s%s)",
+                         what, ref, one, two, count > 2 ? ", ..." : "");
+}
+
+enum people_outcome people_find(struct people *p,
+                                const struct db_statement *sql,
+                                const char *what, const char *ref,
+                                const char *within,
+                                const struct people_member *members, void *out)
+{
+    bool id = people_is_id(ref);
+    struct sql_query q = {0};
+    enum people_outcome outcome;
+
+    db_params(&q.p, db_id_or_null(id ? ref : NULL), db_any(id ? NULL : ref),
+              db_id_or_null(within));
+    outcome = people_run(p, &q, sql);
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    if (db_row_count(q.rows) != 1) {
+        outcome = refuse_ref(p, what, ref, q.rows);
+    } else if (!people_copy(p, q.rows, 0, members, out)) {
+        outcome = PEOPLE_FAILED;
+    }
+    (void) sql_end(&q);
+    return outcome;
 }
 
 enum people_outcome people_list(struct people *p, struct sql_query *q,

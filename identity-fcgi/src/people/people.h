@@ -27,7 +27,7 @@ enum people_outcome {
     PEOPLE_FAILED       /* the database failed */
 };
 
-#define PEOPLE_LINE 256
+#define PEOPLE_LINE 512
 
 /* What an operation works with, and why it refused. */
 struct people {
@@ -103,6 +103,17 @@ enum people_outcome people_violated(struct people *p, const char *constraint);
  * the struct out. */
 bool people_copy(struct people *p, const struct db_rows *rows, size_t row,
                  const struct people_member *members, void *out);
+
+/* Finds a row by ref, an id or a name, and copies it.  The parameters of sql
+ * are the id, the name (one of them is null) and within (may be NULL); its
+ * first column is the id.  Refuses ref if there is none, or more than one: what
+ * is what it names. */
+enum people_outcome people_find(struct people *p,
+                                const struct db_statement *sql,
+                                const char *what, const char *ref,
+                                const char *within,
+                                const struct people_member *members, void *out);
+bool people_is_id(const char *ref);
 
 /* Runs a list's statement, which returns at most limit + 1 rows, and copies the
  * first limit into structs of this size. */

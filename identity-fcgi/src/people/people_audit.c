@@ -44,7 +44,7 @@ static const struct db_statement audit_list_sql = {
     "   AND ($4::timestamptz IS NULL OR event_at < $4)"
     "   AND ($5::timestamptz IS NULL OR (event_at, event_id) < ($5, $6))"
     " ORDER BY event_at DESC, event_id DESC LIMIT $7",
-    false};
+    DB_SEARCHES};
 
 #define OPTIONAL_TIME(us, set)                                                 \
     DB_VALUE(OID_TIMESTAMPTZ, .null = !(set), .number = (us) -DB_EPOCH_US)

@@ -22,9 +22,10 @@ bool sql_run(struct sql_query *q, struct store *st,
         outcome = db_pool_run(st->pool, sql, &q->p, st->deadline_ms, meanwhile,
                               &q->rows);
         st->locked = outcome == DB_LOCKED;
-        q->result = outcome == DB_DONE                   ? STORE_OK
-                    : outcome == DB_DOUBT && sql->writes ? STORE_UNKNOWN
-                                                         : STORE_UNAVAILABLE;
+        q->result = outcome == DB_DONE ? STORE_OK
+                    : outcome == DB_DOUBT && sql->kind == DB_WRITES
+                        ? STORE_UNKNOWN
+                        : STORE_UNAVAILABLE;
     }
     return q->result == STORE_OK;
 }
