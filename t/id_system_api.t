@@ -77,16 +77,29 @@ $token = token('audit:read');
 
 # -- queries that are refused
 
-for my $query ('limit=0', 'limit=1001', 'limit=x', 'limit=', 'after=x', 'after=999999999', 'after=-1',
-    'since=yesterday', 'since=2026-02-30T00:00:00Z', 'accountId=x', 'name=x', 'limit=1&limit=2',
-    'event=%zz', 'event=%00')
-{
-    if ($query eq 'limit=') {
-        is ask("?$query")->status, 200, "$query: as without it";
-        next;
-    }
-    is_problem(ask("?$query"), 400, 'REQUEST_INVALID', $query);
+sub fault ($parameter, $code, %more) { return { parameter => $parameter, code => $code, %more } }
+my %range = (minimum => 1, maximum => 1000);
+my %number = (minimum => 1, maximum => 9223372036854775807);
+my $long = 'n' x 64;
+for (
+    (map { [ "limit=$_", fault(limit => 'out_of_range', %range) ] } 0, 1001, 'x'),
+    (map { [ "after=$_", fault(after => 'out_of_range', %number) ] } 'x', -1),
+    [ 'after=999999999', fault(after => 'not_allowed') ],
+    (map { [ "since=$_", fault(since => 'malformed') ] } 'yesterday', '2026-02-30T00:00:00Z'),
+    [ 'accountId=x', fault(accountId => 'malformed') ],
+    [ 'name=x', fault(name => 'unknown') ],
+    [ "$long=x&n$long=x", fault($long => 'unknown'), fault('' => 'unknown') ],
+    (map { [ $_, fault('' => 'malformed') ] } 'limit=1&limit=2', 'event=%zz', 'event=%00'),
+    [ 'until=x&name=x&limit=0', fault(name => 'unknown'), fault(until => 'malformed'),
+        fault(limit => 'out_of_range', %range) ],
+) {
+    my ($query, @faults) = @$_;
+    my $got = ask("?$query");
+    is_problem($got, 400, 'REQUEST_INVALID', $query);
+    is_deeply $got->json->{errors}, \@faults, "$query: each fault";
 }
+is ask("?$_")->status, 200, "$_ is no fault"
+    for 'limit=', 'limit=1', 'limit=1000', 'since=2026-02-28T00:00:00Z', "accountId=$id", 'event=x';
 is http($port, POST => '/api/system/audit', body => '', token => $token)->status, 405, 'POST';
 is http($port, GET => '/api/system/none', token => $token)->status, 404, 'another path';
 

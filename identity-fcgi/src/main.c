@@ -91,6 +91,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     pj_arena_init(&w->arena, sw->arena, sizeof(sw->arena));
     w->req = &req;
     w->res = res;
+    w->faults = (struct faults){.count = 0};
     w->now_s = now.tv_sec;
     w->late = call->late;
     w->disconnected = call->disconnected;

@@ -44,6 +44,8 @@ TEST (test_a_new_one_is_long_enough) {
     change("right", "seven\u00e9\u00e9");
     ck_not_allowed();
     ck_assert(body_has("at least 8 characters"));
+    ck_assert(body_has("\"errors\":[{\"pointer\":\"/newCredential\","
+                       "\"code\":\"too_short\",\"minimum\":8}]"));
     change("right", "x");
     ck_not_allowed();
     ck_assert_str_eq(db.rehashed_to, "");
@@ -84,6 +86,8 @@ TEST (test_a_new_one_is_not_forbidden) {
         change("right", forbidden[i]);
         ck_not_allowed();
         ck_assert(body_has("forbidden"));
+        ck_assert(body_has("\"errors\":[{\"pointer\":\"/newCredential\","
+                           "\"code\":\"not_allowed\"}]"));
         change("right", allowed[i]);
         ck_changed();
     }

@@ -191,7 +191,7 @@ TEST (test_problem_keeps_cookies_only) {
     http_cookie_clear(&res, &cfg);
     http_header(&res, "X-Other", "y");
     buf_addz(&res.body, "half an answer");
-    http_problem(&res, &req, 401, "AUTH_REFRESH_TOKEN_STALE", "a \"b\"");
+    http_problem(&res, &req, 401, "AUTH_REFRESH_TOKEN_STALE", "a \"b\"", NULL);
     finish();
     ck_assert_ptr_nonnull(strstr(head.data, "Set-Cookie: rt=;"));
     ck_assert_ptr_null(strstr(head.data, "X-Other"));

@@ -7,7 +7,6 @@
 #include "auth/session.h"
 #include "auth/token.h"
 #include "base/log.h"
-#include "base/parse.h"
 #include "store/store.h"
 
 #include <arpa/inet.h>
@@ -20,7 +19,6 @@
 
 /* A token with 200 branches is about 14 KiB, the rest less than 1 KiB. */
 #define TOKEN_BUF_BYTES (TOKEN_MAX_BYTES + 4096)
-#define CREDENTIAL_MAX 1024 /* bytes */
 
 /* -- refusals -- */
 
@@ -56,7 +54,9 @@ bool auth_refuse(struct worker *w, int status, const char *code,
 {
     char seconds[24];
 
-    http_problem(w->res, w->req, status, code, detail);
+    http_problem(w->res, w->req, status, code, detail,
+                 status == 400 ? &w->faults : NULL);
+    w->faults.count = 0;
     if (status == 401) {
         http_header(w->res, "WWW-Authenticate", "Login realm=\"platform\"");
     } else if (status == 503) {
@@ -67,15 +67,46 @@ bool auth_refuse(struct worker *w, int status, const char *code,
     return false;
 }
 
-bool auth_invalid(struct worker *w, const char *format, ...)
+/* Copies text, which may be NULL; "" if memory is short. */
+static const char *copy(struct worker *w, const char *text)
 {
-    char detail[160];
+    char *mem;
+    size_t size;
+
+    if (text == NULL) {
+        return NULL;
+    }
+    size = strlen(text) + 1;
+    mem = pj_arena_alloc(&w->arena, size);
+    return mem != NULL ? memcpy(mem, text, size) : "";
+}
+
+bool auth_fault(struct worker *w, struct fault fault, const char *format, ...)
+{
+    struct faults *faults = &w->faults;
     va_list args;
 
-    va_start(args, format);
-    vsnprintf(detail, sizeof(detail), format, args);
-    va_end(args);
-    return auth_refuse(w, 400, "REQUEST_INVALID", detail);
+    if (faults->count == 0) {
+        va_start(args, format);
+        vsnprintf(faults->detail, sizeof(faults->detail), format, args);
+        va_end(args);
+    }
+    if (faults->count < FAULTS_MAX) {
+        fault.pointer = copy(w, fault.pointer);
+        fault.parameter = copy(w, fault.parameter);
+        fault.header = copy(w, fault.header);
+        faults->items[faults->count++] = fault;
+    }
+    return false;
+}
+
+bool auth_faultless(struct worker *w)
+{
+    if (w->faults.no_memory) {
+        return auth_failed(w, "the request needs too much memory");
+    }
+    return w->faults.count == 0 ||
+           auth_refuse(w, 400, "REQUEST_INVALID", w->faults.detail);
 }
 
 /* An account counts as held until current waiters have timed out, and a second
@@ -109,7 +140,7 @@ bool auth_failed(struct worker *w, const char *what)
 
 bool auth_refuse_token(struct worker *w, const char *code, const char *detail)
 {
-    http_problem(w->res, w->req, 401, code, detail);
+    http_problem(w->res, w->req, 401, code, detail, NULL);
     http_header(w->res, "WWW-Authenticate",
                 http_bearer(w->req->authorization).data != NULL
                     ? "Bearer realm=\"platform\", error=\"invalid_token\""
@@ -191,67 +222,17 @@ bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
                              view);
 }
 
-/* -- request bodies -- */
+/* -- new credentials -- */
 
-bool auth_body(struct worker *w, bool optional, const pj_json_t **root)
+static bool refuse_credential(struct worker *w, struct fault fault,
+                              const char *detail)
 {
-    pj_err_t err;
-
-    *root = NULL;
-    if (optional && w->req->body.len == 0) {
-        return true;
-    }
-    if (!http_is_json(w->req->content_type)) {
-        return auth_refuse(
-            w, 415, "MEDIA_TYPE_UNSUPPORTED",
-            "The request body must be application/json in UTF-8.");
-    }
-    err = pj_json_parse(&w->arena, w->req->body, root);
-    if (err != PJ_OK) {
-        return auth_invalid(w, "The request body is not acceptable JSON: %s.",
-                            pj_strerror(err));
-    }
-    return (*root)->type == PJ_JSON_OBJECT ||
-           auth_invalid(w, "The request body must be a JSON object.");
+    (void) auth_fault(w, fault, "%s", detail);
+    return auth_refuse(w, 400, "AUTH_CREDENTIAL_NOT_ALLOWED", detail);
 }
 
-bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
-                 pj_str_t *out)
-{
-    const pj_json_t *member = pj_json_member(root, name);
-
-    if (member == NULL) {
-        return auth_invalid(w, "The member %s is missing.", name);
-    }
-    if (member->type != PJ_JSON_STRING) {
-        return auth_invalid(w, "The member %s must be a string.", name);
-    }
-    *out = member->text;
-    return true;
-}
-
-bool auth_member_account(struct worker *w, const pj_json_t *root,
-                         pj_str_t *name)
-{
-    pj_str_t account = {0};
-    unsigned char *folded;
-    const char *wrong;
-
-    if (!auth_member(w, root, "account", &account)) {
-        return false;
-    }
-    folded = pj_arena_alloc(&w->arena, account.len + 1);
-    if (folded == NULL) {
-        return auth_failed(w, "the request needs too much memory");
-    }
-    wrong = parse_account_name(account, folded, name);
-    return wrong == NULL ||
-           auth_invalid(w, "The member account must %s.", wrong);
-}
-
-#define NOT_ALLOWED 400, "AUTH_CREDENTIAL_NOT_ALLOWED"
-
-bool auth_credential_allowed(struct worker *w, pj_str_t credential)
+bool auth_credential_allowed(struct worker *w, const char *pointer,
+                             pj_str_t credential)
 {
     char detail[128];
 
@@ -262,11 +243,17 @@ bool auth_credential_allowed(struct worker *w, pj_str_t credential)
         snprintf(detail, sizeof(detail),
                  "A new credential has at least %d characters.",
                  w->cfg->credential_min);
-        return auth_refuse(w, NOT_ALLOWED, detail);
+        return refuse_credential(
+            w,
+            (struct fault){.code = FAULT_TOO_SHORT,
+                           .pointer = pointer,
+                           .minimum = w->cfg->credential_min},
+            detail);
     case PASSWORD_FORBIDDEN:
-        return auth_refuse(w, NOT_ALLOWED,
-                           "This new credential is among those that are "
-                           "forbidden; choose another.");
+        return refuse_credential(
+            w, (struct fault){.code = FAULT_NOT_ALLOWED, .pointer = pointer},
+            "This new credential is among those that are "
+            "forbidden; choose another.");
     case PASSWORD_LATER:
         return auth_busy(w);
     default:
@@ -275,25 +262,6 @@ bool auth_credential_allowed(struct worker *w, pj_str_t credential)
                  "read: %m");
         return auth_failed(w, detail);
     }
-}
-
-bool auth_credential_fits(struct worker *w, const char *name,
-                          pj_str_t credential)
-{
-    return (credential.len > 0 && credential.len <= CREDENTIAL_MAX) ||
-           auth_invalid(w, "The member %s must be 1 to %d bytes.", name,
-                        CREDENTIAL_MAX);
-}
-
-bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
-                               pj_str_t *out)
-{
-    static const char name[] = "refreshToken";
-    const pj_json_t *member = root != NULL ? pj_json_member(root, name) : NULL;
-
-    *out = (pj_str_t){NULL, 0};
-    return member == NULL || member->type == PJ_JSON_NULL ||
-           auth_member(w, root, name, out);
 }
 
 /* -- attempts -- */

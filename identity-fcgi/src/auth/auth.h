@@ -5,6 +5,7 @@
 
 #include "auth/keys.h"
 #include "base/config.h"
+#include "base/fault.h"
 #include "base/http.h"
 #include "base/jsonw.h"
 #include "base/metrics.h"
@@ -24,6 +25,7 @@ struct worker {
     const struct http_request *req;
     struct http_response *res;
     pj_str_t path_ids[2]; /* values of the ids in the route's path */
+    struct faults faults; /* of the request, for a 400 */
     struct keys *keys;
     const pj_key_t *signer;   /* this thread's copy of the signing key */
     bool late, disconnected;  /* see struct fcgi_call */
@@ -64,32 +66,11 @@ bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
 bool auth_caller_alive(struct worker *w, const pj_claims_t *claims,
                        enum store_result result, struct session_view *view);
 
-/* -- request bodies: false with a refusal if malformed -- */
-
-/* Checks media type and syntax.  *root is an object, or NULL if optional is set
- * and the body is empty. */
-bool auth_body(struct worker *w, bool optional, const pj_json_t **root);
-
-/* Reads the required string member name. */
-bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
-                 pj_str_t *out);
-
-/* Reads the member account and normalises the name. */
-bool auth_member_account(struct worker *w, const pj_json_t *root,
-                         pj_str_t *name);
-
-/* Checks a new credential by the operator's rules.  Reads the list of forbidden
- * ones. */
-bool auth_credential_allowed(struct worker *w, pj_str_t credential);
-
-/* Checks that a credential has 1 to 1024 bytes. */
-bool auth_credential_fits(struct worker *w, const char *name,
-                          pj_str_t credential);
-
-/* Reads the optional string member refreshToken; empty if missing or null.
- * root may be NULL. */
-bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
-                               pj_str_t *out);
+/* Checks a new credential, which is at this pointer of the body, by the
+ * operator's rules.  Reads the list of forbidden ones.  False with a refusal.
+ */
+bool auth_credential_allowed(struct worker *w, const char *pointer,
+                             pj_str_t credential);
 
 /* -- refusals: all return false, for callers to return -- */
 
@@ -107,8 +88,16 @@ bool auth_refuse(struct worker *w, int status, const char *code,
                  const char *detail);
 int64_t auth_retry_after_s(const struct config *cfg); /* that of a 503 */
 void auth_served(void); /* call for each request served */
-bool auth_invalid(struct worker *w, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+
+/* Records a fault of the request, whose strings are copied.  The format is of a
+ * sentence: the first fault's is the refusal's detail. */
+bool auth_fault(struct worker *w, struct fault fault, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* True if no fault was recorded; otherwise refuses with all of them. */
+bool auth_faultless(struct worker *w);
+/* Refuses with this fault, and with those recorded before. */
+#define auth_invalid(w, ...) (auth_fault((w), __VA_ARGS__), auth_faultless(w))
+
 /* For a failed statement. */
 bool auth_database_unavailable(struct worker *w);
 /* True for STORE_OK and STORE_NONE, otherwise auth_database_unavailable(). */

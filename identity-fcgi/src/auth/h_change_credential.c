@@ -2,6 +2,7 @@
 
 #include "auth/handlers.h"
 
+#include "auth/body.h"
 #include "auth/password.h"
 #include "base/parse.h"
 #include "store/store.h"
@@ -23,13 +24,14 @@ struct change {
 
 static bool read_body(struct worker *w, struct change *c)
 {
-    const pj_json_t *root;
+    struct body root;
 
-    return auth_body(w, false, &root) &&
-           auth_member(w, root, "credential", &c->current) &&
-           auth_member(w, root, "newCredential", &c->new_credential) &&
-           auth_credential_fits(w, "credential", c->current) &&
-           auth_credential_fits(w, "newCredential", c->new_credential);
+    if (!body_read(w, false, &root)) {
+        return false;
+    }
+    body_credential(&root, "credential", BODY_REQUIRED, &c->current);
+    body_credential(&root, "newCredential", BODY_REQUIRED, &c->new_credential);
+    return auth_faultless(w);
 }
 
 /* Reads the session's account; a deleted or disabled account has no
@@ -115,7 +117,7 @@ static void change(struct worker *w, const pj_claims_t *claims,
             return;
         }
         if (!check_current(w, c) ||
-            !auth_credential_allowed(w, c->new_credential)) {
+            !auth_credential_allowed(w, "/newCredential", c->new_credential)) {
             return;
         }
         if (!password_hash(c->new_credential, w->store.deadline_ms,

@@ -2,6 +2,7 @@
 
 #include "auth/handlers.h"
 
+#include "auth/body.h"
 #include "auth/hasher.h"
 #include "auth/password.h"
 #include "auth/session.h"
@@ -27,12 +28,14 @@ struct login {
 
 static bool read_body(struct worker *w, struct login *login)
 {
-    const pj_json_t *root;
+    struct body root;
 
-    return auth_body(w, false, &root) &&
-           auth_member_account(w, root, &login->account_name) &&
-           auth_member(w, root, "credential", &login->credential) &&
-           auth_credential_fits(w, "credential", login->credential);
+    if (!body_read(w, false, &root)) {
+        return false;
+    }
+    body_account(&root, "account", BODY_REQUIRED, &login->account_name);
+    body_credential(&root, "credential", BODY_REQUIRED, &login->credential);
+    return auth_faultless(w);
 }
 
 /* -- the credential -- */

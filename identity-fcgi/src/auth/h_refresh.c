@@ -2,6 +2,7 @@
 
 #include "auth/handlers.h"
 
+#include "auth/body.h"
 #include "auth/session.h"
 #include "auth/token.h"
 #include "base/uuid.h"
@@ -49,20 +50,23 @@ struct refresh {
 
 static bool read_body(struct refresh *r)
 {
-    const pj_json_t *root, *flag;
+    struct body root;
 
-    if (!auth_body(r->w, true, &root) ||
-        !auth_member_refresh_token(r->w, root, &r->token)) {
+    if (!body_read(r->w, true, &root)) {
         return false;
     }
-    flag = root != NULL ? pj_json_member(root, "includeAccountToken") : NULL;
-    if (flag != NULL && flag->type != PJ_JSON_BOOL) {
-        return auth_invalid(
-            r->w, "The member includeAccountToken must be true or false.");
-    }
-    r->include_account_token = flag != NULL && flag->boolean;
-    return root == NULL || pj_json_member(root, "sessionId") == NULL ||
-           auth_member(r->w, root, "sessionId", &r->session_id);
+    body_string(&root, "refreshToken", BODY_NULLABLE, 0, 0, &r->token);
+    body_flag(&root, "includeAccountToken", BODY_OPTIONAL,
+              &r->include_account_token);
+    body_string(&root, "sessionId", BODY_OPTIONAL, 0, 0, &r->session_id);
+    return auth_faultless(r->w);
+}
+
+static bool refuse_conflict(struct worker *w, struct fault fault)
+{
+    (void) auth_fault(w, fault,
+                      "The request carries different refresh tokens.");
+    return auth_refuse(w, 400, "AUTH_REFRESH_TOKEN_CONFLICT", w->faults.detail);
 }
 
 /* Finds the token in the body or the cookie.  If both have one, they must
@@ -79,11 +83,15 @@ static bool find_token(struct refresh *r)
             r->w, 403, "AUTH_ORIGIN_NOT_ALLOWED",
             "A page of this origin may not use the refresh cookie.");
     }
-    if (cookie == HTTP_COOKIE_CONFLICT ||
-        (cookie == HTTP_COOKIE_ONE && r->token.len > 0 &&
-         !pj_str_eq(r->token, value))) {
-        return auth_refuse(r->w, 400, "AUTH_REFRESH_TOKEN_CONFLICT",
-                           "The request carries different refresh tokens.");
+    if (cookie == HTTP_COOKIE_CONFLICT) {
+        return refuse_conflict(
+            r->w, (struct fault){.code = FAULT_CONFLICT, .header = "Cookie"});
+    }
+    if (cookie == HTTP_COOKIE_ONE && r->token.len > 0 &&
+        !pj_str_eq(r->token, value)) {
+        return refuse_conflict(
+            r->w,
+            (struct fault){.code = FAULT_CONFLICT, .pointer = "/refreshToken"});
     }
     if (cookie == HTTP_COOKIE_ONE) {
         r->token = value;

@@ -2,6 +2,7 @@
 
 #include "auth/handlers.h"
 
+#include "auth/body.h"
 #include "auth/password.h"
 #include "auth/reset_code.h"
 #include "base/parse.h"
@@ -20,16 +21,17 @@ struct reset {
 
 static bool read_body(struct worker *w, struct reset *r)
 {
-    const pj_json_t *root;
+    struct body root;
     pj_str_t code;
 
-    return auth_body(w, false, &root) &&
-           auth_member_account(w, root, &r->account_name) &&
-           auth_member(w, root, "resetCode", &code) &&
-           auth_member(w, root, "newCredential", &r->new_credential) &&
-           auth_credential_fits(w, "newCredential", r->new_credential) &&
-           (reset_code_hash(code, r->code_hash) ||
-            auth_failed(w, "cannot hash a reset code"));
+    if (!body_read(w, false, &root)) {
+        return false;
+    }
+    body_account(&root, "account", BODY_REQUIRED, &r->account_name);
+    body_string(&root, "resetCode", BODY_REQUIRED, 0, 0, &code);
+    body_credential(&root, "newCredential", BODY_REQUIRED, &r->new_credential);
+    return auth_faultless(w) && (reset_code_hash(code, r->code_hash) ||
+                                 auth_failed(w, "cannot hash a reset code"));
 }
 
 /* Ends the rows of the sessions that the reset has ended. */
@@ -57,7 +59,7 @@ static void finish(struct worker *w, const struct reset *r)
  * can log in. */
 static void reset(struct worker *w, struct reset *r)
 {
-    if (!auth_credential_allowed(w, r->new_credential)) {
+    if (!auth_credential_allowed(w, "/newCredential", r->new_credential)) {
         return;
     }
     if (!password_hash(r->new_credential, w->store.deadline_ms, r->new_hash)) {

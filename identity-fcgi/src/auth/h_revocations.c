@@ -30,7 +30,9 @@ void h_revocations(struct worker *w)
     if (w->req->query.len > 0) {
         cursor = (const char *) w->req->query.data;
         if (strncmp(cursor, after, sizeof(after) - 1) != 0) {
-            (void) auth_invalid(w, "The query has to be after=CURSOR.");
+            (void) auth_invalid(
+                w, (struct fault){.code = FAULT_MISSING, .parameter = "after"},
+                "The query has to be after=CURSOR.");
             return;
         }
         cursor += sizeof(after) - 1;
@@ -40,8 +42,10 @@ void h_revocations(struct worker *w)
         answer(w, &found);
         break;
     case STORE_NONE:
-        (void) auth_invalid(w, "This cursor is not of this database, or is "
-                               "too old: begin without one.");
+        (void) auth_invalid(
+            w, (struct fault){.code = FAULT_UNKNOWN, .parameter = "after"},
+            "This cursor is not of this database, or is too old: begin "
+            "without one.");
         break;
     default:
         (void) auth_database_unavailable(w);

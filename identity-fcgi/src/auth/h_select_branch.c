@@ -2,7 +2,19 @@
 
 #include "auth/handlers.h"
 
+#include "auth/body.h"
 #include "store/store_session.h"
+
+static bool read_body(struct worker *w, pj_str_t *branch_id)
+{
+    struct body root;
+
+    if (!body_read(w, false, &root)) {
+        return false;
+    }
+    body_string(&root, "branchId", BODY_REQUIRED, 0, 0, branch_id);
+    return auth_faultless(w);
+}
 
 static bool check(struct worker *w, const pj_claims_t *claims,
                   pj_str_t branch_id, struct session_view *view)
@@ -23,16 +35,14 @@ void h_select_branch(struct worker *w)
                                  .scoped = true};
     const char *session_id = view.session.session_id;
     pj_claims_t claims;
-    const pj_json_t *root;
     pj_str_t branch_id;
     enum store_result result;
 
     /* Checks the token before the body, so that anonymous clients learn
      * nothing. */
     if (!auth_caller(w, AUTH_CALLER_ACCOUNT, &claims) ||
-        !auth_body(w, false, &root) ||
-        !auth_member(w, root, "branchId", &branch_id) ||
-        !check(w, &claims, branch_id, &view) || !auth_answer(w, &answer)) {
+        !read_body(w, &branch_id) || !check(w, &claims, branch_id, &view) ||
+        !auth_answer(w, &answer)) {
         return;
     }
     result = store_session_select(&w->store, session_id, &view.scope);

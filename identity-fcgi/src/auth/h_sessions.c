@@ -3,6 +3,7 @@
 
 #include "auth/handlers.h"
 
+#include "auth/body.h"
 #include "auth/session.h"
 #include "auth/token.h"
 #include "store/store.h"
@@ -214,12 +215,15 @@ static void answer(struct worker *w, bool has_token)
 void h_sessions_logout(struct worker *w)
 {
     struct named named = {.count = 0, .has_token = false};
-    const pj_json_t *root;
-    pj_str_t token, rest = w->req->cookie;
+    struct body root;
+    pj_str_t token = {NULL, 0}, rest = w->req->cookie;
     bool own_page = http_origin_allowed(w->cfg, w->req);
 
-    if (!auth_body(w, true, &root) ||
-        !auth_member_refresh_token(w, root, &token)) {
+    if (!body_read(w, true, &root)) {
+        return;
+    }
+    body_string(&root, "refreshToken", BODY_NULLABLE, 0, 0, &token);
+    if (!auth_faultless(w)) {
         return;
     }
     name_session(w, http_bearer(w->req->authorization), false, &named);

@@ -37,7 +37,7 @@ static bool refuse_scope(struct worker *w, const char *scope)
              "scope=\"%s\"",
              scope);
     http_problem(w->res, w->req, 403, "AUTH_SCOPE_REQUIRED",
-                 "The token lacks a scope that this call needs.");
+                 "The token lacks a scope that this call needs.", NULL);
     http_header(w->res, "WWW-Authenticate", challenge);
     return false;
 }
@@ -78,23 +78,39 @@ bool system_caller(struct worker *w, const char *scope)
 
 /* -- queries -- */
 
+#define NAME_MAX_BYTES 64 /* of a parameter's name in a fault */
+
+static void add_unknown(struct worker *w, pj_str_t name)
+{
+    char text[NAME_MAX_BYTES + 1] = "";
+
+    if (name.len <= NAME_MAX_BYTES) {
+        snprintf(text, sizeof(text), "%.*s", (int) name.len,
+                 (const char *) name.data);
+    }
+    auth_fault(w, (struct fault){.code = FAULT_UNKNOWN, .parameter = text},
+               "The query has an unknown parameter.");
+}
+
 bool system_query(struct worker *w, const char *const *known,
                   struct form *query)
 {
     const char *fault = form_parse(query, &w->arena, w->req->query);
 
     if (fault != NULL) {
-        return auth_invalid(w, "The query %s.", fault);
+        return auth_invalid(
+            w, (struct fault){.code = FAULT_MALFORMED, .parameter = ""},
+            "The query %s.", fault);
     }
     for (size_t i = 0; i < query->count; i++) {
+        pj_str_t name = query->parameters[i].name;
         size_t n = 0;
 
-        while (known[n] != NULL &&
-               !pj_str_eq(query->parameters[i].name, pj_str(known[n]))) {
+        while (known[n] != NULL && !pj_str_eq(name, pj_str(known[n]))) {
             n++;
         }
         if (known[n] == NULL) {
-            return auth_invalid(w, "The query has an unknown parameter.");
+            add_unknown(w, name);
         }
     }
     return true;
@@ -123,9 +139,15 @@ bool system_uuid(struct worker *w, const struct form *query, const char *name,
 {
     unsigned char bytes[UUID_BYTES];
 
-    return system_text(w, query, name, out) &&
-           (*out == NULL || uuid_parse(bytes, pj_str(*out)) ||
-            auth_invalid(w, "The parameter %s must be a UUID.", name));
+    if (!system_text(w, query, name, out)) {
+        return false;
+    }
+    if (*out != NULL && !uuid_parse(bytes, pj_str(*out))) {
+        auth_fault(w,
+                   (struct fault){.code = FAULT_MALFORMED, .parameter = name},
+                   "The parameter %s must be a UUID.", name);
+    }
+    return true;
 }
 
 bool system_word(struct worker *w, const struct form *query, const char *name,
@@ -137,8 +159,12 @@ bool system_word(struct worker *w, const struct form *query, const char *name,
     while (*out != NULL && *words != NULL && strcmp(*words, *out) != 0) {
         words++;
     }
-    return *out == NULL || *words != NULL ||
-           auth_invalid(w, "The parameter %s has an unknown value.", name);
+    if (*out != NULL && *words == NULL) {
+        auth_fault(w,
+                   (struct fault){.code = FAULT_NOT_ALLOWED, .parameter = name},
+                   "The parameter %s has an unknown value.", name);
+    }
+    return true;
 }
 
 bool system_number(struct worker *w, const struct form *query, const char *name,
@@ -154,9 +180,16 @@ bool system_number(struct worker *w, const struct form *query, const char *name,
     }
     *out =
         parse_form(text, "[1-9][0-9]{0,17}", 0) ? strtoll(text, NULL, 10) : 0;
-    return (*out >= 1 && *out <= most) ||
-           auth_invalid(w, "The parameter %s must be 1 to %lld.", name,
-                        (long long) most);
+    if (*out < 1 || *out > most) {
+        auth_fault(w,
+                   (struct fault){.code = FAULT_OUT_OF_RANGE,
+                                  .parameter = name,
+                                  .minimum = 1,
+                                  .maximum = most},
+                   "The parameter %s must be 1 to %lld.", name,
+                   (long long) most);
+    }
+    return true;
 }
 
 bool system_time(struct worker *w, const struct form *query, const char *name,
@@ -169,10 +202,11 @@ bool system_time(struct worker *w, const struct form *query, const char *name,
         return false;
     }
     if (text != NULL && !parse_time(text, &s)) {
-        return auth_invalid(w,
-                            "The parameter %s must be a time in UTC, like "
-                            "2026-11-21T10:15:00Z.",
-                            name);
+        auth_fault(w,
+                   (struct fault){.code = FAULT_MALFORMED, .parameter = name},
+                   "The parameter %s must be a time in UTC, like "
+                   "2026-11-21T10:15:00Z.",
+                   name);
     }
     *out_us = s * 1000000;
     return true;
@@ -195,6 +229,23 @@ bool system_path_id(struct worker *w, size_t n, const char **out)
     }
     uuid_write(copy, bytes);
     return true;
+}
+
+/* The member of the body or parameter of the query that was refused. */
+static void add_refused(struct worker *w, const char *field, const char *line)
+{
+    struct fault fault = {.code = FAULT_NOT_ALLOWED};
+    char pointer[64] = "";
+
+    if (w->req->body.len == 0) {
+        fault.parameter = field != NULL ? field : "";
+    } else {
+        if (field != NULL) {
+            snprintf(pointer, sizeof(pointer), "/%s", field);
+        }
+        fault.pointer = pointer;
+    }
+    auth_fault(w, fault, "%s", line);
 }
 
 bool system_refuse(struct worker *w, const struct people *p,
@@ -222,6 +273,9 @@ bool system_refuse(struct worker *w, const struct people *p,
     if (detail[0] >= 'a' && detail[0] <= 'z') {
         detail[0] = (char) (detail[0] - 'a' + 'A');
     }
+    if (outcome == PEOPLE_INVALID) {
+        add_refused(w, p->field, detail);
+    }
     return auth_refuse(w, answers[outcome].status, answers[outcome].code,
                        detail);
 }
@@ -230,8 +284,12 @@ bool system_read(struct worker *w, system_work_fn *work,
                  system_answer_fn *answer, void *state)
 {
     struct people p = {.store = &w->store, .arena = &w->arena, .may = w->may};
-    enum people_outcome outcome = work(&p, state);
+    enum people_outcome outcome;
 
+    if (!auth_faultless(w)) {
+        return false;
+    }
+    outcome = work(&p, state);
     if (outcome != PEOPLE_DONE) {
         return system_refuse(w, &p, outcome);
     }

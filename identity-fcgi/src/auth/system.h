@@ -16,7 +16,9 @@ bool system_query(struct worker *w, const char *const *known,
                   struct form *query);
 
 /* Read a parameter; without it *out is NULL, and a number or time unchanged.
- * The text is one of a list of words (the last is NULL) or a UUID. */
+ * The text is one of a list of words (the last is NULL) or a UUID.  A fault is
+ * recorded and the next one can be read: system_read() and system_change()
+ * refuse.  False with a refusal if memory is short. */
 bool system_text(struct worker *w, const struct form *query, const char *name,
                  const char **out);
 bool system_word(struct worker *w, const struct form *query, const char *name,
@@ -36,7 +38,8 @@ typedef enum people_outcome system_work_fn(struct people *p, void *state);
 /* Writes the answer. */
 typedef void system_answer_fn(struct worker *w, const void *state);
 
-/* Reads: runs the operation and answers.  Returns false with a refusal. */
+/* Reads: runs the operation and answers.  Returns false with a refusal, which
+ * names the faults recorded before, if there are any. */
 bool system_read(struct worker *w, system_work_fn *work,
                  system_answer_fn *answer, void *state);
 

@@ -56,8 +56,11 @@ static bool read_key(struct worker *w, struct store_repeat *repeat, bool *has)
         return true;
     }
     if (!is_key(req->idempotency_key)) {
-        return auth_invalid(w, "The header Idempotency-Key must be 1 to 255 "
-                               "visible ASCII characters.");
+        return auth_invalid(w,
+                            (struct fault){.code = FAULT_MALFORMED,
+                                           .header = "Idempotency-Key"},
+                            "The header Idempotency-Key must be 1 to 255 "
+                            "visible ASCII characters.");
     }
     repeat->client_id = w->res->account_id;
     return (digest(&req->idempotency_key, 1, repeat->key) &&
@@ -190,7 +193,7 @@ bool system_change(struct worker *w, bool secret, system_work_fn *work,
     struct call call = {work, answer, &repeat, secret};
     bool has;
 
-    if (!read_key(w, &repeat, &has)) {
+    if (!read_key(w, &repeat, &has) || !auth_faultless(w)) {
         return false;
     }
     if (!has) {

@@ -7,7 +7,8 @@
 /* Changes: runs the operation in a transaction, again after a deadlock, and
  * answers.  A POST with an Idempotency-Key is carried out once: a repeat gets
  * the first answer.  With secret, the answer is not kept and a repeat is
- * carried out again.  Returns false with a refusal, and for a repeat. */
+ * carried out again.  Returns false with a refusal, also of faults recorded
+ * before, and for a repeat. */
 bool system_change(struct worker *w, bool secret, system_work_fn *work,
                    system_answer_fn *answer, void *state);
 /* Runs a further transaction of the same call. */

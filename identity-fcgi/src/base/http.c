@@ -157,7 +157,8 @@ static void keep_cookies(struct buf *headers)
 }
 
 void http_problem(struct http_response *res, const struct http_request *req,
-                  int status, const char *code, const char *detail)
+                  int status, const char *code, const char *detail,
+                  const struct faults *faults)
 {
     struct jsonw w;
 
@@ -178,6 +179,9 @@ void http_problem(struct http_response *res, const struct http_request *req,
     jsonw_cstr(&w, "detail", detail);
     jsonw_cstr(&w, "code", code);
     jsonw_string(&w, "requestId", req->request_id.data, req->request_id.len);
+    if (faults != NULL && faults->count > 0) {
+        fault_write(&w, faults);
+    }
     jsonw_object_end(&w);
 }
 
@@ -186,7 +190,7 @@ void http_response_head(struct http_response *res,
 {
     if (res->headers.overflow || res->body.overflow) {
         http_problem(res, req, 500, "INTERNAL_ERROR",
-                     "The answer could not be written.");
+                     "The answer could not be written.", NULL);
     }
     buf_reset(head);
     buf_addf(head, "Status: %d %s\r\n", res->status, title_of(res->status));

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/config.h"
+#include "base/fault.h"
 
 #include <pj.h>
 #include <web.h>
@@ -60,9 +61,11 @@ void http_header(struct http_response *res, const char *name,
                  const char *value);
 
 /* Turns *res into an RFC 9457 problem.  Drops the body and all headers except
- * Set-Cookie, so further headers (Retry-After) must be added afterwards. */
+ * Set-Cookie, so further headers (Retry-After) must be added afterwards.
+ * faults may be NULL. */
 void http_problem(struct http_response *res, const struct http_request *req,
-                  int status, const char *code, const char *detail);
+                  int status, const char *code, const char *detail,
+                  const struct faults *faults);
 
 enum http_cookie { HTTP_COOKIE_NONE, HTTP_COOKIE_ONE, HTTP_COOKIE_CONFLICT };
 

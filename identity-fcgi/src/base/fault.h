@@ -1,0 +1,39 @@
+/* Faults of what a caller sent, for the member errors of a problem. */
+
+#pragma once
+
+#include "base/jsonw.h"
+
+enum fault_code {
+    FAULT_CONFLICT,  /* differs from the same in another place */
+    FAULT_MALFORMED, /* not of the form that it needs */
+    FAULT_MISSING,
+    FAULT_NOT_ALLOWED, /* of the right form, but this value is refused */
+    FAULT_OUT_OF_RANGE,
+    FAULT_TOO_LONG,  /* text or array */
+    FAULT_TOO_SHORT, /* text */
+    FAULT_UNKNOWN,   /* the call has no such member or parameter, or there is
+                        nothing of this id */
+    FAULT_WRONG_TYPE
+};
+
+/* One of pointer, parameter and header is set. */
+struct fault {
+    enum fault_code code;
+    const char *pointer;      /* into the JSON body (RFC 6901), "" for all */
+    const char *parameter;    /* name in the query, "" for all of it */
+    const char *header;       /* name */
+    int64_t minimum, maximum; /* 0 if there is none */
+};
+
+#define FAULTS_MAX 16 /* further ones are not named */
+
+struct faults {
+    struct fault items[FAULTS_MAX];
+    size_t count;
+    char detail[160]; /* of the first one, a sentence */
+    bool no_memory;   /* reading failed: there is no verdict */
+};
+
+/* Writes the member errors. */
+void fault_write(struct jsonw *json, const struct faults *faults);
