@@ -212,15 +212,15 @@ static enum people_outcome refuse_ref(struct people *p, const char *what,
 enum people_outcome people_find(struct people *p,
                                 const struct db_statement *sql,
                                 const char *what, const char *ref,
-                                const char *within,
+                                const struct db_value *values, size_t count,
                                 const struct people_member *members, void *out)
 {
     bool id = people_is_id(ref);
     struct sql_query q = {0};
     enum people_outcome outcome;
 
-    db_params(&q.p, db_id_or_null(id ? ref : NULL), db_any(id ? NULL : ref),
-              db_id_or_null(within));
+    db_params(&q.p, db_id_or_null(id ? ref : NULL), db_any(id ? NULL : ref));
+    db_params_add(&q.p, values, count);
     outcome = people_run(p, &q, sql);
     if (outcome != PEOPLE_DONE) {
         return outcome;

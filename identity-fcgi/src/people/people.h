@@ -104,14 +104,14 @@ enum people_outcome people_violated(struct people *p, const char *constraint);
 bool people_copy(struct people *p, const struct db_rows *rows, size_t row,
                  const struct people_member *members, void *out);
 
-/* Finds a row by ref, an id or a name, and copies it.  The parameters of sql
- * are the id, the name (one of them is null) and within (may be NULL); its
- * first column is the id.  Refuses ref if there is none, or more than one: what
- * is what it names. */
+/* Finds a row by ref, an id or a name, and copies it.  The first parameters of
+ * sql are the id and the name (one of them is null), then come values
+ * (DB_VALUES()); its first column is the id.  Refuses ref if there is none, or
+ * more than one: what is what it names. */
 enum people_outcome people_find(struct people *p,
                                 const struct db_statement *sql,
                                 const char *what, const char *ref,
-                                const char *within,
+                                const struct db_value *values, size_t count,
                                 const struct people_member *members, void *out);
 bool people_is_id(const char *ref);
 
