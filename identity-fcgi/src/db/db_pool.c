@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define BACKOFF_FIRST_MS 50
 #define BACKOFF_MOST_MS 1000
@@ -285,6 +286,15 @@ struct db_script *db_pool_begin(struct db_pool *pool, int64_t deadline_ms)
     return NULL;
 }
 
+/* A violated constraint is an answer to the client. */
+static void log_failure(const struct db_error *error)
+{
+    if (strncmp(error->state, "23", 2) != 0) {
+        log_line(LOG_ERROR_, "db.error", "transaction: %s %s",
+                 error->state[0] != '\0' ? error->state : "-", error->message);
+    }
+}
+
 enum db_outcome db_pool_end(struct db_pool *pool, struct db_script *script,
                             bool commit)
 {
@@ -298,6 +308,7 @@ enum db_outcome db_pool_end(struct db_pool *pool, struct db_script *script,
     }
     if (outcome != DB_DONE) {
         metrics_count(errors[outcome]);
+        log_failure(db_script_error(script));
     }
     /* A plan of this connection may be out of date. */
     if (outcome >= DB_RETRY || (!sent && c->pg != NULL &&
