@@ -50,7 +50,7 @@ static void query_check(struct worker *w)
         !system_uuid(w, &query, "workspaceId", &id) ||
         !system_number(w, &query, "limit", 1000, &limit) ||
         !system_time(w, &query, "since", &since_us) ||
-        !system_text(w, &query, "after", &after)) {
+        !system_text(w, &query, "after", &after) || !auth_faultless(w)) {
         FUZZ_ASSERT(w->res->status == 400);
         return;
     }
