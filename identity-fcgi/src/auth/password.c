@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/parse.h"
+#include "store/model.h"
 
 #include <crypt.h>
 #include <errno.h>
@@ -265,6 +266,19 @@ static enum password_result run(struct computation *c, int64_t deadline_ms)
     return c->result;
 }
 
+/* Marks a hash as that of no credential, by its salt. */
+static bool mark_nobody(char *phc)
+{
+    char *hash = strrchr(phc, '$');
+    size_t len = strlen(MODEL_NOBODY_SALT);
+
+    if (hash == NULL || (size_t) (hash - phc) <= len) {
+        return false;
+    }
+    memcpy(hash - len, MODEL_NOBODY_SALT, len);
+    return hash[-(ptrdiff_t) len - 1] == '$';
+}
+
 bool password_setup(const struct config *cfg)
 {
     unsigned char nobody_knows[32];
@@ -279,7 +293,7 @@ bool password_setup(const struct config *cfg)
     randombytes_buf(nobody_knows, sizeof(nobody_knows));
     compute(&c);
     sodium_memzero(nobody_knows, sizeof(nobody_knows));
-    return c.result == PASSWORD_OK;
+    return c.result == PASSWORD_OK && mark_nobody(params.dummy);
 }
 
 bool password_start(const struct config *cfg, int64_t wait_ms)

@@ -47,7 +47,8 @@ PJ_MUST_CHECK enum password_result
 password_verify(const char *text, pj_str_t credential, int64_t deadline_ms,
                 char fresh[PASSWORD_PHC_MAX]);
 
-/* Returns the hash of a random credential, made by password_setup(). */
+/* Returns a hash that password_setup() made and no credential has; its salt is
+ * MODEL_NOBODY_SALT. */
 const char *password_nobody(void);
 
 /* Hashes credential into out.  False if password_verify() would be BUSY. */

@@ -10,6 +10,9 @@
 #define STORE_MAX_LISTED 100 /* sessions shown to their owner */
 #define STORE_CURSOR 513     /* bytes including NUL */
 
+/* The salt of the hashes that stand for no credential, in base64. */
+#define MODEL_NOBODY_SALT "bm9ib2R5LWNhbi1sb2dpbg"
+
 /* A selectable branch.  The strings are in the caller's arena. */
 struct branch {
     const char *branch_id;
