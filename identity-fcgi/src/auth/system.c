@@ -48,7 +48,6 @@ bool system_caller(struct worker *w, const char *scope)
     struct account account;
     enum store_result result;
     pj_claims_t claims;
-    pj_str_t scopes;
 
     if (w->cfg->system_api == SYSTEM_API_OFF) {
         return auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
@@ -68,12 +67,17 @@ bool system_caller(struct worker *w, const char *scope)
         claims.iat <= account.clock.valid_after_us / 1000000) {
         return auth_refuse_token(w, AUTH_NOT_ACTIVE);
     }
-    scopes = pj_json_string(claims.root, "scope");
-    w->may = has_word(scopes, "operators:write")
+    w->scopes = pj_json_string(claims.root, "scope");
+    w->may = has_word(w->scopes, "operators:write")
                  ? PEOPLE_CUSTOMER | PEOPLE_OPERATOR
                  : PEOPLE_CUSTOMER;
     auth_actor(w, id, &claims.jti, NULL, NULL);
-    return has_word(scopes, scope) || refuse_scope(w, scope);
+    return system_scope(w, scope);
+}
+
+bool system_scope(struct worker *w, const char *scope)
+{
+    return has_word(w->scopes, scope) || refuse_scope(w, scope);
 }
 
 /* -- queries -- */

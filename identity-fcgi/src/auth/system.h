@@ -10,6 +10,8 @@
 /* Accepts a system token with this scope, of an account that is enabled and was
  * not locked out since the token was issued.  Sets w->may. */
 bool system_caller(struct worker *w, const char *scope);
+/* Refuses the caller unless its token has this scope too. */
+bool system_scope(struct worker *w, const char *scope);
 
 /* Reads the query, which may have these parameters (the last is NULL). */
 bool system_query(struct worker *w, const char *const *known,

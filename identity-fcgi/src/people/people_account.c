@@ -1,0 +1,355 @@
+/* Accounts: finding and changing them. */
+
+#include "people/people_account.h"
+
+#include "people/people_session.h"
+#include "store/sql.h"
+
+#include <string.h>
+
+#define ITEM(structure, field)                                                 \
+    PEOPLE_MEMBER("accountId", ID, structure, field account_id),               \
+        PEOPLE_MEMBER("type", TEXT, structure, field type),                    \
+        PEOPLE_MEMBER("status", TEXT, structure, field status),                \
+        PEOPLE_MEMBER("account", TEXT, structure, field name),                 \
+        PEOPLE_MEMBER("createdAt", TIME, structure, field created_us)
+
+/* In the order of the columns. */
+const struct people_member people_account_members[] = {
+    ITEM(struct account_item, ), PEOPLE_MEMBERS_END};
+
+#define COLUMNS "account_id, account_type, status, account_name, created_at"
+
+/* -- the list -- */
+
+#define OF_NAME                                                                \
+    "   AND ($3::text IS NULL"                                                 \
+    "        OR account_name COLLATE \"C\" ^@ lower($3 COLLATE \"C\"))"        \
+    "   AND ($4::text IS NULL"                                                 \
+    "        OR account_name COLLATE \"C\" > lower($4 COLLATE \"C\"))"         \
+    " ORDER BY account_name COLLATE \"C\" LIMIT $5"
+
+/* Each type and status has its own range of an index. */
+static const struct db_statement account_list_sql = {
+    "account_list",
+    "SELECT a.* FROM unnest(CASE WHEN $1::text IS NULL"
+    "   THEN ARRAY['CUSTOMER', 'OPERATOR', 'SYSTEM'] ELSE ARRAY[$1] END)"
+    "   AS of_type"
+    " CROSS JOIN unnest(CASE WHEN $2::text IS NULL"
+    "   THEN ARRAY['ACTIVE', 'DISABLED'] ELSE ARRAY[$2] END) AS of_status"
+    " CROSS JOIN LATERAL ("
+    "   SELECT " COLUMNS " FROM accounts"
+    "    WHERE account_type = of_type AND status = of_status" OF_NAME ") AS a"
+    " ORDER BY account_name COLLATE \"C\" LIMIT $5",
+    DB_SEARCHES};
+
+static const struct db_statement account_list_of_sql = {
+    "account_list_of",
+    "SELECT a.account_id, account_type, a.status, account_name, a.created_at"
+    "  FROM accounts a JOIN members m ON m.account_id = a.account_id"
+    "   AND m.workspace_id = $6 AND m.status = 'ACTIVE'"
+    " WHERE ($1::text IS NULL OR account_type = $1)"
+    "   AND CASE WHEN $2::text IS NULL THEN a.status <> 'DELETED'"
+    "            ELSE a.status = $2 END" OF_NAME,
+    DB_SEARCHES};
+
+enum people_outcome people_account_list(struct people *p,
+                                        const struct account_query *query,
+                                        struct people_rows *page)
+{
+    const char *after = query->after_name;
+    bool of = query->workspace_id != NULL;
+    struct sql_query q = {0};
+
+    if (query->after != NULL) {
+        enum people_outcome outcome =
+            people_cursor_read(p, query->after, 1, &after);
+
+        if (outcome != PEOPLE_DONE) {
+            return outcome;
+        }
+    }
+    db_params(&q.p, db_any(query->type), db_any(query->status),
+              db_any(query->name), db_any(after), DB_INT(query->limit + 1));
+    if (of) {
+        db_params(&q.p, DB_ID(query->workspace_id));
+    }
+    return people_list(p, &q, of ? &account_list_of_sql : &account_list_sql,
+                       people_account_members, sizeof(struct account_item),
+                       query->limit, page);
+}
+
+const char *people_account_cursor(struct people *p, const void *item)
+{
+    const struct account_item *account = item;
+
+    return people_cursor(p, &account->name, 1);
+}
+
+/* -- one account -- */
+
+struct grant {
+    const char *member_id, *workspace_id, *workspace_name;
+    const char *branch_id, *branch_name, *roles;
+};
+
+static const struct people_member grant_columns[] = {
+    PEOPLE_MEMBER("memberId", ID, struct grant, member_id),
+    PEOPLE_MEMBER("workspaceId", ID, struct grant, workspace_id),
+    PEOPLE_MEMBER("workspaceName", TEXT, struct grant, workspace_name),
+    PEOPLE_MEMBER("branchId", ID, struct grant, branch_id),
+    PEOPLE_MEMBER("branchName", TEXT, struct grant, branch_name),
+    PEOPLE_MEMBER("roles", LIST, struct grant, roles),
+    PEOPLE_MEMBERS_END};
+
+static const struct people_member grant_members[] = {
+    PEOPLE_MEMBER("branchId", ID, struct grant, branch_id),
+    PEOPLE_MEMBER("branchName", TEXT, struct grant, branch_name),
+    PEOPLE_MEMBER("roles", LIST, struct grant, roles), PEOPLE_MEMBERS_END};
+
+struct membership {
+    const char *member_id, *status;
+    int64_t created_us, branches;
+    const char *workspace_id, *workspace_name, *account_id, *account;
+    struct people_rows grants;
+};
+
+static const struct people_member membership_members[] = {
+    PEOPLE_MEMBER("memberId", ID, struct membership, member_id),
+    PEOPLE_MEMBER("status", TEXT, struct membership, status),
+    PEOPLE_MEMBER("createdAt", TIME, struct membership, created_us),
+    PEOPLE_MEMBER("branches", NUMBER, struct membership, branches),
+    PEOPLE_MEMBER("workspaceId", ID, struct membership, workspace_id),
+    PEOPLE_MEMBER("workspaceName", TEXT, struct membership, workspace_name),
+    PEOPLE_MEMBER("accountId", ID, struct membership, account_id),
+    PEOPLE_MEMBER("account", TEXT, struct membership, account),
+    {"grants", PEOPLE_ROWS, offsetof(struct membership, grants), grant_members},
+    PEOPLE_MEMBERS_END};
+
+const struct people_member people_account_whole_members[] = {
+    ITEM(struct account_whole, item.),
+    PEOPLE_MEMBER("updatedAt", TIME, struct account_whole, updated_us),
+    PEOPLE_MEMBER("sessionsValidAfter", TIME, struct account_whole,
+                  valid_after_us),
+    PEOPLE_MEMBER("deletedAt", TIME, struct account_whole, deleted_us),
+    PEOPLE_MEMBER("hasCredential", BOOL, struct account_whole, has_credential),
+    {"memberships", PEOPLE_ROWS, offsetof(struct account_whole, memberships),
+     membership_members},
+    PEOPLE_MEMBERS_END};
+
+#define FIND(more)                                                             \
+    "SELECT " COLUMNS more " FROM accounts"                                    \
+    " WHERE account_id = $1 OR account_name COLLATE \"C\" = $2"
+
+static const struct db_statement account_find_sql = {
+    "account_find_whole",
+    FIND(", updated_at,"
+         " nullif(least(sessions_valid_after, '9999-01-01Z'), '-infinity'),"
+         " deleted_at, credential_hash NOT LIKE '$argon2id$%$" MODEL_NOBODY_SALT
+         "$%'"),
+    DB_READS};
+
+static const struct db_statement account_memberships_sql = {
+    "account_memberships",
+    "SELECT member_id, m.status, m.created_at,"
+    "       (SELECT count(*) FROM branch_grants g"
+    "         WHERE g.member_id = m.member_id),"
+    "       workspace_id, workspace_name, account_id, account_name"
+    "  FROM members m JOIN accounts USING (account_id)"
+    "  JOIN workspaces USING (workspace_id) WHERE account_id = $1"
+    " ORDER BY workspace_name COLLATE \"C\", member_id",
+    DB_READS};
+
+static const struct db_statement account_grants_sql = {
+    "account_grants",
+    "SELECT member_id, g.workspace_id, workspace_name, branch_id, branch_name,"
+    "       (SELECT string_agg(role_code, ',' ORDER BY role_code)"
+    "          FROM member_roles r WHERE r.member_id = g.member_id"
+    "           AND r.branch_id = g.branch_id)"
+    "  FROM members m JOIN branch_grants g USING (member_id)"
+    "  JOIN branches b USING (branch_id)"
+    "  JOIN workspaces w ON w.workspace_id = g.workspace_id"
+    " WHERE account_id = $1 ORDER BY branch_id",
+    DB_READS};
+
+/* Gives a membership its own grants. */
+static bool nest(struct people *p, const struct people_rows *all,
+                 struct membership *m)
+{
+    const struct grant *grants = all->items;
+    struct grant *own =
+        pj_arena_alloc(p->arena, ((size_t) m->branches + 1) * sizeof(*own));
+
+    m->grants = (struct people_rows){.items = own, .size = sizeof(*own)};
+    for (size_t i = 0; own != NULL && i < all->count; i++) {
+        if (strcmp(grants[i].member_id, m->member_id) == 0 &&
+            m->grants.count < (size_t) m->branches) {
+            own[m->grants.count++] = grants[i];
+        }
+    }
+    return own != NULL;
+}
+
+static enum people_outcome read_memberships(struct people *p,
+                                            struct account_whole *out)
+{
+    struct sql_query memberships = {0}, grants = {0};
+    enum people_outcome outcome;
+    struct membership *items;
+
+    db_params(&memberships.p, DB_ID(out->item.account_id));
+    db_params(&grants.p, DB_ID(out->item.account_id));
+    outcome = people_list(p, &memberships, &account_memberships_sql,
+                          membership_members, sizeof(struct membership),
+                          INT32_MAX, &out->memberships);
+    if (outcome == PEOPLE_DONE) {
+        outcome = people_list(p, &grants, &account_grants_sql, grant_columns,
+                              sizeof(struct grant), INT32_MAX, &out->grants);
+    }
+    items = (struct membership *) out->memberships.items;
+    for (size_t i = 0; outcome == PEOPLE_DONE && i < out->memberships.count;
+         i++) {
+        if (!nest(p, &out->grants, &items[i])) {
+            outcome = PEOPLE_FAILED;
+        }
+    }
+    return outcome;
+}
+
+enum people_outcome people_account_read(struct people *p, const char *id,
+                                        struct account_whole *out)
+{
+    enum people_outcome outcome =
+        people_find(p, &account_find_sql, "account", id, NULL, 0,
+                    people_account_whole_members, out);
+
+    return outcome == PEOPLE_DONE ? read_memberships(p, out) : outcome;
+}
+
+/* -- changing -- */
+
+static const struct db_statement account_lock_sql = {
+    "account_lock", FIND("") " FOR NO KEY UPDATE", DB_WRITES};
+
+enum people_outcome people_account_lock(struct people *p, const char *ref,
+                                        struct account_item *out)
+{
+    enum people_outcome outcome =
+        people_find(p, &account_lock_sql, "account", ref, NULL, 0,
+                    people_account_members, out);
+
+    if (outcome == PEOPLE_DONE) {
+        outcome = people_may(p, out->type);
+    }
+    if (outcome == PEOPLE_DONE && strcmp(out->status, "DELETED") == 0) {
+        return people_refuse(p, PEOPLE_CONFLICT, NULL,
+                             "this account is deleted");
+    }
+    return outcome;
+}
+
+static enum people_outcome check_name(struct people *p, const char *name)
+{
+    return people_is_id(name) ? people_refuse(p, PEOPLE_INVALID, "account",
+                                              "an account's name cannot be a "
+                                              "UUID")
+                              : PEOPLE_DONE;
+}
+
+/* -- adding -- */
+
+static const struct db_statement account_add_sql = {
+    "account_add", "SELECT import_account($1, $2, $3)", DB_WRITES};
+
+/* The refusal of import_account(): a constraint's name, or a sentence. */
+static enum people_outcome refuse_import(struct people *p, const char *why)
+{
+    enum people_outcome outcome = people_violated(p, why);
+
+    if (outcome == PEOPLE_FAILED) {
+        return people_refuse(p, PEOPLE_INVALID, "memberships", "%s", why);
+    }
+    if (strncmp(why, "accounts_", strlen("accounts_")) != 0) {
+        p->field = "memberships";
+    }
+    return outcome;
+}
+
+enum people_outcome people_account_add(struct people *p,
+                                       const struct account_new *given,
+                                       struct account_item *out)
+{
+    enum people_outcome outcome = check_name(p, given->name);
+    struct sql_query q = {0};
+    const char *result;
+
+    if (outcome == PEOPLE_DONE) {
+        outcome = people_may(p, given->type);
+    }
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    db_params(&q.p, DB_TEXT(given->name), DB_TEXT(given->hash),
+              DB_TEXT(given->line));
+    outcome = people_run(p, &q, &account_add_sql);
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    result = db_text(q.rows, 0, 0, NULL);
+    if (strcmp(result, "known") == 0) {
+        outcome = people_violated(p, "accounts_name");
+    } else if (strcmp(result, "made") != 0) {
+        outcome = refuse_import(p, result);
+    }
+    (void) sql_end(&q);
+    return outcome == PEOPLE_DONE ? people_account_lock(p, given->name, out)
+                                  : outcome;
+}
+
+/* -- name and status -- */
+
+const struct people_member people_account_change_members[] = {
+    ITEM(struct account_change, account.),
+    PEOPLE_MEMBER("changed", BOOL, struct account_change, changed),
+    PEOPLE_MEMBER("revokedSessions", NUMBER, struct account_change, ended),
+    PEOPLE_MEMBERS_END};
+
+static const struct db_statement account_change_sql = {
+    "account_change",
+    "UPDATE accounts SET account_name = $2, status = $3, updated_at = now()"
+    " WHERE account_id = $1",
+    DB_WRITES};
+
+enum people_outcome people_account_change(struct people *p,
+                                          struct account_change *c)
+{
+    struct account_item *account = &c->account;
+    enum people_outcome outcome = people_account_lock(p, c->ref, account);
+    bool disable;
+
+    if (outcome == PEOPLE_DONE && c->name != NULL) {
+        outcome = check_name(p, c->name);
+    }
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    disable = c->status != NULL && strcmp(c->status, "DISABLED") == 0;
+    c->renamed = c->name != NULL && strcmp(c->name, account->name) != 0;
+    c->set_status =
+        c->status != NULL && strcmp(c->status, account->status) != 0;
+    c->changed = c->renamed || c->set_status;
+    account->name = c->renamed ? c->name : account->name;
+    account->status = c->set_status ? c->status : account->status;
+    c->ended = 0;
+    if (disable) { /* before they are over */
+        outcome = people_session_count(p, account->account_id, &c->ended);
+    }
+    if (outcome == PEOPLE_DONE && c->changed) {
+        outcome =
+            people_do(p, &account_change_sql, NULL, DB_ID(account->account_id),
+                      DB_TEXT(account->name), DB_TEXT(account->status));
+    }
+    return outcome == PEOPLE_DONE && disable
+               ? people_session_lock_out(p, account->account_id)
+               : outcome;
+}
