@@ -25,7 +25,7 @@ sub call ($name, $method, $path, %o) {
     my $of = delete $o{of} // 'gateway';
     my $instance = delete $o{at} // $t;
     my $client = exists $o{client} ? delete $o{client}
-        : $of eq 'gateway' ? '198.51.100.' . ++$clients : undef;
+        : $of eq 'gateway' ? '198.18.' . (++$clients >> 8) . '.' . ($clients & 255) : undef;
     $o{headers} = [ @{ $o{headers} // [] }, 'X-Forwarded-For' => $client ] if defined $client;
     my $bytes = delete $o{raw} // http_request_bytes($method, $path, %o);
     my $c = Platform::Test::Http->new(port => $instance->port($of));
@@ -99,8 +99,11 @@ gets("login: $_->[0]", @$_[1 .. $#$_]) for (
 # -- tokens for programs
 
 my $c = Platform::Test::Commands->new(test => $t, env => { PLATFORM_LOG_LEVEL => 'error' });
-my %program = (client_id => $c->done(qw(client add job --allow audit:read))->{accountId},
-    client_secret => $c->done(qw(client secret add job))->{secret});
+sub program ($name, @scopes) {
+    return (client_id => $c->done(qw(client add), $name, map { ('--allow', $_) } @scopes)->{accountId},
+        client_secret => $c->done(qw(client secret add), $name)->{secret});
+}
+my %program = program(job => 'audit:read');
 my $post_token = 'POST /api/auth/token';
 sub form ($type, %p) {
     return (headers => [ 'Content-Type' => 'application/x-www-form-urlencoded' ],
@@ -127,10 +130,11 @@ gets('token: GET', '405 METHOD_NOT_ALLOWED', 'GET /api/auth/token');
 
 my $audit = 'GET /api/system/audit';
 my %may = (token => call('token', POST => '/api/auth/token', @grant)->json->{access_token});
-my %less = (client_id => $c->done(qw(client add less --allow people:read))->{accountId},
-    client_secret => $c->done(qw(client secret add less))->{secret});
-my %may_not = (token => call('token: less', POST => '/api/auth/token',
-    form(client_credentials => %less))->json->{access_token});
+sub token_of (%p) {
+    return (token => call('a token', POST => '/api/auth/token', form(client_credentials => %p))
+        ->json->{access_token});
+}
+my %may_not = token_of(program(less => 'people:read'));
 gets("audit: $_->[0]", @$_[1 .. $#$_]) for (
     [ 'a page', '200 SYSTEM_SUCCESS', "$audit?limit=2&since=2020-01-01T00:00:00Z", %may ],
     [ 'without the scope', '403 AUTH_SCOPE_REQUIRED', $audit, %may_not ],
@@ -140,6 +144,117 @@ gets("audit: $_->[0]", @$_[1 .. $#$_]) for (
     [ 'an unknown parameter', '400 REQUEST_INVALID', "$audit?name=x", %may ],
     [ 'POST', '405 METHOD_NOT_ALLOWED', 'POST /api/system/audit', body => '', %may ],
 );
+
+# -- places and members, by programs
+
+my $system = '/api/system';
+my %client = program(office => qw(people:read people:write places:read places:write
+    credentials:write));
+my %office = token_of(%client);
+my %ended = token_of(program(ended => 'people:read'));
+$c->done(qw(account disable ended));
+my $NONE = '00000000-0000-4000-8000-ffffffffffff';
+
+sub made ($name, $what, @o) {
+    return said("make $name", '201 SYSTEM_SUCCESS', $what =~ s{ }{ $system/}r, @o, %office);
+}
+sub done ($name, $what, @o) {
+    return said($name, '200 SYSTEM_SUCCESS', $what =~ s{ }{ $system/}r, @o, %office);
+}
+
+# What calls refuse: the method, the path, the scope, and if there is a body one that is right.
+my @systems;
+sub refused (@rows) {
+    push @systems, @rows;
+    for my $row (@rows) {
+        my ($method, $path, $scope, $right) = @$row;
+        my $call = "$method $system/$path";
+        my @body = $right ? (json => $right) : $method eq 'GET' ? () : (body => '');
+        gets("$call: $_->[0]", $_->[1], $call, @body, @$_[2 .. $#$_]) for (
+            [ 'no token', '401 GATEWAY_TOKEN_MISSING' ],
+            [ 'no token, at identity', '401 AUTH_ACCESS_TOKEN_REQUIRED', @identity ],
+            [ 'of a program that was disabled', '401 AUTH_SESSION_NOT_ACTIVE', @identity, %ended ],
+            [ 'a token of a session', '403 GATEWAY_CONTEXT_FORBIDDEN', token => $one->{accessToken} ],
+        );
+        like gets("$call: without its scope", '403 AUTH_SCOPE_REQUIRED', $call, @body, %may)
+            ->header('WWW-Authenticate'), qr/scope="$scope"/, "$call: needs $scope";
+        if ((my $none = $call) =~ s/[0-9a-f]{8}-[0-9a-f-]{27}/$NONE/g) {
+            gets("$call: of nothing", '404 RESOURCE_NOT_FOUND', $none, @body, %office);
+        }
+        gets("$call: an unknown parameter", '400 REQUEST_INVALID', "$call?x=y", %office)
+            if $method eq 'GET' && $call !~ /[0-9a-f]\z/;
+        next if !$right;
+        gets("$call: $_->[0]", $_->[1], $call, %office, @$_[2 .. $#$_]) for (
+            [ 'an unknown member', '400 REQUEST_INVALID', json => { %$right, x => 'y' } ],
+            [ 'no JSON', '415 MEDIA_TYPE_UNSUPPORTED', body => 'x',
+                headers => [ 'Content-Type' => 'text/plain' ] ],
+            [ 'over 64 KiB', '413 GATEWAY_REQUEST_TOO_LARGE', json => { x => 'x' x 70000 } ],
+        );
+    }
+    repeated(@$_) for grep { $_->[0] eq 'POST' } @rows;
+}
+
+# A call with a key: while the first one runs, again, and another one.
+sub repeated ($method, $path, $scope, $right) {
+    my $call = "$method $system/$path";
+    my $key = substr $path =~ s/[^a-z]//gr, -9;
+    my @call = (%office, headers => [ 'Idempotency-Key' => $key ],
+        $right ? (json => $right) : (body => ''));
+    my $held = $pg->begin("select pg_advisory_xact_lock(hashtextextended('$client{client_id}'"
+        . " || encode(sha256(decode('" . unpack('H*', pack 'Q<', length $key) . "', 'hex')"
+        . " || '$key'), 'hex'), 0))");
+    gets("$call: still running", '409 REQUEST_IN_PROGRESS', $call, @call);
+    $pg->end($held, 'rollback');
+    my $first = call("$call: with a key", $method, "$system/$path", @call);
+    my $again = call("$call: again", $method, "$system/$path", @call);
+    is $again->header('Idempotent-Replayed'), 'true', "$call: replayed" if $path !~ /reset/;
+    gets("$call: another", '422 REQUEST_IDEMPOTENCY_MISMATCH', "$call?a=b", @call);
+}
+sub taken ($what, $body, $code = '409 RESOURCE_EXISTS') {
+    gets("$what: $code", $code, $what =~ s{ }{ $system/}r, json => $body, %office);
+}
+
+my $kiosk = made('a workspace', 'POST workspaces', json => { workspaceName => 'Kiosk',
+    newTenant => 'Kiosks' });
+my ($workspace, @tenant) = ($kiosk->{workspaceId}, tenantId => $kiosk->{tenantId});
+made('another', 'POST workspaces', json => { workspaceName => 'Bar', @tenant });
+my $work = "workspaces/$workspace";
+my $branch = made('a branch', "POST $work/branches", json => { branchName => 'A' })->{branchId};
+my $none = '00000000-0000-4000-8000-000300000005';
+my @grants = (grants => [ { branchId => $branch, roles => ['CASHIER'] } ]);
+made('a member', "PUT $work/members/$none", json => {@grants});
+done(@$_) for (
+    [ 'a member again', "PUT $work/members/$none", body => '' ],
+    [ 'workspaces', "GET workspaces?name=K&status=ACTIVE&tenantId=$tenant[1]" ],
+    [ 'workspaces: a page', 'GET workspaces?limit=1' ], [ 'a workspace', "GET $work" ],
+    [ 'branches', "GET $work/branches?name=A&status=ACTIVE" ], [ 'a branch', "GET branches/$branch" ],
+    [ 'members', "GET $work/members?status=ACTIVE&limit=1" ],
+    [ 'rename a workspace', "PATCH $work", json => { workspaceName => 'K', status => 'ACTIVE' } ],
+    [ 'rename a branch', "PATCH branches/$branch", json => { branchName => 'B', status => 'ACTIVE' } ],
+);
+my $deleted = $c->done(qw(account add gone@example.com --no-login))->{accountId};
+$c->done(qw(account delete gone@example.com));
+taken(@$_) for (
+    [ "PUT $work/members/$deleted", {}, '409 RESOURCE_CONFLICT' ],
+    [ 'POST workspaces', { workspaceName => 'x', newTenant => 'Kiosks' } ],
+    [ 'POST workspaces', { workspaceName => 'Bar', @tenant } ],
+    [ "PATCH $work", { workspaceName => 'Bar' } ], [ "POST $work/branches", { branchName => 'B' } ],
+    [ "PUT $work/members/$none", { grants => [ { branchId => $branch,
+        roles => [ map {"R$_"} 1 .. 33 ] } ] }, '409 RESOURCE_LIMIT_REACHED' ],
+);
+refused(
+    [ GET => 'workspaces', 'places:read' ],
+    [ POST => 'workspaces', 'places:write', { workspaceName => 'Again', @tenant } ],
+    [ GET => $work, 'places:read' ], [ PATCH => $work, 'places:write', { status => 'ACTIVE' } ],
+    [ GET => "$work/branches", 'places:read' ],
+    [ POST => "$work/branches", 'places:write', { branchName => 'Again' } ],
+    [ GET => "branches/$branch", 'places:read' ],
+    [ PATCH => "branches/$branch", 'places:write', { status => 'ACTIVE' } ],
+    [ GET => "$work/members", 'people:read' ],
+    [ PUT => "$work/members/$none", 'people:write', {} ],
+    [ DELETE => "$work/members/$none", 'people:write' ],
+);
+done('end a membership', "DELETE $work/members/$none");
 
 # -- reset codes
 
@@ -411,6 +526,8 @@ my @mine = (refresh_token($several->{refreshToken}));
 gets("no database: $_->[0]", '503 DATABASE_UNAVAILABLE', @$_) for (
     (map { [ "GET $_", @identity ] } '/readyz', '/internal/readyz',
         '/actuator/health/readiness', '/internal/revocations'),
+    (map { [ "$_->[0] $system/$_->[1]", %office, $_->[3] ? (json => {})
+        : $_->[0] eq 'GET' ? () : (body => '') ] } @systems),
     [ $audit, %may ], [ $post_token, @grant ], [ $reset => \%reset ], [ login => \%one ], [ refresh => @mine ], [ logout => @mine ], [ $select => $choice, @account ],
     (map { [ "$_->[0] /api/auth/$_->[1]", @account,
         ($_->[2] // '') eq 'json' ? (json => $credentials) : @$_[2 .. $#$_] ] } @guarded),
@@ -432,8 +549,8 @@ for my $i (0 .. $#exchanges) {
         or diag $json->encode([ @$e{qw(status headers body)} ]);
 }
 
-my %called = map { ("$_->{method} $_->{path}" => 1) } grep { $_->{status} == 200 } @exchanges;
-is join(' ', grep { my $path = s/\{\w+\}/[^ ]+/r;
+my %called = map { ("$_->{method} $_->{path}" => 1) } grep { $_->{status} =~ /^20[01]/ } @exchanges;
+is join(' ', grep { my $path = s/\{\w+\}/[^ ]+/gr;
     !grep { /\A$path\z/ } keys %called } @{ $spec->{operations} }),
     '', 'every operation has been seen to work';
 
@@ -449,8 +566,8 @@ my @verbs = map {
     @{ validate([], "$made/$_")->{verbs} };
 } @readers;
 is_deeply [ sort @verbs ], [ sort @{ $spec->{verbs} } ], 'each operation is in one of them';
-is_deeply [ grep { !/\A(?:ask|change|check|end|explain|get|issue|list|login|logout|refresh|reset
-    |select)(?:[A-Z]|\z)/x } @verbs ], [], 'and is called by a verb';
+is_deeply [ grep { !/\A(?:add|ask|change|check|delete|end|explain|get|issue|list|login|logout|make|put
+    |refresh|remove|reset|revoke|select|unlock)(?:[A-Z]|\z)/x } @verbs ], [], 'and is called by a verb';
 my $file = $t->read_file("$root/docs/openapi.yaml");
 my $wrong = $t->write_file('wrong.yaml', $file =~ s/expiresIn: \K900/soon/r);
 isnt scalar @{ validate([], $wrong)->{examples} }, 0, 'control: an example that is not';
@@ -510,7 +627,7 @@ for my $path (map { glob "$root/$_" } 'ngx_platform_gateway_module/{*,*/*}.[ch]'
     $status{ (index($1, "N") ? $1 : 400) . " $2" } = 1
         while $text =~ /\b([2-5]\d\d|$own),\s*(?:"[A-Za-z_ ]+",\s*)?$code/g;
 }
-my @documented = sort @{ $spec->{codes} }, grep {/^200 /} @{ $spec->{responses} };
+my @documented = sort @{ $spec->{codes} }, grep {/^20[01] /} @{ $spec->{responses} };
 my %listed = map { $_ => 1 } @documented;
 is_deeply [ sort { $a cmp $b } keys %{ { map { s/^\d+ //r => 1 } @documented } } ],
     [ sort keys %source ], 'the file has the codes of the sources';
@@ -524,8 +641,9 @@ my @page = map { my ($statuses, $code) = /^\| ([\d, ]+) \| `([A-Z_]+)`/;
 is_deeply [ sort @page ], \@documented, 'the page has the same';
 is_deeply [ grep { $page !~ /^\| [^|]*`$_`/m } @{ $spec->{headers} } ], [],
     'it has a row for each header';
-is_deeply [ grep { index($page, s/^\w+ |\{.*//gr) < 0 } @{ $spec->{operations} } ], [],
-    'and names each path';
+my $pages = $page . $t->read_file("$root/docs/programs.md");
+is_deeply [ grep { index($pages, s/^\w+ |\{.*//gr) < 0 } @{ $spec->{operations} } ], [],
+    'each path is there, or in docs/programs.md';
 
 my %seen = map { (eval { $json->decode($_->{body})->{code} } // '') => 1 } @exchanges;
 is_deeply [ grep { !$seen{$_} } sort keys %source ],

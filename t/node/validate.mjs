@@ -95,7 +95,7 @@ function respond(exchange) {
 function requestFaults(exchange) {
   const operation = pathItem(exchange.path)?.[exchange.method.toLowerCase()];
   const body = operation?.requestBody;
-  if (!body || exchange.status !== 200) return [];
+  if (!body || exchange.status > 201) return [];
   if (!exchange.requestBody) return body.required ? ['request: no body'] : [];
   const [[type, { schema }]] = Object.entries(body.content);
   return faults(schema, type === 'application/json' ? JSON.parse(exchange.requestBody)
@@ -149,7 +149,7 @@ const examples = [...operations, ['everywhere', api.components]]
 // Names of headers, in and out; "STATUS CODE" wherever a response says so.
 const headers = new Set(common.map(([name]) => name));
 const pairs = new Set();
-(function walk(node) {
+(function walk(node, answer) {
   if (!node || typeof node !== 'object') return;
   if (node.in === 'header') headers.add(node.name);
   if (node.headers && node.description)
@@ -158,9 +158,10 @@ const pairs = new Set();
   if ((status?.const ?? status?.enum) && code)
     for (const c of code.enum ?? [code.const])
       for (const st of status.enum ?? [status.const]) pairs.add(`${st} ${c}`);
-  if (code?.const && !status && !node.properties.error) pairs.add(`200 ${code.const}`);
-  Object.values(node).forEach(walk);
-})([api.paths, api.components.responses]);
+  if (code?.const && !status && !node.properties.error) pairs.add(`${answer} ${code.const}`);
+  Object.entries(node).forEach(([key, value]) =>
+    walk(value, /^2\d\d$/.test(key) ? key : answer));
+})([api.paths, api.components.responses], '200');
 
 console.log(JSON.stringify({
   version: api.info.version,

@@ -12,6 +12,8 @@
 
 #define CREDENTIAL_MAX 1024 /* bytes */
 #define NAME_MAX_BYTES 64   /* of a member's name in a pointer */
+#define LARGE 16384         /* bytes; only programs send a larger body */
+#define VALUES_MAX 16384    /* values of one: 200 branches with 32 roles */
 
 bool body_read(struct worker *w, bool optional, struct body *root)
 {
@@ -27,7 +29,10 @@ bool body_read(struct worker *w, bool optional, struct body *root)
             w, 415, "MEDIA_TYPE_UNSUPPORTED",
             "The request body must be application/json in UTF-8.");
     }
-    err = pj_json_parse(&w->arena, w->req->body, &root->value);
+    err = pj_json_parse_large(&w->arena, w->req->body,
+                              w->req->body.len > LARGE ? VALUES_MAX
+                                                       : PJ_JSON_MAX_VALUES,
+                              &root->value);
     if (err != PJ_OK) {
         return auth_invalid(w, malformed,
                             "The request body is not acceptable JSON: %s.",

@@ -12,6 +12,17 @@ handler_fn h_accounts_change;
 handler_fn h_change_credential;
 handler_fn h_login;
 handler_fn h_me;
+handler_fn h_members; /* list */
+handler_fn h_members_end;
+handler_fn h_members_put;
+handler_fn h_places_add; /* workspaces */
+handler_fn h_places_branch;
+handler_fn h_places_branch_add;
+handler_fn h_places_branch_change;
+handler_fn h_places_branches; /* list */
+handler_fn h_places_change;
+handler_fn h_places_list;
+handler_fn h_places_show;
 handler_fn h_published_keys;
 handler_fn h_published_metadata;
 handler_fn h_refresh;
