@@ -60,6 +60,28 @@ refuses(2,
     [ qr/PLATFORM_DB_PORT/, 'account disable a', { env => { PLATFORM_DB_PORT => 'x' } } ],
 );
 
+# With --json the error is a problem with these code and faults.
+sub has_code ($what, $code, @faults) {
+    my ($status, $out, $err) = $c->run(split(/ /, $what), '--json');
+    my $problem = eval { JSON::PP->new->utf8->decode($err) } // {};
+    is_deeply [ @$problem{qw(code errors)} ], [ $code, @faults ? \@faults : undef ], "$what --json: $code";
+}
+sub fault ($parameter, $code) { return { parameter => $parameter, code => $code } }
+has_code(@$_) for (
+    [ 'account frobnicate', 'REQUEST_INVALID' ],
+    [ 'account add --type customer', 'REQUEST_INVALID', fault(NAME => 'missing'), fault(type => 'malformed') ],
+    [ 'branch add', 'REQUEST_INVALID', fault(NAME => 'missing'), fault(workspace => 'missing') ],
+    [ 'member add', 'REQUEST_INVALID', fault(account => 'missing'), fault(workspace => 'missing') ],
+    [ 'account add a b', 'REQUEST_INVALID', fault(NAME => 'malformed') ],
+    [ 'account list a', 'REQUEST_INVALID', fault('' => 'unknown') ],
+    [ 'account add a --frobnicate', 'REQUEST_INVALID', fault('' => 'unknown') ],
+    [ 'account add a --password=x', 'REQUEST_INVALID', fault('' => 'not_allowed') ],
+    [ 'account add a --type=', 'REQUEST_INVALID', fault(type => 'missing') ],
+    [ 'account add a --type SYSTEM --type SYSTEM', 'REQUEST_INVALID', fault(type => 'malformed') ],
+    [ 'keys list', 'SETTINGS_INVALID' ],
+    [ 'sweep', 'DATABASE_UNAVAILABLE' ],
+);
+
 # A database that is not there, not migrated, or not ours.
 
 refuses(1,

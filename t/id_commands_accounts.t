@@ -58,6 +58,7 @@ for my $case ([ long => $long ], [ odd => join '', map { chr(1 + $_ % 9) } 1 .. 
 my $LIST = 'PLATFORM_AUTH_CREDENTIAL_FORBIDDEN';
 my %min = (PLATFORM_AUTH_CREDENTIAL_MIN => 4,
     $LIST => $t->write_file('forbidden', "Password1\nqwertyuiop"));
+my @problems;
 for my $case (
     [ qr/at most 1024 bytes/, "${long}y" ], [ qr/standard input is over/, "${long}yyyy" ],
     [ qr/nothing was given on standard input/, '' ], [ qr/nothing was given/, "\n" ],
@@ -73,9 +74,20 @@ for my $case (
     [ qr/no account called "nobody"/, $first, {}, qw(account set-credential nobody) ],
 ) {
     my ($why, $stdin, $env, @words) = @$case;
-    $c->refused(1, $why, { stdin => $stdin, env => $env // {} },
+    push @problems, $c->refused(1, $why, { stdin => $stdin, env => $env // {} },
         @words ? @words : qw(account add new));
 }
+sub credential ($code, %more) { return { pointer => '/credential', code => $code, %more } }
+my $not_allowed = 'AUTH_CREDENTIAL_NOT_ALLOWED';
+is_deeply [ map { [ @$_{qw(code errors)} ] } @problems ], [
+    [ 'REQUEST_INVALID', [ credential('too_long', maximum => 1024) ] ],
+    ([ 'REQUEST_INVALID', undef ]) x 4,
+    ([ 'REQUEST_INVALID', [ credential('malformed') ] ]) x 2,
+    (map { [ $not_allowed, [ credential('too_short', minimum => $_) ] ] } 8, 4),
+    [ $not_allowed, [ credential('not_allowed') ] ], [ 'COMMAND_FAILED', undef ],
+    [ $not_allowed, [ credential('too_short', minimum => 8) ] ],
+    [ 'RESOURCE_EXISTS', undef ], [ 'REQUEST_INVALID', undef ], [ 'RESOURCE_NOT_FOUND', undef ],
+], 'the codes and faults of these';
 is $pg->sql('select count(*) from accounts'), 3, 'none of these made one';
 $c->done({ stdin => $_, env => \%min }, qw(account add), "ok $_") for 'four', 'Password1 2';
 $c->done({ stdin => "crlf-end\r\n" }, qw(account add crlf@demo.test --type OPERATOR));
@@ -247,7 +259,7 @@ for my $case (
         [ $reason ? (1, $no) : (0, $yes), $reason, $signature ], $reason // 'a token that verifies';
     $given =~ s/Bearer //;
     is_deeply [ @$seen{qw(header claims)} ], [ jwt_decode($given) ], 'what it holds';
-    like $err, $reason ? qr/\Aidentity-fcgi: the token does not verify: [^\n]+\n\z/ : qr/\A\z/,
+    like $err, $reason ? qr/\A\{"code":"REQUEST_INVALID","detail":"The token does not verify: [^\n]+\}\n\z/ : qr/\A\z/,
         'one line';
     is index("$out$err", $given =~ s/.*[.]//r), -1, 'no signature is shown';
 }

@@ -67,8 +67,9 @@ sub imports ($name, $lines, $status, $counts, @args) {
     my $result = $out ne '' ? $json->decode($out) : {};
     is_deeply [ $got, @$result{qw(added unchanged refused)} ], [ $status, @$counts ], $name
         or diag $err;
-    @events = map { $json->decode($_) } $err =~ /^(\{.*)/mg;
-    return [ $err =~ /^([^{].*)/mg ];
+    my @lines = map { $json->decode($_) } split /\n/, $err;
+    @events = grep { $_->{event} } @lines;
+    return [ grep { $_->{detail} } @lines ];
 }
 
 # -- many, of every kind, and a login of each
@@ -153,6 +154,9 @@ is $status . $said =~ s/^\{.*\n//mgr, '1identity-fcgi: the database did not fini
     . "PLATFORM_DB_STATEMENT_TIMEOUT; accounts added so far: $there, "
     . "run the same command to go on\n", 'a batch took too long: told, with what is there';
 cmp_ok $there, '>', 0, 'batches before it are';
+(undef, undef, $said) = $c->run({ stdin => $more[-1],
+    env => { PLATFORM_DB_STATEMENT_TIMEOUT => '2s' } }, qw(account import --json));
+is $json->decode($said)->{code}, 'DATABASE_UNAVAILABLE', 'with --json: the code of its cause';
 mkfifo(my $fifo = $t->dir . '/fifo', 0644) or die "fifo: $!\n";
 my $killed = $c->start(qw(account import), $fifo);
 $t->write_file('fifo', join '', @more);
@@ -227,10 +231,20 @@ my $file = join '', map { $refused[$_][1] =~ s/\n\z//r . "\n" . import_line(acco
     0 .. $#refused;
 my $why = imports('with refused lines: the others are added', "\n$file\n", 1,
     [ scalar @refused, 0, scalar @refused ]);
-is pop @$why, 'identity-fcgi: lines refused: ' . @refused, 'summed up';
-is scalar @$why, @refused, 'a reason each, in the order of their lines';
-like $why->[$_], qr/\Aidentity-fcgi: line ${\(2 * $_ + 2)}: .*$refused[$_][0]/,
-    'line ' . (2 * $_ + 2) for 0 .. $#refused;
+is_deeply { %{ $why->[-1] } }, { code => 'REQUEST_INVALID', detail => 'Lines refused: ' . @refused . '.' },
+    'summed up';
+is_deeply [ map {"$_->{code}: $_->{detail}"} grep { $_->{code} ne 'REQUEST_INVALID' } @$why ],
+    ['RESOURCE_LIMIT_REACHED: A member may hold at most 32 roles in a branch; revoke some first.'],
+    'each with its code';
+(undef, undef, my $err) = $c->run({ stdin => "\n$file\n", within => 120 }, qw(account import));
+my @plain = map {s/\Aidentity-fcgi: //r} grep { !/\A\{/ } split /\n/, $err;
+is_deeply [ map { ucfirst s/\Aline \d+: //r . '.' } @plain ], [ map { $_->{detail} } @$why ], 'the same without --json';
+is scalar @$why, @refused + 1, 'a reason each, in the order of their lines';
+for (0 .. $#refused) {
+    my $n = 2 * $_ + 2;
+    like $plain[$_], qr/\Aline $n: .*$refused[$_][0]/, "line $n";
+    is $why->[$_]{line}, $n, "line $n: its number";
+}
 $pg->sql("delete from accounts where account_name like 'good%'");
 is all(), $before, 'nothing but the good ones was there';
 

@@ -91,12 +91,10 @@ bool auth_fault(struct worker *w, struct fault fault, const char *format, ...)
         vsnprintf(faults->detail, sizeof(faults->detail), format, args);
         va_end(args);
     }
-    if (faults->count < FAULTS_MAX) {
-        fault.pointer = copy(w, fault.pointer);
-        fault.parameter = copy(w, fault.parameter);
-        fault.header = copy(w, fault.header);
-        faults->items[faults->count++] = fault;
-    }
+    fault.pointer = copy(w, fault.pointer);
+    fault.parameter = copy(w, fault.parameter);
+    fault.header = copy(w, fault.header);
+    fault_add(faults, fault);
     return false;
 }
 

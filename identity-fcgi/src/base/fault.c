@@ -10,6 +10,13 @@ static const char *const names[] = {
     [FAULT_WRONG_TYPE] = "wrong_type",
 };
 
+void fault_add(struct faults *faults, struct fault fault)
+{
+    if (faults->count < FAULTS_MAX) {
+        faults->items[faults->count++] = fault;
+    }
+}
+
 void fault_write(struct jsonw *json, const struct faults *faults)
 {
     jsonw_array(json, "errors");

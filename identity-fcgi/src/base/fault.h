@@ -35,5 +35,8 @@ struct faults {
     bool no_memory;   /* reading failed: there is no verdict */
 };
 
+/* Adds a fault unless there are too many; strings are the caller's. */
+void fault_add(struct faults *faults, struct fault fault);
+
 /* Writes the member errors. */
 void fault_write(struct jsonw *json, const struct faults *faults);

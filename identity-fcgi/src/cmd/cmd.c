@@ -28,6 +28,7 @@ bool cmd_ends(struct cmd *c, int status, const char *format, ...)
 {
     char line[sizeof(c->line)], *to;
     const unsigned char *end;
+    bool first = c->line[0] == '\0'; /* otherwise its cause has a code */
     va_list ap;
 
     va_start(ap, format);
@@ -43,6 +44,10 @@ bool cmd_ends(struct cmd *c, int status, const char *format, ...)
     }
     *to = '\0';
     c->status = status;
+    if (first) {
+        c->code = status == CMD_USAGE ? "REQUEST_INVALID" : "COMMAND_FAILED";
+        c->faults.count = 0;
+    }
     return false;
 }
 
@@ -77,7 +82,8 @@ bool cmd_fold(struct cmd *c, const char *text)
 bool cmd_name_is_free(struct cmd *c)
 {
     return !cmd_is_uuid(cmd_get(c, "folded")) ||
-           cmd_fail(c, "an account's name cannot be a UUID");
+           cmd_fail_as(c, "REQUEST_INVALID",
+                       "an account's name cannot be a UUID");
 }
 
 bool cmd_load(struct cmd *c)
@@ -88,7 +94,7 @@ bool cmd_load(struct cmd *c)
         return true;
     }
     if (!config_load(&c->cfg, c->env_file, &e)) {
-        return cmd_misused(c, "%s", e.text);
+        return cmd_fail_settings(c, "%s", e.text);
     }
     c->loaded = true;
     config_scrub_environment();
@@ -113,12 +119,12 @@ bool cmd_keys(struct cmd *c)
     c->keys = keys_load(&c->cfg, &e);
     config_wipe_private_key(&c->cfg);
     if (c->keys == NULL) {
-        return cmd_misused(c, "%s", e.text);
+        return cmd_fail_settings(c, "%s", e.text);
     }
     return c->spec == NULL || c->keys->signing != NULL || c->spec->keyless ||
-           cmd_misused(c, "no signing key: PLATFORM_JWT_KEY_ID, "
-                          "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
-                          "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");
+           cmd_fail_settings(c, "no signing key: PLATFORM_JWT_KEY_ID, "
+                                "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
+                                "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");
 }
 
 /* -- secrets -- */
@@ -148,7 +154,8 @@ static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
     }
     c->secret_len = strlen(c->secret);
     return !again || strcmp(c->secret, second) == 0 ||
-           cmd_fail(c, "no %s: the two entries differ", what);
+           cmd_fail_as(c, "REQUEST_INVALID", "no %s: the two entries differ",
+                       what);
 }
 
 bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
@@ -159,10 +166,10 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
     if (isatty(STDIN_FILENO)) {
         /* Pasted lines are commands for the shell, not the secret. */
         if (poll(&(struct pollfd){STDIN_FILENO, POLLIN, 0}, 1, 0) > 0) {
-            return cmd_fail(c,
-                            "no %s: lines were pasted after the command; "
-                            "give it alone, or pipe the %s in",
-                            what, what);
+            return cmd_fail_as(c, "REQUEST_INVALID",
+                               "no %s: lines were pasted after the command; "
+                               "give it alone, or pipe the %s in",
+                               what, what);
         }
         (void) tcflush(STDIN_FILENO, TCIFLUSH); /* an incomplete line */
         if (!ask(c, what, cap, again)) {
@@ -172,64 +179,41 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
         (void) setvbuf(stdin, NULL, _IONBF, 0); /* stdio keeps no copy */
         c->secret_len = fread(c->secret, 1, cap + 1, stdin);
         if (ferror(stdin)) {
-            return cmd_fail(c, "no %s: standard input cannot be read: %s", what,
-                            strerror(errno));
+            return cmd_fail_as(c, "REQUEST_INVALID",
+                               "no %s: standard input cannot be read: %s", what,
+                               strerror(errno));
         }
     }
     len = c->secret_len;
     if (len > cap) {
-        return cmd_fail(c, "no %s: standard input is over %zu bytes", what,
-                        cap);
+        return cmd_fail_as(c, "REQUEST_INVALID",
+                           "no %s: standard input is over %zu bytes", what,
+                           cap);
     }
     if (len > 0 && in[len - 1] == '\n') {
         len -= len > 1 && in[len - 2] == '\r' ? 2 : 1;
     }
     c->secret_len = len;
     if (len == 0 || memchr(in, '\n', len) != NULL) {
-        return cmd_fail(c, "no %s: %s", what,
-                        len == 0 ? "nothing was given on standard input"
-                                 : "standard input holds more than one line");
+        return cmd_fail_as(c, "REQUEST_INVALID", "no %s: %s", what,
+                           len == 0
+                               ? "nothing was given on standard input"
+                               : "standard input holds more than one line");
     }
     return true;
 }
 
 /* -- error lines -- */
 
+#define LOST                                                                   \
+    "the database's last answer was lost: whether the change was made is not " \
+    "known; look before trying again"
 #define NOT_MIGRATED                                                           \
     "the database is not migrated to this release: run identity-fcgi migrate"
 
 static const struct {
-    const char *what; /* constraint or SQLSTATE */
-    const char *line;
+    const char *state, *line; /* SQLSTATE */
 } known[] = {
-    {"accounts_name", "an account of this name exists already"},
-    {"accounts_name_normalised",
-     "the name of an account is 1 to 320 bytes without control characters"},
-    {"accounts_type_known",
-     "the type of an account is CUSTOMER, OPERATOR or SYSTEM"},
-    {"branches_name_plain",
-     "the name of a branch is 1 to 200 bytes without control characters"},
-    {"branch_grants_pkey", "a branch is named twice"},
-    {"branches_per_account",
-     "an account may be granted at most 1000 active branches in all"},
-    {"branches_per_member",
-     "a member may be granted at most 200 active branches; revoke or "
-     "deactivate some first"},
-    {"clients_are_system", "this account is not a client: its type is not "
-                           "SYSTEM"},
-    {"client_keys_pkey", "the client has a key of this id already"},
-    {"keys_per_client", "a client has at most 4 keys; remove one first"},
-    {"member_roles_code_plain",
-     "a role is 1 to 32 of the characters A-Z a-z 0-9 _ . : -"},
-    {"members_once", "a workspace is named twice"},
-    {"roles_per_grant",
-     "a member may hold at most 32 roles in a branch; revoke some first"},
-    {"secrets_per_client",
-     "a client has at most 2 live secrets; remove one first"},
-    {"tenants_name_plain",
-     "the name of a tenant is 1 to 200 bytes without control characters"},
-    {"workspaces_name_plain",
-     "the name of a workspace is 1 to 200 bytes without control characters"},
     {"22021", "what was given is not valid UTF-8"},
     {"25006", "this database server is a standby; nothing was changed"},
     {"42501", "the database role may not do this: it needs the rights of "
@@ -241,36 +225,34 @@ static const struct {
               "PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed"},
 };
 
-const char *cmd_reason(const char *constraint, const char *state)
-{
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(constraint, known[i].what) == 0 ||
-            strcmp(state, known[i].what) == 0) {
-            return known[i].line;
-        }
-    }
-    return NULL;
-}
-
-/* Sets the error message from the last error, unless it is set already.
+/* Sets the error from the last error of the database, unless it is set already.
  * Returns false. */
 static bool explain(struct cmd *c, bool committing)
 {
     const struct db_error *error = db_script_error(c->db);
-    const char *line = cmd_reason(error->constraint, error->state);
+    enum people_outcome outcome;
+    struct people p;
 
     if (c->line[0] != '\0') {
         return false;
     }
-    if (error->state[0] == '\0' && committing) {
-        return cmd_fail(c, "the database's last answer was lost: whether "
-                           "the change was made is not known; look before "
-                           "trying again");
+    outcome = people_violated(&p, error->constraint);
+    if (outcome != PEOPLE_FAILED) {
+        return cmd_people(c, &p, outcome);
     }
-    return line != NULL
-               ? cmd_fail(c, "%s", line)
-               : cmd_fail(c, "the database failed: %s; nothing was changed",
-                          error->message);
+    (void) cmd_fail(c, "the database failed: %s; nothing was changed",
+                    error->message);
+    if (error->state[0] == '\0' && committing) {
+        (void) cmd_fail(c, LOST);
+    }
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(error->state, known[i].state) == 0) {
+            (void) cmd_fail(c, "%s", known[i].line);
+        }
+    }
+    c->code = strcmp(error->state, "22021") == 0 ? "REQUEST_INVALID"
+                                                 : "DATABASE_UNAVAILABLE";
+    return false;
 }
 
 /* -- connection and transactions -- */
@@ -279,10 +261,11 @@ bool cmd_no_database(struct cmd *c, const char *why)
 {
     bool forgotten = c->env_file == NULL && c->cfg.db_user == NULL;
 
-    return cmd_fail(c, "%s%s", why,
-                    forgotten ? "; PLATFORM_DB_USER is not set: settings are "
-                                "read from --env-file FILE, which is not given"
-                              : "");
+    return cmd_fail_as(c, "DATABASE_UNAVAILABLE", "%s%s", why,
+                       forgotten
+                           ? "; PLATFORM_DB_USER is not set: settings are "
+                             "read from --env-file FILE, which is not given"
+                           : "");
 }
 
 bool cmd_connect(struct cmd *c)
@@ -401,8 +384,24 @@ bool cmd_sql(struct cmd *c, const char *sql)
 bool cmd_people(struct cmd *c, const struct people *p,
                 enum people_outcome outcome)
 {
-    return outcome == PEOPLE_DONE ||
-           (outcome != PEOPLE_FAILED && cmd_fail(c, "%s", p->line));
+    static const char *const codes[] = {
+        [PEOPLE_INVALID] = "REQUEST_INVALID",
+        [PEOPLE_NOT_FOUND] = "RESOURCE_NOT_FOUND",
+        [PEOPLE_EXISTS] = "RESOURCE_EXISTS",
+        [PEOPLE_LIMIT] = "RESOURCE_LIMIT_REACHED",
+        [PEOPLE_CONFLICT] = "RESOURCE_CONFLICT",
+        [PEOPLE_NOT_ALLOWED] = "RESOURCE_CONFLICT"};
+
+    if (outcome == PEOPLE_DONE || outcome == PEOPLE_FAILED) {
+        return outcome == PEOPLE_DONE;
+    }
+    (void) cmd_fail_as(c, codes[outcome], "%s", p->line);
+    if (outcome == PEOPLE_INVALID && p->field != NULL) {
+        snprintf(c->pointer, sizeof(c->pointer), "/%s", p->field);
+        fault_add(&c->faults, (struct fault){.code = FAULT_NOT_ALLOWED,
+                                             .pointer = c->pointer});
+    }
+    return false;
 }
 
 bool cmd_is_uuid(const char *text)
@@ -429,17 +428,19 @@ bool cmd_find(struct cmd *c, const char *what, const char *ref,
     if (c->found == 0) {
         return hint == NULL ||
                (cmd_is_uuid(ref)
-                    ? cmd_fail(c, "there is no %s with the id %s", what, ref)
-                    : cmd_fail(c, "there is no %s called \"%s\"%s", what, ref,
-                               hint));
+                    ? cmd_fail_as(c, "RESOURCE_NOT_FOUND",
+                                  "there is no %s with the id %s", what, ref)
+                    : cmd_fail_as(c, "RESOURCE_NOT_FOUND",
+                                  "there is no %s called \"%s\"%s", what, ref,
+                                  hint));
     }
     rows = c->results[c->result_count - 1];
     return c->found == 1 ||
-           cmd_fail(c,
-                    "more than one %s is called \"%s\": give its id instead "
-                    "(%s, %s%s)",
-                    what, ref, db_text(rows, 0, 0, NULL),
-                    db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
+           cmd_fail_as(c, "REQUEST_INVALID",
+                       "more than one %s is called \"%s\": give its id instead "
+                       "(%s, %s%s)",
+                       what, ref, db_text(rows, 0, 0, NULL),
+                       db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
 }
 
 /* -- values -- */
@@ -576,7 +577,7 @@ bool cmd_work(struct cmd *c)
         return false;
     }
     if (writes && cmd_is(c, "status", "DELETED") && !s->keyless) {
-        return cmd_fail(c, "this account is deleted");
+        return cmd_fail_as(c, "RESOURCE_NOT_FOUND", "this account is deleted");
     }
     if ((workspace != NULL &&
          !cmd_find(c, "workspace", workspace, "",

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "auth/keys.h"
+#include "base/fault.h"
 #include "base/jsonw.h"
 #include "base/parse.h"
 #include "db/db_script.h"
@@ -104,6 +105,10 @@ struct cmd {
 
     int status;     /* exit status */
     char line[512]; /* error message if status is not 0 */
+    /* The rest of the error, for --json. */
+    const char *code;
+    struct faults faults; /* strings are the caller's */
+    char pointer[64];     /* of a fault */
     bool audit_lost;
 
     bool loaded; /* cfg is loaded */
@@ -143,6 +148,11 @@ bool cmd_ends(struct cmd *c, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define cmd_fail(c, ...) cmd_ends(c, CMD_FAILED, __VA_ARGS__)
 #define cmd_misused(c, ...) cmd_ends(c, CMD_USAGE, __VA_ARGS__)
+/* The same with another code than REQUEST_INVALID or COMMAND_FAILED. */
+#define cmd_fail_as(c, what, ...)                                              \
+    ((void) cmd_fail(c, __VA_ARGS__), (c)->code = (what), false)
+#define cmd_fail_settings(c, ...)                                              \
+    ((void) cmd_misused(c, __VA_ARGS__), (c)->code = "SETTINGS_INVALID", false)
 
 /* Copies the values of a repeatable option to out[0..cap).  Returns their
  * number, which may exceed cap. */
@@ -188,9 +198,6 @@ bool cmd_sql(struct cmd *c, const char *sql);
 /* Returns true for PEOPLE_DONE; else fails with the refusal of p. */
 bool cmd_people(struct cmd *c, const struct people *p,
                 enum people_outcome outcome);
-
-/* Returns a message for a constraint or an SQLSTATE, or NULL. */
-const char *cmd_reason(const char *constraint, const char *state);
 
 /* Frees all results after the first ones. */
 void cmd_keep(struct cmd *c, size_t results);

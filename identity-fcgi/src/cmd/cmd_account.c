@@ -29,6 +29,17 @@
 
 /* -- credentials -- */
 
+/* Says what is wrong with the credential of the failure.  False. */
+static bool add_fault(struct cmd *c, const char *code, struct fault fault)
+{
+    c->code = code;
+    fault.pointer = "/credential";
+    fault_add(&c->faults, fault);
+    return false;
+}
+
+#define NOT_ALLOWED "AUTH_CREDENTIAL_NOT_ALLOWED"
+
 /* Checks c->secret by the rules for new credentials. */
 static bool check_new_credential(struct cmd *c)
 {
@@ -36,10 +47,15 @@ static bool check_new_credential(struct cmd *c)
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:
-        return cmd_fail(c, "a credential has at least %d characters",
+        (void) cmd_fail(c, "a credential has at least %d characters",
                         c->cfg.credential_min);
+        return add_fault(c, NOT_ALLOWED,
+                         (struct fault){.code = FAULT_TOO_SHORT,
+                                        .minimum = c->cfg.credential_min});
     case PASSWORD_FORBIDDEN:
-        return cmd_fail(c, "this credential is one that " FORBIDDEN " lists");
+        (void) cmd_fail(c, "this credential is one that " FORBIDDEN " lists");
+        return add_fault(c, NOT_ALLOWED,
+                         (struct fault){.code = FAULT_NOT_ALLOWED});
     default:
         return cmd_fail(c, FORBIDDEN ": cannot read %s: %m",
                         c->cfg.credential_forbidden);
@@ -80,7 +96,10 @@ static bool read_credential(struct cmd *c)
         return false;
     }
     if (c->secret_len > CREDENTIAL_MAX) {
-        return cmd_fail(c, "a credential is at most %d bytes", CREDENTIAL_MAX);
+        (void) cmd_fail(c, "a credential is at most %d bytes", CREDENTIAL_MAX);
+        return add_fault(
+            c, "REQUEST_INVALID",
+            (struct fault){.code = FAULT_TOO_LONG, .maximum = CREDENTIAL_MAX});
     }
     c->secret[c->secret_len] = '\0';
     end = p + c->secret_len;
@@ -89,8 +108,10 @@ static bool read_credential(struct cmd *c)
         p += pj_utf8_next(p, end, &valid);
     }
     if (!valid) {
-        return cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
+        (void) cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
                            "log in with this one");
+        return add_fault(c, "REQUEST_INVALID",
+                         (struct fault){.code = FAULT_MALFORMED});
     }
     return check_new_credential(c) && hash(c);
 }

@@ -56,8 +56,9 @@ static bool check_add(struct cmd *c)
 static bool find_client(struct cmd *c)
 {
     return cmd_is(c, "type", "SYSTEM") ||
-           cmd_fail(c, "\"%s\" is not a client: its type is %s",
-                    cmd_get(c, "account"), cmd_get(c, "type"));
+           cmd_fail_as(c, "RESOURCE_CONFLICT",
+                       "\"%s\" is not a client: its type is %s",
+                       cmd_get(c, "account"), cmd_get(c, "type"));
 }
 
 /* Reads the scopes that the client has now. */
@@ -135,8 +136,9 @@ static bool print_secret(struct cmd *c)
 static bool removed(struct cmd *c)
 {
     return c->touched > 0 ||
-           cmd_fail(c, "the client has no %s with this id",
-                    strstr(c->spec->words, "key") != NULL ? "key" : "secret");
+           cmd_fail_as(
+               c, "RESOURCE_NOT_FOUND", "the client has no %s with this id",
+               strstr(c->spec->words, "key") != NULL ? "key" : "secret");
 }
 
 /* -- keys -- */
@@ -161,8 +163,9 @@ static bool parse_key(struct cmd *c, pj_keyset_t *set)
     err = pj_keyset_parse_file(set, &arena, text);
     if (err || set->count != 1) {
         err = err != PJ_OK ? err : set->last_ignored;
-        return cmd_fail(c, "not one public key in PEM or JWK: %s",
-                        err ? pj_strerror(err) : "there is not exactly one");
+        return cmd_fail_as(c, "REQUEST_INVALID",
+                           "not one public key in PEM or JWK: %s",
+                           err ? pj_strerror(err) : "there is not exactly one");
     }
     return true;
 }
@@ -203,7 +206,8 @@ static bool write_key(struct cmd *c, const pj_key_t *key)
         cmd_set(c, "kid", copy);
     }
     pj_key_free(named);
-    return !err || cmd_fail(c, "the key cannot be used: %s", pj_strerror(err));
+    return !err || cmd_fail_as(c, "REQUEST_INVALID",
+                               "the key cannot be used: %s", pj_strerror(err));
 }
 
 static bool check_key(struct cmd *c)

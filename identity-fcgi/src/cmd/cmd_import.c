@@ -9,6 +9,7 @@
 
 #include "auth/password.h"
 #include "cmd/cmd_out.h"
+#include "cmd/cmd_problem.h"
 
 #include <openssl/crypto.h>
 #include <string.h>
@@ -117,10 +118,22 @@ static void add_error(struct cmd *c)
     c->status = 0;
 }
 
+/* Fails because of a violated constraint, or of what add_line() found. */
+static void refuse_line(struct cmd *c, const char *why)
+{
+    struct people p;
+    enum people_outcome outcome = people_violated(&p, why);
+
+    if (outcome != PEOPLE_FAILED) {
+        (void) cmd_people(c, &p, outcome);
+    } else {
+        (void) cmd_fail_as(c, "REQUEST_INVALID", "%s", why);
+    }
+}
+
 /* Counts and reports the outcomes of a committed batch. */
 static void report_outcomes(struct cmd *c)
 {
-    const char *outcome, *line;
     int64_t added = state.added;
 
     for (c->row = 0; c->row < c->found; c->row++) {
@@ -129,11 +142,8 @@ static void report_outcomes(struct cmd *c)
         } else if (cmd_is(c, "outcome", "known")) {
             state.unchanged++;
         } else {
-            outcome = cmd_get(c, "outcome");
-            line = cmd_reason(outcome, "");
-            (void) cmd_fail(c, "%s", line != NULL ? line : outcome);
-            fprintf(stderr, "identity-fcgi: line %s: %s\n", cmd_get(c, "n"),
-                    c->line);
+            refuse_line(c, cmd_get(c, "outcome"));
+            cmd_problem_print(c, cmd_get(c, "n"));
             c->line[0] = '\0';
             c->status = 0;
             state.refused++;
@@ -213,7 +223,8 @@ static bool import(struct cmd *c)
                         (int) strcspn(c->line, ";"), c->line,
                         (long long) state.added);
     } else if (state.refused > 0) {
-        (void) cmd_fail(c, "lines refused: %lld", (long long) state.refused);
+        (void) cmd_fail_as(c, "REQUEST_INVALID", "lines refused: %lld",
+                           (long long) state.refused);
     }
     OPENSSL_cleanse(&state, sizeof(state));
     return ok; /* the counts are printed even if lines were refused */

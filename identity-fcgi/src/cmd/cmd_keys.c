@@ -46,18 +46,19 @@ static bool open_unchecked(struct cmd *c)
         return false;
     }
     if (c->cfg.jwt_key_dir == NULL) {
-        return cmd_misused(c, "PLATFORM_JWT_KEY_DIR: is not set; accepted: "
-                              "the directory of the keys");
+        return cmd_fail_settings(c,
+                                 "PLATFORM_JWT_KEY_DIR: is not set; accepted: "
+                                 "the directory of the keys");
     }
     return keys_dir_open(&dir, c->cfg.jwt_key_dir, true) ||
-           cmd_misused(c, "%s", dir.error.text);
+           cmd_fail_settings(c, "%s", dir.error.text);
 }
 
 /* Refuses if a file is bad, because processes would ignore the change. */
 static bool open_dir(struct cmd *c)
 {
-    return open_unchecked(c) &&
-           (keys_dir_is_good(&dir) || cmd_misused(c, "%s", dir.error.text));
+    return open_unchecked(c) && (keys_dir_is_good(&dir) ||
+                                 cmd_fail_settings(c, "%s", dir.error.text));
 }
 
 static bool can_sign(void)
@@ -189,8 +190,9 @@ static const char *make_key(struct cmd *c, enum key_state state, int64_t after)
 
     /* A key that replaces a revoked one always has room. */
     if (dir.count + (state == KEY_PUBLISHED) >= KEYS_DIR_MAX) {
-        (void) cmd_fail(c, "there are %zu keys already: remove one first",
-                        dir.count);
+        (void) cmd_fail_as(c, "RESOURCE_LIMIT_REACHED",
+                           "there are %zu keys already: remove one first",
+                           dir.count);
         return NULL;
     }
     do { /* avoid ids that look like options */
@@ -264,7 +266,8 @@ static bool add(struct cmd *c)
     const char *kid = cmd_get(c, "kid");
 
     return kid != NULL && find_kid(kid) != NULL
-               ? cmd_fail(c, "a key of this id exists already")
+               ? cmd_fail_as(c, "RESOURCE_EXISTS",
+                             "a key of this id exists already")
                : execute_step(c, ADD, NULL);
 }
 
@@ -279,13 +282,14 @@ static bool change(struct cmd *c)
     int64_t due;
 
     if (f == NULL) {
-        return cmd_fail(c, NO_KEY);
+        return cmd_fail_as(c, "RESOURCE_NOT_FOUND", NO_KEY);
     }
     while (strcmp(steps[step].name, verb) != 0) {
         step++;
     }
     if (f->state == KEY_SIGNING) {
-        return cmd_fail(c, "this key signs: activate another one first, or "
+        return cmd_fail_as(c, "RESOURCE_CONFLICT",
+                           "this key signs: activate another one first, or "
                            "revoke it if it is no longer secret");
     }
     due = next_step(c, f, &safe);
@@ -295,19 +299,19 @@ static bool change(struct cmd *c)
         return execute_step(c, step, f);
     }
     if (step != safe) {
-        return cmd_fail(c,
-                        "this key is in the state \"%s\", whose next step "
-                        "is keys %s",
-                        keys_dir_states[f->state], steps[safe].name);
+        return cmd_fail_as(c, "RESOURCE_CONFLICT",
+                           "this key is in the state \"%s\", whose next step "
+                           "is keys %s",
+                           keys_dir_states[f->state], steps[safe].name);
     }
     if (!force && due > (int64_t) time(NULL)) {
         cmd_setn(c, "due", due);
         cmd_out_time(cmd_get(c, "due"), at, sizeof(at));
-        return cmd_fail(c, "not before %s: %s; wait, or --force", at,
-                        step == ACTIVATE ? "not every gateway may have the key"
-                        : step == RETIRE
-                            ? "access tokens of this key may still be valid"
-                            : "refresh tokens of this key may still be valid");
+        return cmd_fail_as(
+            c, "RESOURCE_CONFLICT", "not before %s: %s; wait, or --force", at,
+            step == ACTIVATE ? "not every gateway may have the key"
+            : step == RETIRE ? "access tokens of this key may still be valid"
+                             : "refresh tokens of this key may still be valid");
     }
     if (!force && step == ACTIVATE && !gateways_have_key(c, f)) {
         return cmd_fail(c, "%s; wait, or --force", gateway_error.text);
@@ -344,7 +348,7 @@ static bool end_key(struct cmd *c)
     const char *kid;
 
     if (f == NULL) {
-        return cmd_fail(c, NO_KEY);
+        return cmd_fail_as(c, "RESOURCE_NOT_FOUND", NO_KEY);
     }
     if (f->state == KEY_SIGNING && cmd_get(c, "dry-run") == NULL) {
         c->operand = NULL; /* not the new key's id */

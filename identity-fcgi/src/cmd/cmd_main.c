@@ -3,6 +3,7 @@
 #include "cmd/cmd_main.h"
 
 #include "cmd/cmd_out.h"
+#include "cmd/cmd_problem.h"
 
 #include <ctype.h>
 #include <openssl/crypto.h>
@@ -136,10 +137,18 @@ static bool refuse_word(struct cmd *c, const char *group)
 
 /* -- parsing -- */
 
-static bool refuse(struct cmd *c, const char *what, const char *name)
+/* Refuses an option or argument; "" stands for one that has no such name. */
+static bool refuse(struct cmd *c, enum fault_code code, const char *what,
+                   const char *name)
 {
-    return cmd_misused(c, "%s: %s%s; try identity-fcgi %s --help",
-                       c->spec->words, what, name, c->spec->words);
+    bool first = c->line[0] == '\0';
+
+    if (first) {
+        (void) cmd_misused(c, "%s: %s%s; try identity-fcgi %s --help",
+                           c->spec->words, what, name, c->spec->words);
+    }
+    fault_add(&c->faults, (struct fault){.code = code, .parameter = name});
+    return false;
 }
 
 /* Shows an unknown option only if it looks like an option, not like a
@@ -151,17 +160,19 @@ static bool unknown(struct cmd *c, const char *arg)
 
     if (len >= sizeof(name) - 2 || len < 3 ||
         strspn(arg, "abcdefghijklmnopqrstuvwxyz-") < len) {
-        return refuse(c, "unknown option", "");
+        return refuse(c, FAULT_UNKNOWN, "unknown option", "");
     }
     snprintf(name, sizeof(name), "%.*s ", (int) len, arg);
     if (strstr("--credential --password --secret --token ", name) != NULL) {
-        return refuse(c,
+        return refuse(c, FAULT_NOT_ALLOWED,
                       "secrets are read from standard input, never from the "
                       "command line",
                       "");
     }
     name[len] = '\0';
-    return refuse(c, "unknown option ", name);
+    (void) cmd_misused(c, "%s: unknown option %s; try identity-fcgi %s --help",
+                       c->spec->words, name, c->spec->words);
+    return refuse(c, FAULT_UNKNOWN, "", "");
 }
 
 /* Accepts no abbreviations, which might become ambiguous. */
@@ -182,6 +193,7 @@ static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
     const char *arg = argv[*i], *value = strchr(arg, '='), *wrong = NULL;
     size_t len = strcspn(arg, "=");
     const struct cmd_option *o = find_option(c->spec->options, arg, len);
+    enum fault_code code = FAULT_MALFORMED;
 
     if (o->name == NULL) {
         o = find_option(common_options, arg, len);
@@ -199,13 +211,14 @@ static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
     }
     if (value == NULL || value[0] == '\0') {
         wrong = "needs a value: --";
+        code = FAULT_MISSING;
     } else if ((o->flags & CMD_MANY) == 0 && cmd_get(c, o->name) != NULL) {
         wrong = "given twice: --";
     } else if (c->given_count == CMD_MAX_GIVEN) {
         wrong = "given too often: --";
     }
     if (wrong != NULL) {
-        return refuse(c, wrong, o->name);
+        return refuse(c, code, wrong, o->name);
     }
     c->given[c->given_count].option = o;
     c->given[c->given_count++].value = value;
@@ -217,7 +230,7 @@ static bool parse_operand(struct cmd *c, const char *arg)
     const char *operand = c->spec->operand;
 
     if (operand == NULL || c->operand != NULL || arg[0] == '\0') {
-        return refuse(c,
+        return refuse(c, operand == NULL ? FAULT_UNKNOWN : FAULT_MALFORMED,
                       operand == NULL      ? "unexpected argument"
                       : c->operand != NULL ? "takes one argument: "
                                            : "may not be empty: ",
@@ -227,16 +240,17 @@ static bool parse_operand(struct cmd *c, const char *arg)
     return true;
 }
 
-/* Checks that all required arguments are present and all values are valid. */
+/* Checks that all required arguments are present and all values are valid.
+ * The error's line is about the first fault. */
 static bool check_given(struct cmd *c)
 {
     if (c->spec->operand != NULL && c->spec->operand[0] != '[' &&
         c->operand == NULL) {
-        return refuse(c, "needs ", c->spec->operand);
+        (void) refuse(c, FAULT_MISSING, "needs ", c->spec->operand);
     }
     for (const struct cmd_option *o = c->spec->options; o->name != NULL; o++) {
         if ((o->flags & CMD_NEEDED) != 0 && cmd_get(c, o->name) == NULL) {
-            return refuse(c, "needs --", o->name);
+            (void) refuse(c, FAULT_MISSING, "needs --", o->name);
         }
     }
     for (size_t i = 0; i < c->given_count; i++) {
@@ -247,10 +261,14 @@ static bool check_given(struct cmd *c)
         if (!parse_form(value, o->form, SIZE_MAX) ||
             (o->within != NULL && !parse_within(value, o->within, true, &ms)) ||
             (o->valid != NULL && !o->valid(value))) {
-            return cmd_misused(c, "--%s is %s", o->name, o->accepted);
+            if (c->line[0] == '\0') {
+                (void) cmd_misused(c, "--%s is %s", o->name, o->accepted);
+            }
+            fault_add(&c->faults, (struct fault){.code = FAULT_MALFORMED,
+                                                 .parameter = o->name});
         }
     }
-    return true;
+    return c->line[0] == '\0';
 }
 
 bool cmd_main_parse(struct cmd *c, int argc, char *const *argv)
@@ -332,6 +350,9 @@ bool cmd_main(struct cmd *c, int argc, char *const *argv)
     /* Get EPIPE and EFBIG instead of a signal. */
     (void) signal(SIGPIPE, SIG_IGN);
     (void) signal(SIGXFSZ, SIG_IGN);
+    for (int i = 1; i < argc; i++) { /* for errors before it is parsed */
+        c->json |= strcmp(argv[i], "--json") == 0;
+    }
     c->spec = find(group, NULL);
     rest = c->spec != NULL ? words_after(c->spec, group) : NULL;
     if (rest != NULL && rest[0] != '\0') {
@@ -370,12 +391,15 @@ int cmd_main_end(struct cmd *c)
     int status = c->status;
 
     if (status != 0 && c->line[0] != '\0') {
-        fprintf(stderr, "identity-fcgi: %s\n", c->line);
+        cmd_problem_print(c, NULL);
     }
     if (c->audit_lost) {
         /* This exit status takes precedence over later failures. */
-        fprintf(stderr, "identity-fcgi: the change was made and stands, but "
-                        "its audit line could not be written\n");
+        c->line[0] = '\0';
+        (void) cmd_fail_as(c, "AUDIT_LOST",
+                           "the change was made and stands, but its audit "
+                           "line could not be written");
+        cmd_problem_print(c, NULL);
         status = CMD_LOST;
     }
     cmd_keep(c, 0);

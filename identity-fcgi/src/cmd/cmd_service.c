@@ -41,7 +41,8 @@ static bool issue(struct cmd *c)
     struct buf out;
 
     if (!cmd_is(c, "status", "ACTIVE")) {
-        return cmd_fail(c, "the account is disabled; run account enable first");
+        return cmd_fail_as(c, "RESOURCE_CONFLICT",
+                           "the account is disabled; run account enable first");
     }
     if (!cmd_sql(c, "SELECT extract(epoch FROM clock_timestamp()) AS clock,"
                     "       extract(epoch FROM sessions_valid_after)"
@@ -196,9 +197,10 @@ static bool inspect(struct cmd *c)
     if (pj_jws_split(token, TOKEN_MAX_BYTES, &jws) ||
         decode(&arena, jws.header, &header) == NULL ||
         (root = decode(&arena, jws.payload, &payload)) == NULL) {
-        return cmd_fail(c,
-                        "not a token: it is not three parts of base64url with "
-                        "JSON in the first two");
+        return cmd_fail_as(
+            c, "REQUEST_INVALID",
+            "not a token: it is not three parts of base64url with "
+            "JSON in the first two");
     }
     verdict = token_verify(&c->cfg, c->keys, NULL, &arena, token,
                            (int64_t) time(NULL), TOKEN_CHECK_ALL, &claims);
@@ -218,8 +220,9 @@ static bool inspect(struct cmd *c)
         }
     }
     if (verdict) {
-        (void) cmd_fail(c, "the token does not verify: %s",
-                        pj_strerror(verdict));
+        (void) cmd_fail_as(c, "REQUEST_INVALID",
+                           "the token does not verify: %s",
+                           pj_strerror(verdict));
     }
     return true;
 }
@@ -307,7 +310,8 @@ static bool sweep(struct cmd *c)
     if (any > 0) {
         cmd_out_audit(c, c->spec->event, NULL);
     }
-    return result != SWEEP_FAILED || cmd_fail(c, "%s", e.text);
+    return result != SWEEP_FAILED ||
+           cmd_fail_as(c, "DATABASE_UNAVAILABLE", "%s", e.text);
 }
 
 /* -- the table -- */

@@ -74,15 +74,23 @@ sub audited ($self, $events, @args) {
     return $result;
 }
 
-# Fails with one line on stderr that matches, and nothing on stdout.
+# Fails with one line on stderr that matches, and nothing on stdout; with --json the line
+# is a problem of the same detail, which is returned.
 sub refused ($self, $want, $line, @args) {
-    my ($status, $out, $err) = $self->run(@args);
-    shift @args if ref $args[0];
+    my $o = ref $args[0] ? shift @args : {};
+    my ($status, $out, $err) = $self->run($o, @args);
     my $name = join ' ', map { length > 30 ? substr($_, 0, 30) . '...' : $_ } @args;
     Test::More::is($status, $want, "$name: exit $want");
     Test::More::like($err, qr/\Aidentity-fcgi: [^\n]+\n\z/, "$name: one line");
     Test::More::like($err, $line, "$name: says why");
     Test::More::is($out, '', "$name: no result");
+    my ($why) = $err =~ /\Aidentity-fcgi: (.*)/;
+    ($status, $out, $err) = $self->run($o, @args, '--json');
+    my $problem = $err =~ /\A[^\n]+\n\z/ && eval { $json->decode($err) } || {};
+    Test::More::is_deeply([ $status, $out, $problem->{detail} ], [ $want, '', ucfirst "$why." ],
+        "$name --json: the same") or Test::More::diag($err);
+    Test::More::like($problem->{code}, qr/\A[A-Z]+(?:_[A-Z]+)+\z/, "$name --json: a code");
+    return $problem;
 }
 
 1;
