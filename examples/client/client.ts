@@ -25,11 +25,11 @@
  */
 
 import type { Answer, Branch, CallOptions, ClientCode, Code, Context, Events,
-  InBranch, Me, Options, OwnSession, Session, TokenStore } from './types';
+  Fault, InBranch, Me, Options, OwnSession, Problem, Session, TokenStore }
+  from './types';
 
 export type * from './types';
 
-/** The one kind of error. */
 export class PlatformError extends Error {
   override readonly name = 'PlatformError';
   /** 0 where no answer came. */
@@ -39,13 +39,16 @@ export class PlatformError extends Error {
   readonly requestId: string;
   /** Seconds, or 0 where nothing was said. */
   readonly retryAfter: number;
+  /** Each fault of what was sent, with a 400. */
+  readonly errors: readonly Fault[];
 
-  constructor(status: number, problem: Partial<Record<string, string>>,
-    retryAfter = 0, options?: ErrorOptions) {
-    super(problem['detail'] ?? `status ${status}`, options);
+  constructor(status: number, problem: Problem, retryAfter = 0,
+    options?: ErrorOptions) {
+    super(problem.detail ?? `status ${status}`, options);
     this.status = status;
-    this.code = (problem['code'] ?? 'UNKNOWN') as Code;
-    this.requestId = problem['requestId'] ?? '';
+    this.code = problem.code ?? 'UNKNOWN';
+    this.requestId = problem.requestId ?? '';
+    this.errors = problem.errors ?? [];
     this.retryAfter = retryAfter;
   }
 }
@@ -68,9 +71,8 @@ interface Token {
   expires: number;
 }
 
-/* A lost answer is asked for again 21 seconds after the request at the latest:
-   within a retry window of 30.  Where a network loses one answer in ten, eight
-   in a row are one in a hundred million. */
+/* A lost answer is asked for again within 21 seconds, so within a retry window
+   of 30.  Where one in ten is lost, eight in a row are one in 100 million. */
 const TRIES = 8;
 const LOST_MS = 1000;         // before asking again after a lost answer
 const OTHER_TAB_MS = 500;     // for the answer of a faster tab to arrive
@@ -111,8 +113,7 @@ export class PlatformClient {
     if (!this.#store && typeof BroadcastChannel !== 'undefined') {
       this.#tabs = new BroadcastChannel(this.#name);
       this.#tabs.onmessage = ({ data }) => this.#hear(data);
-      /* Otherwise node would not exit. */
-      (this.#tabs as { unref?(): void }).unref?.();
+      (this.#tabs as { unref?(): void }).unref?.(); // or node would not exit
     }
   }
 
@@ -544,8 +545,7 @@ export class PlatformClient {
     } catch (cause) {
       throw noAnswer(cause, signal);
     }
-    const problem = await answer.json().catch(() => ({}));
-    throw new PlatformError(answer.status, problem,
+    throw new PlatformError(answer.status, await answer.json().catch(() => ({})),
       Number(answer.headers.get('Retry-After')) || 0);
   }
 }
@@ -595,7 +595,6 @@ function isSignedOut(error: unknown): error is PlatformError {
 
 /* The gateway's 401, not one of the service behind it. */
 function isRefusedToken(answer: Response): boolean {
-  return answer.status === 401
-    && /error="invalid_token"/.test(
-      answer.headers.get('WWW-Authenticate') ?? '');
+  const challenge = answer.headers.get('WWW-Authenticate') ?? '';
+  return answer.status === 401 && /error="invalid_token"/.test(challenge);
 }

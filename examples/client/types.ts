@@ -145,3 +145,24 @@ export type ClientCode =
   | 'UNKNOWN';            // the answer had no code
 
 export type Code = ServiceCode | ClientCode;
+
+/** A fault of what was sent, at one of pointer, parameter and header. */
+export interface Fault {
+  /** JSON pointer into the body; '' is all of it. */
+  pointer?: string;
+  /** Name in the query. */
+  parameter?: string;
+  header?: string;
+  code: 'conflict' | 'malformed' | 'missing' | 'not_allowed' | 'out_of_range'
+    | 'too_long' | 'too_short' | 'unknown' | 'wrong_type';
+  minimum?: number;
+  maximum?: number;
+}
+
+/** An error's body, or what there is of it. */
+export interface Problem {
+  code?: Code;
+  detail?: string;
+  requestId?: string;
+  errors?: Fault[];
+}

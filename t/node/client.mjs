@@ -192,6 +192,13 @@ const checks = {
       'AUTH_INVALID_CREDENTIALS');
     same(error.status, 401);
     assert.match(error.requestId, /^[0-9a-f]{32}$/);
+    same(error.errors, []);
+  },
+
+  async 'each fault of a form is told'() {
+    const error = await fails(opened(new Net()).login('', 'x'.repeat(1025)), 'REQUEST_INVALID');
+    same(error.errors, [{ pointer: '/account', code: 'too_short', minimum: 1 },
+      { pointer: '/credential', code: 'too_long', maximum: 1024 }]);
   },
 
   async 'the token is for the gateway alone'() {
