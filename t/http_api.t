@@ -256,6 +256,34 @@ refused(
 );
 done('end a membership', "DELETE $work/members/$none");
 
+# -- accounts, by programs
+
+my @own_credential = (credential => $one{credential});
+my @member = (memberships => [ { workspace => $workspace,
+    grants => [ { branch => $branch, roles => ['CASHIER'] } ] } ]);
+my $ann = made('an account', 'POST accounts',
+    json => { account => 'ann@example.com', @own_credential, @member })->{accountId};
+my $person = 'accounts/' . made('another account', 'POST accounts',
+    json => { account => 'bob@example.com', type => undef })->{accountId};
+done(@$_) for (
+    [ 'accounts', 'GET accounts?name=a&limit=1&type=CUSTOMER&status=ACTIVE' ],
+    [ 'accounts of a workspace', "GET accounts?workspaceId=$workspace" ],
+    [ 'accounts: a page', 'GET accounts?limit=1' ], [ 'an account', "GET accounts/$ann" ],
+    [ 'rename an account', "PATCH $person", json => { account => 'bo@example.com' } ],
+);
+taken(@$_) for (
+    [ 'POST accounts', { account => 'ann@example.com' } ],
+    [ "PATCH $person", { account => 'ann@example.com' } ],
+    [ "PATCH accounts/$deleted", { status => 'ACTIVE' }, '409 RESOURCE_CONFLICT' ],
+    [ 'POST accounts', { account => 'x', credential => 'x' }, '400 AUTH_CREDENTIAL_NOT_ALLOWED' ],
+);
+refused(
+    [ GET => 'accounts', 'people:read' ],
+    [ POST => 'accounts', 'people:write', { account => 'again@example.com' } ],
+    [ GET => $person, 'people:read' ], [ PATCH => $person, 'people:write', { status => 'ACTIVE' } ],
+);
+done('disable', "PATCH $person", json => { status => 'DISABLED' });
+
 # -- reset codes
 
 my $reset = 'reset-credential';
