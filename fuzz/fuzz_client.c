@@ -9,37 +9,38 @@
 #include "auth/handlers.h"
 
 static bool asked; /* the store, about a client */
-static char client_keys[2048];
+static char client_key[2048];
 static struct keys keys;
 static unsigned char arena[WORKER_ARENA_BYTES];
 
 /* In the place of the one over PostgreSQL: a client without a live secret. */
 enum store_result store_client_find(struct store *st, pj_arena_t *mem,
-                                    pj_str_t client_id,
-                                    const unsigned char *secret_sha256,
+                                    const struct client_lookup *lookup,
                                     const struct attempt *attempt,
                                     int max_failures, struct client *out)
 {
     (void) st;
     (void) mem;
-    (void) client_id;
-    (void) secret_sha256;
+    (void) lookup;
     (void) attempt;
     (void) max_failures;
     asked = true;
-    *out = (struct client){.keys = client_keys, .scopes = "audit:read"};
+    *out = (struct client){.key = client_key, .scopes = "audit:read"};
     out->account.enabled = true;
     snprintf(out->account.account_id, STORE_UUID, "x");
     return STORE_OK;
 }
 
-enum store_result store_client_use_assertion(struct store *st,
+enum store_result store_client_use_assertion(struct store *st, pj_arena_t *mem,
                                              const unsigned char *jti_sha256,
-                                             int64_t dies_at_s)
+                                             int64_t dies_at_s,
+                                             struct client *client)
 {
     (void) st;
+    (void) mem;
     (void) jti_sha256;
     (void) dies_at_s;
+    (void) client;
     abort(); /* no input is signed by the client */
 }
 
@@ -59,8 +60,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     signing = own;
     FUZZ_ASSERT(pj_jwks_emit(&signing, 1, jwks, sizeof(jwks) - 1, &len) ==
                 PJ_OK);
-    snprintf(client_keys, sizeof(client_keys), "%.*s", (int) len - 11,
-             jwks + 9);
+    snprintf(client_key, sizeof(client_key), "%.*s", (int) len - 11, jwks + 9);
     pj_key_free(own);
     keys.jwks = jwks;
     keys.jwks_len = len;

@@ -145,6 +145,18 @@ for my $case (
 }
 forget();
 my $keyless = $c->done(qw(client add keyless --allow audit:read))->{accountId};
+my @twins = map { jwt_key("twin-$_", alg => 'ES256') } 1, 2;
+my $twins = $c->done(qw(client add twins --allow audit:read))->{accountId};
+my %twins = (claims => { iss => $twins, sub => $twins });
+for my $key (@twins) {
+    $c->done({ stdin => encode_json($key->jwk) }, qw(client key add twins));
+    is ask(assertion($key, %twins))->status, 200, 'one of two keys, by its kid';
+}
+for my $key (@twins) {
+    is_error(ask(assertion($key, %twins, header => { kid => undef })), @invalid, 'without it');
+    is_error(ask(assertion($key->as('other'), %twins)), @invalid, 'by another kid');
+    forget();
+}
 is_error(ask(assertion(jwt_key('identity'), claims => { iss => $keyless, sub => $keyless })), @invalid,
     'by the key of the service, of a client without keys');
 forget();

@@ -2,6 +2,7 @@
 
 #include "auth/client.h"
 
+#include "auth/client_key.h"
 #include "auth/token.h"
 #include "base/uuid.h"
 
@@ -98,20 +99,25 @@ void client_token_url(const struct config *cfg, char *out, size_t cap)
 
 /* -- assertions -- */
 
-/* The subject of an assertion is the client if client_id is absent. */
-static pj_str_t subject_of(pj_arena_t *arena, pj_str_t assertion)
+/* Reads what finds the client and its key.  The subject is the client if
+ * client_id is absent.  An assertion that is not well-formed has no jwk_begin.
+ */
+static void read_assertion(pj_arena_t *arena, pj_str_t assertion, pj_jws_t *jws,
+                           struct client_lookup *lookup)
 {
-    const pj_json_t *sub;
+    pj_jws_header_t header;
     pj_claims_t claims;
-    pj_jws_t jws;
 
-    if (pj_jws_split(assertion, TOKEN_MAX_BYTES, &jws) ||
-        pj_claims_decode(arena, &jws, &claims)) {
-        return (pj_str_t){NULL, 0};
+    if (pj_jws_split(assertion, TOKEN_MAX_BYTES, jws)) {
+        return;
     }
-    sub = pj_json_member(claims.root, "sub");
-    return sub != NULL && sub->type == PJ_JSON_STRING ? sub->text
-                                                      : (pj_str_t){NULL, 0};
+    if (lookup->client_id.len == 0 && !pj_claims_decode(arena, jws, &claims)) {
+        lookup->client_id = pj_json_string(claims.root, "sub");
+    }
+    if (!pj_jws_header(arena, jws, false, &header)) {
+        lookup->jwk_begin = client_key_begin(jws);
+        lookup->kid = header.kid;
+    }
 }
 
 /* Checks the claims: RFC 7523 section 3.  iss and sub are the client. */
@@ -139,45 +145,8 @@ static bool check_claims(struct worker *w, pj_str_t client_id,
            claims->exp <= w->now_s + CLIENT_ASSERTION_LIFE_S + TOKEN_LEEWAY_S;
 }
 
-/* Verifies the signature with a key of the client.  A client without keys,
- * which may not exist, costs the same: the published keys stand in for its own.
- */
-static bool verify(struct worker *w, const struct client *client,
-                   pj_str_t assertion, pj_claims_t *claims)
-{
-    bool own = client->keys[0] != '\0', ok = false;
-    size_t cap = strlen(client->keys) + 16;
-    char *json = pj_arena_alloc(&w->arena, cap);
-    pj_keyset_t set = {.count = 0};
-    const pj_key_t *key = NULL;
-    pj_jws_header_t header;
-    pj_jws_t jws;
-    pj_err_t err;
-
-    if (json == NULL || pj_jws_split(assertion, TOKEN_MAX_BYTES, &jws) ||
-        pj_jws_header(&w->arena, &jws, false, &header)) {
-        return false;
-    }
-    snprintf(json, cap, "{\"keys\":[%s]}", client->keys);
-    err =
-        pj_keyset_parse(&set, &w->arena,
-                        own ? pj_str(json)
-                            : (pj_str_t){(const unsigned char *) w->keys->jwks,
-                                         w->keys->jwks_len});
-    if (!err) {
-        set.of_file = true; /* kid is optional */
-        key = pj_keyset_choose(&set, jws.alg, header.kid);
-    }
-    if (key != NULL && !pj_jws_verify(&jws, key) &&
-        !pj_claims_decode(&w->arena, &jws, claims)) {
-        ok = own;
-    }
-    pj_keyset_clear(&set);
-    return ok;
-}
-
 /* Records the assertion as used.  The record is of the client's own jti. */
-static enum client_verdict use(struct worker *w, const struct client *client,
+static enum client_verdict use(struct worker *w, struct client *client,
                                const pj_claims_t *claims)
 {
     pj_str_t jti = pj_json_member(claims->root, "jti")->text;
@@ -191,8 +160,8 @@ static enum client_verdict use(struct worker *w, const struct client *client,
     if (!sha256(text, (size_t) len, hash)) {
         return CLIENT_UNAVAILABLE;
     }
-    result = store_client_use_assertion(&w->store, hash,
-                                        claims->exp + TOKEN_LEEWAY_S);
+    result = store_client_use_assertion(&w->store, &w->arena, hash,
+                                        claims->exp + TOKEN_LEEWAY_S, client);
     return result == STORE_OK     ? CLIENT_OK
            : result == STORE_NONE ? CLIENT_WRONG
                                   : CLIENT_UNAVAILABLE;
@@ -229,29 +198,45 @@ static bool wait_out(const struct store_clock *clock)
     return true;
 }
 
+/* Verifies the assertion, if it was well-formed: by the same work whether the
+ * client exists or not. */
+static bool verify(struct worker *w, const struct client_lookup *lookup,
+                   const struct attempt *attempt, const struct client *client,
+                   const pj_jws_t *jws, pj_claims_t *claims)
+{
+    pj_str_t seed = {attempt->account_hmac, sizeof(attempt->account_hmac)};
+
+    return lookup->jwk_begin != NULL &&
+           client_key_verify(&w->arena, seed, client->key, jws) &&
+           !pj_claims_decode(&w->arena, jws, claims) &&
+           check_claims(w, lookup->client_id, claims);
+}
+
 enum client_verdict client_check(struct worker *w,
                                  const struct client_proof *proof,
                                  struct attempt *attempt, struct client *client)
 {
+    struct client_lookup lookup = {.client_id = proof->id};
     bool by_secret = proof->assertion.len == 0, ok;
-    pj_str_t id = proof->id;
     unsigned char hash[CLIENT_HASH_BYTES], *mem;
     enum store_result found;
     pj_claims_t claims;
+    pj_jws_t jws;
 
-    if (!by_secret && id.len == 0) {
-        id = subject_of(&w->arena, proof->assertion);
+    if (by_secret) {
+        lookup.secret_sha256 = hash;
+    } else {
+        read_assertion(&w->arena, proof->assertion, &jws, &lookup);
     }
-    if (!identify(w, id, attempt) ||
+    if (!identify(w, lookup.client_id, attempt) ||
         !sha256(proof->secret.data, proof->secret.len, hash)) {
         return CLIENT_UNAVAILABLE;
     }
     mem = w->arena.pos;
     do {
         w->arena.pos = mem;
-        found =
-            store_client_find(&w->store, &w->arena, id, by_secret ? hash : NULL,
-                              attempt, w->cfg->max_failures, client);
+        found = store_client_find(&w->store, &w->arena, &lookup, attempt,
+                                  w->cfg->max_failures, client);
         if (found != STORE_OK && found != STORE_NONE) {
             return CLIENT_UNAVAILABLE;
         }
@@ -259,8 +244,7 @@ enum client_verdict client_check(struct worker *w,
             return CLIENT_LIMITED;
         }
         ok = by_secret ? client->secret_matches
-                       : verify(w, client, proof->assertion, &claims) &&
-                             check_claims(w, id, &claims);
+                       : verify(w, &lookup, attempt, client, &jws, &claims);
         if (found != STORE_OK || !ok || !client->account.enabled) {
             return CLIENT_WRONG;
         }

@@ -249,7 +249,7 @@ static void answer(struct worker *w)
 {
     struct client_proof proof;
     struct attempt attempt;
-    struct client client = {.keys = "", .scopes = ""};
+    struct client client = {.key = "", .scopes = ""};
     struct form form;
     const char *fault, *scope;
 
