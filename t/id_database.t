@@ -120,10 +120,14 @@ root('create database copy owner platform');
 runs('migrated', 'migrate', undef, PLATFORM_DB_NAME => 'copy');
 my ($dump, $psql) = map { Platform::Test::Env::postgres($_) . " -h @{[ $pg->host ]} -U platform" }
     qw(pg_dump psql);
+my $is_now = 'DELETE FROM public.audit_events WHERE event_at >= now()';
 is qx{($dump --data-only --exclude-table=schema_migrations platform |
-    $psql -Xqo /dev/null -v ON_ERROR_STOP=1 --single-transaction copy) 2>&1; echo \$?}, "0\n",
+    $psql -Xqo /dev/null -v ON_ERROR_STOP=1 --single-transaction -f - -c '$is_now' copy) 2>&1; echo \$?}, "0\n",
     'restored without a complaint';
+like $t->read_file($t->root . '/docs/operations.md'), qr/\Q$is_now/, 'as the docs say';
 is $pg->sql($census, db => 'copy'), $pg->sql($census), 'every row is there';
+my $audit = 'select count(*), max(event_id) from audit_events';
+is $pg->sql($audit, db => 'copy'), $pg->sql($audit), 'and no other row of the audit';
 
 # -- sessions: what cannot be
 

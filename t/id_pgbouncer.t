@@ -81,6 +81,29 @@ for my $round (0 .. 3) {
     $cursor = $page->{cursor};
 }
 
+# The audit names who made a change in the transaction of the change, and nothing of it is
+# left on the connection for the next one.
+my $psql = Platform::Test::Env::postgres('psql')
+    . " -XAtq -h 127.0.0.1 -p $port -U platform -d platform";
+sub through_it ($sql) { return `PGPASSWORD=test $psql -c "$sql" 2>&1` =~ s/\n\z//r }
+sub newest { return $pg->sql('select coalesce(max(event_id), 0) from audit_events') }
+sub by_whom ($since) {
+    return [ split /\n/, $pg->sql("select concat_ws(' ', event, by_account, operator)
+        from audit_events where event_id > $since order by event_id") ];
+}
+for my $round (0 .. 3) {
+    my ($mine, $other) = map { logged_in('one') } 1 .. 2;
+    my $since = newest();
+    is http($face, DELETE => '/api/auth/sessions/' . session_of($other),
+        token => $mine->{accessToken})->status, 200, 'a session that its owner ends';
+    is_deeply by_whom($since), [ 'auth.session.ended ' . claims($mine)->{account_id} ],
+        'the audit: by its owner';
+    $since = newest();
+    is through_it("update accounts set account_name = 'round$round\@demo.test'
+        where account_name like 'disabled\@%' or account_name like 'round%'"), '', 'SQL by another client';
+    is_deeply by_whom($since), ['account.renamed platform'], 'the audit: by its role';
+}
+
 # The control: many clients did share few connections.
 my $backends = $pg->sql("select count(*) from pg_stat_activity
     where usename = 'platform' and application_name <> 'psql'");
@@ -89,8 +112,6 @@ my $clients = grep { m{/fd/} && (readlink // '') =~ /^socket:/ }
     glob '/proc/' . $identity->pid . '/fd/*';
 cmp_ok $clients, '>', $backends + 2, "$clients sockets of the service";
 # Nothing of ours stays behind there for whoever comes next.
-my $psql = Platform::Test::Env::postgres('psql')
-    . " -XAtq -h 127.0.0.1 -p $port -U platform -d platform";
 my $set = join '', map { scalar `PGPASSWORD=test $psql -c 'show $_'` }
     qw(default_transaction_isolation statement_timeout lock_timeout);
 is $set, "serializable\n0\n0\n", 'and sets nothing on them';
