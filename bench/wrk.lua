@@ -4,7 +4,8 @@
 --
 --   method=GET  body=TEXT
 --   words=FILE  a line for each request in turn, which stands for the @ in the
---               body, or with bearer=1 in the Authorization header
+--               body, or with auth=Bearer (or Basic) in the Authorization header
+--   type=TEXT   of the body, application/json if not given
 --   order=shuffled   another order than the file's
 --   seconds=N   from then on nothing is sent, and what is under way is waited
 --               for; everything but a 200 is wrong and ends the run
@@ -45,8 +46,8 @@ local function read_words()
 end
 
 local function build(word)
-    if arg.bearer then
-        wrk.headers["Authorization"] = "Bearer " .. word
+    if arg.auth then
+        wrk.headers["Authorization"] = arg.auth .. " " .. word
         return wrk.format(nil, nil, nil, arg.body)
     end
     local before, after = (arg.body or ""):match("^(.-)@(.*)$")
@@ -137,7 +138,7 @@ function init(args)
     end
     wrk.method = arg.method
     if arg.body then
-        wrk.headers["Content-Type"] = "application/json"
+        wrk.headers["Content-Type"] = arg.type or "application/json"
     end
     if arg.words then
         read_words()

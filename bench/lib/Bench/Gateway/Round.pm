@@ -70,7 +70,7 @@ sub round {
     my $got = wrk(core => $LOAD_CORE, seconds => $seconds,
         (map { $_ => $case->{$_} } qw(url connections headers)),
         args => { method => $case->{method}, words => $case->{list},
-            bearer => $case->{list} && 1, order => $case->{order},
+            auth => $case->{list} && 'Bearer', order => $case->{order},
             $case->{once} ? (once => 1, seconds => $seconds) : () });
     sleep 0.02;
     $got->{ns} = 1000 * (process_cpu_us($pid) - $us) / $got->{requests}

@@ -28,7 +28,7 @@ my %LOGIN_ENV = (PLATFORM_WORKER_THREADS => 128, PLATFORM_DB_POOL_SIZE => 16);
 # setup => sub ($stage, $o) giving { "BACKEND/N" => sub giving the path and
 # arguments of wrk.lua, anew for each round }; goals => sub ($cells, $n,
 # $floors) giving [what, ratio, limit, relation] of a round.
-our @ORDER = qw(refresh algorithm login select keyset growth);
+our @ORDER = qw(refresh algorithm token login select keyset growth);
 our %SECTION = (
     refresh => {
         title  => 'refresh, chained: each client uses the token it just got',
@@ -42,6 +42,11 @@ our %SECTION = (
         floors    => [qw(sign verify)],
         floor_key => $ES256,
         goals     => \&_algorithm_goals,
+    },
+    token => {
+        title => 'tokens for programs (client_secret_basic), beside refreshes',
+        setup => \&_token,
+        goals => \&_token_goals,
     },
     login => {
         title  => 'login',
@@ -134,6 +139,36 @@ sub _algorithm_goals {
             $es->{cpu}{identity} / (1.35 * $crypto + 60), _limit($c, 1) ]);
 }
 
+# Ten clients, in turn, beside refreshes of the same process.
+my $CLIENTS = 10;
+
+sub _token {
+    my ($stage, $o) = @_;
+
+    my $words = $stage->t->write_file('token.clients',
+        join '', map {"$_\n"} $stage->clients($CLIENTS));
+    $stage->alias(token => 'identity');
+    my $next = $SESSIONS / 4;
+    return _each($o, sub {
+        my ($c) = @_;
+        return ("token/$c" => sub {
+            return ('/api/auth/token', auth => 'Basic', words => $words,
+                type => 'application/x-www-form-urlencoded', body => 'grant_type=client_credentials');
+        }, "identity/$c" => sub {
+            $next += $c;
+            return ('/api/auth/refresh', body => '{"refreshToken":"@"}', chain => 1,
+                words => $stage->mint("token-$c", $SESSIONS, $next - $c .. $next - 1));
+        });
+    });
+}
+
+sub _token_goals {
+    my ($cells, $c) = @_;
+
+    return [ 'rate of tokens / of refreshes',
+        $cells->{"token/$c"}{rate} / $cells->{"identity/$c"}{rate}, _limit($c, 1), '>=' ];
+}
+
 # With one client there is no goal: the cores sleep between its requests, while the
 # floors were measured on cores that do not sleep.
 sub _limit { my ($c, $limit) = @_; return $c == 1 ? undef : $limit }
@@ -189,7 +224,7 @@ sub _select {
         my $words = $stage->t->write_file("select-$c.tokens",
             join '', map {"$_\n"} @tokens);
         return ("identity/$c" => sub {
-            return ('/api/auth/select-branch', bearer => 1, words => $words,
+            return ('/api/auth/select-branch', auth => 'Bearer', words => $words,
                 body => qq({"branchId":"$HARBOUR_EAST"}));
         });
     });

@@ -9,6 +9,7 @@ use warnings;
 
 use Digest::MD5 qw(md5_hex);
 use JSON::PP;
+use MIME::Base64 qw(encode_base64);
 use Platform::Test;
 
 use Bench::Cpu;
@@ -172,6 +173,14 @@ sub program {
     return $path;
 }
 
+# Another name of a backend, for other requests to it.
+sub alias {
+    my ($self, $alias, $name) = @_;
+
+    $self->{backend}{$alias} = $self->{backend}{$name};
+    return;
+}
+
 sub port { my ($self, $name) = @_; return $self->{backend}{$name}{port} }
 
 # What has been used since they started: microseconds by who.
@@ -265,6 +274,26 @@ SQL
     $self->pg->sql($_, user => 'postgres', db => $db)
         for 'vacuum analyze', 'checkpoint';
     return;
+}
+
+# So many clients with two scopes and a secret; what each sends as Basic.
+sub clients {
+    my ($self, $count) = @_;
+
+    my $id = "md5('c' || n)::uuid";
+    $self->pg->sql(<<"SQL", user => 'postgres');
+insert into accounts (account_id, account_name, account_type, credential_hash)
+select $id, 'client' || n, 'SYSTEM', '-' from generate_series(1, $count) n;
+insert into client_scopes (account_id, scope)
+select $id, scope from generate_series(1, $count) n,
+       unnest(array['people:read', 'people:write']) scope;
+insert into client_secrets (account_id, secret_sha256)
+select $id, sha256(convert_to('pgs_' || md5('secret' || n), 'UTF8'))
+  from generate_series(1, $count) n;
+SQL
+    return map {
+        encode_base64(_uuid(c => $_) . ':pgs_' . md5_hex("secret$_"), '')
+    } 1 .. $count;
 }
 
 # Gives the sessions of a database the jti again that they were generated with.
