@@ -143,6 +143,10 @@ for my $case (
     is $answer->header('WWW-Authenticate'), ref $p[0] ? 'Basic realm="platform", charset="UTF-8"'
         : 'Login realm="platform"', "$name: the challenge";
 }
+# The next account by id is read for an unknown one, and is not taken for it.
+is_error(ask(%post, client_id => $id =~ s/.{12}\z/0 x 12/er), @invalid, 'an id below that of a client');
+my ($logged) = reverse grep { $_->{event} eq 'auth.token.failed' } $identity->log_lines;
+is $logged->{accountId}, undef, 'is nobody in the log';
 forget();
 my $keyless = $c->done(qw(client add keyless --allow audit:read))->{accountId};
 my @twins = map { jwt_key("twin-$_", alg => 'ES256') } 1, 2;

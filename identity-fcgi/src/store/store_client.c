@@ -24,14 +24,19 @@
     "    AND account_hmac IN ($3, '')"                                         \
     "    AND failures >= $5 * CASE WHEN account_hmac = '' THEN 10 ELSE 1 END)"
 
-/* Returns one row, with nulls if the client does not exist.  The time must not
- * tell: a lookup by what the request presents finds no row unless the request
- * is right or knows a kid, and the scopes are read for the right secret only.
- */
+#define ACCOUNT                                                                \
+    "(SELECT account_id, account_type, status, sessions_valid_after"           \
+    "   FROM accounts"
+#define FIRST "  ORDER BY account_id LIMIT 1)"
+
+/* Returns one row.  The time must not tell whether the client exists.  So the
+ * next account by id stands in for a missing one (after the last, the first).
+ * A lookup by what the request presents finds no row unless the request is
+ * right or knows a kid, and the scopes are read for the right secret only. */
 static const struct db_statement client_find_sql = {
     "client_find",
     "SELECT a.account_id, a.account_type, a.status = 'ACTIVE', '', " SQL_CLOCK
-    ", one.matches,"
+    ", a.account_id = $1 AND a.account_type = 'SYSTEM', one.matches,"
     "       CASE WHEN $6 IS NULL THEN NULL WHEN $7 <> '' THEN"
     "           (SELECT jwk FROM client_keys k"
     "             WHERE k.account_id = $1 AND k.kid = $7)"
@@ -45,10 +50,11 @@ static const struct db_statement client_find_sql = {
     "                  AND s.secret_sha256 = $2"
     "                  AND (s.expires_at IS NULL OR s.expires_at > now()))"
     "               AS matches OFFSET 0) AS one"
-    "  LEFT JOIN accounts a ON a.account_id = $1 AND a.account_type = 'SYSTEM'",
+    "  LEFT JOIN (" ACCOUNT " WHERE account_id >= $1" FIRST
+    "             UNION ALL " ACCOUNT FIRST " LIMIT 1) AS a ON true",
     false};
 
-enum { CLOCK = 4, SECRET = 6, KEY, SCOPES, WAIT };
+enum { CLOCK = 4, KNOWN = 6, SECRET, KEY, SCOPES, WAIT };
 
 static bool copy(pj_arena_t *arena, const char **out,
                  const struct db_rows *rows, int col)
@@ -78,7 +84,7 @@ enum store_result store_client_find(struct store *st, pj_arena_t *arena,
         DB_VALUE(OID_TEXT, .text = lookup->kid));
     if (sql_run(&q, st, &client_find_sql, NULL)) {
         out->retry_after_s = db_int64(q.rows, 0, WAIT);
-        if (db_is_null(q.rows, 0, 0)) {
+        if (!db_bool(q.rows, 0, KNOWN)) {
             q.result = STORE_NONE;
         } else {
             sql_copy_account(q.rows, 3, CLOCK, &out->account);
