@@ -283,7 +283,7 @@ sub clients {
     my $id = "md5('c' || n)::uuid";
     $self->pg->sql(<<"SQL", user => 'postgres');
 insert into accounts (account_id, account_name, account_type, credential_hash)
-select $id, 'client' || n, 'SYSTEM', '-' from generate_series(1, $count) n;
+select $id, 'client' || n, 'SYSTEM', '\$argon2id\$x' from generate_series(1, $count) n;
 insert into client_scopes (account_id, scope)
 select $id, scope from generate_series(1, $count) n,
        unnest(array['people:read', 'people:write']) scope;
