@@ -173,6 +173,24 @@ is $pg->sql("select status from members where member_id <> '$ann->{memberId}'
 is_deeply [ @{ got(200, PUT => $member{ann}) }{qw(memberId status changed)} ],
     [ $ann->{memberId}, 'ACTIVE', $true ], 'restored';
 
+# The commands change and answer the same.
+sub as_command ($call, @command) {
+    my ($method, $json) = @$call;
+    my $want = got(200, $method => $member{ann}, $json);
+    is_deeply $c->done(qw(member), @command, qw(--account ann --workspace), $shop->{workspaceId}),
+        $want, "member @command: as $method again";
+}
+got(200, PUT => $member{ann}, { grants => [ grant($main, 'A') ] });
+as_command([ PUT => {} ], 'add');
+got(200, DELETE => $member{ann});
+as_command([ DELETE => undef ], qw(revoke --all));
+got(200, PUT => $member{ann});
+for my $case ([ $in_shop, workspace => $shop->{workspaceId} ], [ $branch, branch => $main->{branchId} ]) {
+    my ($path, $kind, $id) = @$case;
+    is_deeply $c->done($kind, 'activate', $id), got(200, PATCH => $path, { status => 'ACTIVE' }),
+        "$kind activate: as PATCH";
+}
+
 # -- what is refused
 
 my @of_shop = (workspaceName => 'Shop', tenantId => $shop->{tenantId});
@@ -370,6 +388,13 @@ is_deeply got(200, GET => "$in_shop/members?limit=1000&after=$cursor")->{members
     'a cursor of another list shows nothing else';
 
 # -- at once
+
+# A change waits for another one of the same account.
+my $held = $pg->begin("select 1 from accounts where account_id = '$id{ann}' for no key update");
+is ask(DELETE => $member{ann})->status, 503, 'an account that is being changed';
+$pg->end($held, 'rollback');
+is $pg->sql("select status from members where member_id = '$ann->{memberId}'"), 'ACTIVE',
+    'nothing was done';
 
 # Two sets of grants for one member, many times: one of the two is left, whole.
 my @sets = ([ grant($main, qw(A B)), grant($back, 'C') ], [ grant($main, 'D') ]);

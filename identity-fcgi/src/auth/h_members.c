@@ -54,14 +54,14 @@ void h_members(struct worker *w)
 
 /* -- changes -- */
 
-struct membership {
+struct member_call {
     struct member_change change;
     struct member member;
 };
 
 static void audit(struct worker *w, const struct member *m)
 {
-    const struct grant *grants = m->changes.items;
+    const struct member_grant *grants = m->changes.items;
     struct system_event event = {.event = m->event,
                                  .account_id = m->account_id,
                                  .workspace_id = m->workspace_id,
@@ -80,21 +80,21 @@ static void audit(struct worker *w, const struct member *m)
 
 static enum people_outcome put(struct people *p, void *state)
 {
-    struct membership *c = state;
+    struct member_call *c = state;
 
     return people_member_put(p, &c->change, &c->member);
 }
 
 static enum people_outcome end(struct people *p, void *state)
 {
-    struct membership *c = state;
+    struct member_call *c = state;
 
     return people_member_end(p, &c->change, &c->member);
 }
 
 static void answer(struct worker *w, const void *state)
 {
-    const struct member *m = &((const struct membership *) state)->member;
+    const struct member *m = &((const struct member_call *) state)->member;
     struct jsonw json;
 
     if (m->made) {
@@ -136,7 +136,7 @@ static void read_grants(struct worker *w, const struct body *root,
 {
     static const char *const known[] = {"branchId", "roles", NULL};
     struct body grants, item;
-    struct grant *mem;
+    struct member_grant *mem;
     struct buf text;
 
     if (!body_array(root, "grants", BODY_OPTIONAL, GRANTS_MAX, &grants)) {
@@ -151,13 +151,13 @@ static void read_grants(struct worker *w, const struct body *root,
     change->wished = true;
     change->grants = mem;
     while (body_next(&grants, &item)) {
-        struct grant *grant = &mem[change->grant_count];
+        struct member_grant *grant = &mem[change->grant_count];
 
         if (!body_object(&item, NULL, BODY_REQUIRED, &item)) {
             continue;
         }
         body_only(&item, known);
-        *grant = (struct grant){.roles = text.data + text.len};
+        *grant = (struct member_grant){.roles = text.data + text.len};
         read_roles(&item, &text);
         buf_addc(&text, '\0');
         change->grant_count +=
@@ -168,7 +168,7 @@ static void read_grants(struct worker *w, const struct body *root,
 void h_members_put(struct worker *w)
 {
     static const char *const known[] = {"grants", NULL};
-    struct membership c = {.change = {NULL}};
+    struct member_call c = {.change = {NULL}};
     struct body root;
 
     if (!system_caller(w, "people:write") ||
@@ -186,7 +186,7 @@ void h_members_put(struct worker *w)
 
 void h_members_end(struct worker *w)
 {
-    struct membership c = {.change = {NULL}};
+    struct member_call c = {.change = {NULL}};
 
     if (system_caller(w, "people:write") &&
         system_path_id(w, 0, &c.change.workspace) &&

@@ -4,8 +4,6 @@
 #include "auth/system.h"
 #include "people/people_audit.h"
 
-#include <stdio.h>
-
 struct audit {
     struct audit_query query;
     struct people_rows page;
@@ -34,25 +32,14 @@ static enum people_outcome list(struct people *p, void *state)
     return people_audit_list(p, &audit->query, &audit->page);
 }
 
-static const char *cursor(struct people *p, const void *item)
-{
-    const struct audit_event *event = item;
-    size_t cap = sizeof("-9223372036854775808");
-    char *out = pj_arena_alloc(p->arena, cap);
-
-    if (out != NULL) {
-        snprintf(out, cap, "%lld", (long long) event->event_id);
-    }
-    return out;
-}
-
 static void answer(struct worker *w, const void *state)
 {
     const struct audit *audit = state;
     struct jsonw json;
 
     system_success(w, &json, "These are the events.");
-    system_list(w, &json, "events", people_audit_members, &audit->page, cursor);
+    system_list(w, &json, "events", people_audit_members, &audit->page,
+                people_audit_cursor);
     jsonw_object_end(&json);
 }
 

@@ -1,5 +1,5 @@
-/* The parts that commands share: options, settings, keys, secrets from a pipe
- * or a prompt, statements and values. */
+/* The parts that commands share: options, settings, keys, statements and
+ * values. */
 
 #include "cmd/cmd.h"
 
@@ -7,17 +7,11 @@
 #include "base/uuid.h"
 #include "store/store_actor.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <openssl/ui.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <termios.h>
 #include <unistd.h>
 
 #define TRIES 3
@@ -125,82 +119,6 @@ bool cmd_keys(struct cmd *c)
            cmd_fail_settings(c, "no signing key: PLATFORM_JWT_KEY_ID, "
                                 "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
                                 "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");
-}
-
-/* -- secrets -- */
-
-/* Prompts on the terminal without echo, twice if again is set. */
-static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
-{
-    char prompt[32], *second = c->secret + cap + 1;
-    UI *ui = UI_new();
-    int result = -1;
-
-    snprintf(prompt, sizeof(prompt), "%c%s: ", toupper((unsigned char) *what),
-             what + 1);
-    if (ui != NULL &&
-        UI_add_input_string(ui, prompt, 0, c->secret, 0, (int) cap) >= 0 &&
-        (!again || UI_add_input_string(ui, "Once more: ", 0, second, 0,
-                                       (int) cap) >= 0)) {
-        result = UI_process(ui);
-    }
-    UI_free(ui);
-    if (result == -2) {
-        /* Terminate by the signal, as shells expect. */
-        (void) raise(SIGINT);
-    }
-    if (result != 0) {
-        return cmd_fail(c, "no %s: standard input cannot be read", what);
-    }
-    c->secret_len = strlen(c->secret);
-    return !again || strcmp(c->secret, second) == 0 ||
-           cmd_fail_as(c, "REQUEST_INVALID", "no %s: the two entries differ",
-                       what);
-}
-
-bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
-{
-    const char *in = c->secret;
-    size_t len;
-
-    if (isatty(STDIN_FILENO)) {
-        /* Pasted lines are commands for the shell, not the secret. */
-        if (poll(&(struct pollfd){STDIN_FILENO, POLLIN, 0}, 1, 0) > 0) {
-            return cmd_fail_as(c, "REQUEST_INVALID",
-                               "no %s: lines were pasted after the command; "
-                               "give it alone, or pipe the %s in",
-                               what, what);
-        }
-        (void) tcflush(STDIN_FILENO, TCIFLUSH); /* an incomplete line */
-        if (!ask(c, what, cap, again)) {
-            return false;
-        }
-    } else {
-        (void) setvbuf(stdin, NULL, _IONBF, 0); /* stdio keeps no copy */
-        c->secret_len = fread(c->secret, 1, cap + 1, stdin);
-        if (ferror(stdin)) {
-            return cmd_fail_as(c, "REQUEST_INVALID",
-                               "no %s: standard input cannot be read: %s", what,
-                               strerror(errno));
-        }
-    }
-    len = c->secret_len;
-    if (len > cap) {
-        return cmd_fail_as(c, "REQUEST_INVALID",
-                           "no %s: standard input is over %zu bytes", what,
-                           cap);
-    }
-    if (len > 0 && in[len - 1] == '\n') {
-        len -= len > 1 && in[len - 2] == '\r' ? 2 : 1;
-    }
-    c->secret_len = len;
-    if (len == 0 || memchr(in, '\n', len) != NULL) {
-        return cmd_fail_as(c, "REQUEST_INVALID", "no %s: %s", what,
-                           len == 0
-                               ? "nothing was given on standard input"
-                               : "standard input holds more than one line");
-    }
-    return true;
 }
 
 /* -- error lines -- */
@@ -379,6 +297,34 @@ bool cmd_sql(struct cmd *c, const char *sql)
         db_rows_free(rows);
     }
     return true;
+}
+
+const char *cmd_option(const struct cmd *c, const char *name)
+{
+    const char *value = NULL;
+
+    (void) cmd_given(c, name, &value, 1);
+    return value;
+}
+
+void cmd_people_init(struct cmd *c, struct people *p, struct store *st,
+                     pj_arena_t *arena)
+{
+    *st = (struct store){.script = c->db};
+    pj_arena_init(arena, c->arena, sizeof(c->arena));
+    *p = (struct people){.store = st, .arena = arena, .may = PEOPLE_ANY};
+}
+
+static bool operate(struct cmd *c)
+{
+    struct people p;
+    struct store st;
+    pj_arena_t arena;
+
+    cmd_people_init(c, &p, &st, &arena);
+    c->item = NULL;
+    memset(c->events, 0, sizeof(c->events));
+    return store_actor_set(c->db, NULL) && c->spec->operate(c, &p);
 }
 
 bool cmd_people(struct cmd *c, const struct people *p,
@@ -568,6 +514,9 @@ bool cmd_work(struct cmd *c)
     const char *to = s->to != NULL ? cmd_get(c, "to") : s->status;
     bool writes = s->event != NULL;
 
+    if (s->operate != NULL) {
+        return operate(c);
+    }
     if (!s->list && !store_actor_set(c->db, s->event)) {
         return false;
     }
@@ -583,8 +532,7 @@ bool cmd_work(struct cmd *c)
          !cmd_find(c, "workspace", workspace, "",
                    writes ? WORKSPACE_SQL " FOR NO KEY UPDATE OF w"
                           : WORKSPACE_SQL)) ||
-        (s->find != NULL && !s->find(c)) ||
-        (s->parent != NULL && !cmd_sql(c, s->parent))) {
+        (s->find != NULL && !s->find(c))) {
         return false;
     }
     if (to != NULL) {

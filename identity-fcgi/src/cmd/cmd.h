@@ -53,6 +53,16 @@ struct cmd_option {
     const char *within;               /* range of a duration, or NULL */
 };
 
+/* A list in pages. */
+struct cmd_pages {
+    /* Reads a page after cursor, NULL for the first one. */
+    enum people_outcome (*read)(const struct cmd *c, struct people *p,
+                                const char *cursor, int64_t limit,
+                                struct people_rows *page);
+    const char *(*cursor)(struct people *p, const void *item);
+    const struct people_member *members;
+};
+
 struct cmd_spec {
     const char *words;   /* for example "account add" */
     const char *operand; /* NULL, or for example "NAME", which sets the value
@@ -69,11 +79,14 @@ struct cmd_spec {
      * locks both if there is an event. */
     bool lock;
     bool (*find)(struct cmd *c); /* finds further rows */
-    const char *parent;          /* SQL that locks the parent of a name */
     const char *status;          /* the new status, unless "to" is set */
     const char *to;              /* the value that --to changes */
     const char *sql;             /* runs unless the new value is the old one */
     bool (*work)(struct cmd *c);
+    /* Instead of these steps, in the transaction: an operation of people/.  It
+     * sets c->members, c->item and c->events. */
+    bool (*operate)(struct cmd *c, struct people *p);
+    const struct cmd_pages *pages; /* a list, whose pages are read by people/ */
     /* After the transaction: */
     const char *event; /* the audit line, if c->changed */
     bool (*after)(struct cmd *c);
@@ -129,6 +142,7 @@ struct cmd {
      */
     const struct people_member *members;
     const void *item;
+    const char *events[3]; /* what operate changed; NULL after the last one */
     struct {
         const char *name, *text;
         char copy[80];
@@ -171,11 +185,6 @@ bool cmd_keys(struct cmd *c);
 /* Refuses the new name "folded" if it looks like an id. */
 bool cmd_name_is_free(struct cmd *c);
 
-/* Reads a line of at most cap bytes from standard input into c->secret.  From a
- * terminal, reads without echo and, if again is set, twice; c->secret must have
- * room for 2 * cap bytes. */
-bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again);
-
 /* -- statements and values -- */
 
 /* Fails because the database cannot be reached.  Adds a hint if the settings
@@ -195,6 +204,12 @@ bool cmd_work(struct cmd *c); /* the work of c->spec */
  * values. */
 bool cmd_sql(struct cmd *c, const char *sql);
 
+/* The value of an option, even if a row has a value of this name; or NULL. */
+const char *cmd_option(const struct cmd *c, const char *name);
+
+/* Prepares an operation in the transaction; its results are in the arena. */
+void cmd_people_init(struct cmd *c, struct people *p, struct store *st,
+                     pj_arena_t *arena);
 /* Returns true for PEOPLE_DONE; else fails with the refusal of p. */
 bool cmd_people(struct cmd *c, const struct people *p,
                 enum people_outcome outcome);

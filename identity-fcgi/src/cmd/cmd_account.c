@@ -14,6 +14,7 @@
 #include "base/uuid.h"
 #include "cmd/cmd_lookup.h"
 #include "cmd/cmd_out.h"
+#include "cmd/cmd_secret.h"
 #include "store/store_actor.h"
 
 #include <arpa/inet.h>
@@ -92,7 +93,7 @@ static bool read_credential(struct cmd *c)
         cmd_set(c, "hash", password_nobody());
         return true;
     }
-    if (!cmd_read_secret(c, "credential", CREDENTIAL_MAX + LINE_END, true)) {
+    if (!cmd_secret_read(c, "credential", CREDENTIAL_MAX + LINE_END, true)) {
         return false;
     }
     if (c->secret_len > CREDENTIAL_MAX) {

@@ -11,30 +11,12 @@
 #include "base/uuid.h"
 #include "cmd/cmd_out.h"
 #include "people/people_audit.h"
+#include "people/people_member.h"
+#include "people/people_place.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Finds the row of --after and its sort values. */
-static bool find_after(struct cmd *c)
-{
-    static const char sql[] =
-        "SELECT * FROM (SELECT workspace_id AS afterId, 'workspace' AS kind,"
-        "   tenant_name AS afterPlace, workspace_name AS afterName"
-        "   FROM workspaces JOIN tenants USING (tenant_id)"
-        " UNION ALL SELECT branch_id, 'branch', workspace_name, branch_name"
-        "   FROM branches JOIN workspaces USING (workspace_id)"
-        " UNION ALL SELECT member_id, 'member', workspace_name, account_name"
-        "   FROM members JOIN workspaces USING (workspace_id)"
-        "   JOIN accounts USING (account_id)) AS s"
-        " WHERE kind = :kind AND (afterId = :ref.id"
-        "                         OR afterName COLLATE \"C\" = :ref.name)";
-    const char *after = cmd_get(c, "after"), *words = c->spec->words;
-
-    cmd_setf(c, "kind", "%.*s", (int) strcspn(words, " "), words);
-    return after == NULL || cmd_find(c, cmd_get(c, "kind"), after, "", sql);
-}
 
 /* -- statements -- */
 
@@ -42,15 +24,8 @@ static bool find_after(struct cmd *c)
 #define MOST " LIMIT coalesce(:limit::int, 100)"
 #define EQUAL(option, column) \
     " AND (:" option ".given::text IS NULL OR " column " = :" option ".given)"
-#define WITHIN(id, column) \
-    " AND (:" id "::uuid IS NULL OR " column " = :" id ")"
 #define BEGINS(column, with) \
     " AND (:name::text IS NULL OR " column " COLLATE \"C\" ^@ " with ")"
-#define PAGE(place, name, id) \
-    " AND (:afterId::uuid IS NULL" \
-    "      OR (" place " COLLATE \"C\", " name " COLLATE \"C\", " id ")" \
-    "         > (:afterPlace::text, :afterName::text, :afterId::uuid))" \
-    " ORDER BY " place " COLLATE \"C\", " name " COLLATE \"C\", " id MOST
 #define AT(column, name) "extract(epoch FROM " column ") AS " name
 
 /* Uses the index on names. */
@@ -69,25 +44,6 @@ static const char accounts_sql[] =
     "        OR account_name COLLATE \"C\" > lower(:after COLLATE \"C\"))"
     " ORDER BY account_name COLLATE \"C\"" MOST;
 
-static const char workspaces_sql[] =
-    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"
-    "       status, tenant_id AS tenantId, tenant_name AS tenantName,"
-            AT("w.created_at", "createdAt")
-    "  FROM workspaces w JOIN tenants USING (tenant_id)"
-    " WHERE (:tenant::text IS NULL OR tenant_id = :tenant.id"
-    "        OR tenant_name COLLATE \"C\" = :tenant.name)"
-    EQUAL("status", "status") BEGINS("workspace_name", ":name")
-    PAGE("tenant_name", "workspace_name", "workspace_id");
-
-static const char branches_sql[] =
-    "SELECT branch_id AS branchId, branch_name AS branchName, b.status,"
-    "       workspace_id AS workspaceId, workspace_name AS workspaceName,"
-            AT("b.created_at", "createdAt")
-    "  FROM branches b JOIN workspaces USING (workspace_id) WHERE true"
-    EQUAL("status", "b.status") BEGINS("branch_name", ":name")
-    WITHIN("workspaceId", "workspace_id")
-    PAGE("workspace_name", "branch_name", "branch_id");
-
 static const char members_sql[] =
     "SELECT member_id AS memberId, account_id AS accountId,"
     "       account_name AS account, m.status, workspace_id AS workspaceId,"
@@ -96,10 +52,8 @@ static const char members_sql[] =
     "         WHERE g.member_id = m.member_id) AS branches,"
             AT("m.created_at", "createdAt")
     "  FROM members m JOIN accounts USING (account_id)"
-    "  JOIN workspaces USING (workspace_id) WHERE true"
-    EQUAL("status", "m.status") WITHIN("accountId", "account_id")
-    WITHIN("workspaceId", "workspace_id")
-    PAGE("workspace_name", "account_name", "member_id");
+    "  JOIN workspaces USING (workspace_id) WHERE account_id = :accountId"
+    " ORDER BY workspace_name COLLATE \"C\", member_id";
 
 /* The newest sessions of each status, in the order of the index. */
 #define BEFORE(s)                                                              \
@@ -229,90 +183,138 @@ bool cmd_lookup_account(struct cmd *c)
     return true;
 }
 
-/* -- the audit -- */
-
-static int64_t number_of(const struct cmd *c, const char *name, int64_t preset)
-{
-    const char *value = NULL;
-
-    return cmd_given(c, name, &value, 1) > 0 ? strtoll(value, NULL, 10)
-                                             : preset;
-}
-
-static int64_t time_of(const struct cmd *c, const char *name)
-{
-    const char *value = NULL;
-    int64_t s = 0;
-
-    return cmd_given(c, name, &value, 1) > 0 && parse_time(value, &s)
-               ? s * 1000000
-               : 0;
-}
+/* -- lists in pages -- */
 
 /* The list that is printed, one per process. */
 static struct {
-    struct audit_query query;
-    struct people_rows page; /* in the command's arena */
-} audit;
+    struct people_rows rows; /* in the command's arena */
+    int64_t limit;
+    bool begun;
+    char cursor[1024];
+} page;
 
-static bool read_audit(struct cmd *c)
+static bool read_page(struct cmd *c)
 {
-    struct store st = {.script = c->db};
+    const struct cmd_pages *pages = c->spec->pages;
+    struct people p;
+    struct store st;
     pj_arena_t arena;
-    struct people p = {.store = &st, .arena = &arena, .may = PEOPLE_ANY};
+    const char *cursor;
 
-    pj_arena_init(&arena, c->arena, sizeof(c->arena));
-    return cmd_people(c, &p, people_audit_list(&p, &audit.query, &audit.page));
-}
-
-static void print_audit(struct cmd *c)
-{
-    const struct audit_event *events = audit.page.items;
-
-    c->members = people_audit_members;
-    for (size_t i = 0; i < audit.page.count; i++) {
-        c->item = &events[i];
-        cmd_out_row(c);
-        audit.query.after = events[i].event_id;
-    }
-    c->item = NULL;
-}
-
-/* Reads and prints pages.  No transaction is open while it prints. */
-static bool list_audit(struct cmd *c)
-{
-    int64_t left = number_of(c, "limit", CMD_LIMIT);
-
-    if (!cmd_connect(c) || !cmd_transact(c, cmd_work)) {
+    cmd_people_init(c, &p, &st, &arena);
+    if (!cmd_people(c, &p,
+                    pages->read(c, &p, page.begun ? page.cursor : NULL,
+                                page.limit, &page.rows))) {
         return false;
     }
-    audit.query = (struct audit_query){.account_id = cmd_get(c, "accountId"),
-                                       .since_us = time_of(c, "since"),
-                                       .until_us = time_of(c, "until"),
-                                       .after = number_of(c, "after", 0)};
-    (void) cmd_given(c, "event", &audit.query.event, 1);
+    if (page.rows.more) {
+        cursor = pages->cursor(&p, (const char *) page.rows.items +
+                                       (page.rows.count - 1) * page.rows.size);
+        if (cursor == NULL || strlen(cursor) >= sizeof(page.cursor)) {
+            return cmd_fail(c, "there is not enough memory for the list");
+        }
+        memcpy(page.cursor, cursor, strlen(cursor) + 1);
+        page.begun = true;
+    }
+    return true;
+}
+
+/* No transaction is open while it prints. */
+bool cmd_lookup_pages(struct cmd *c)
+{
+    const char *limit = cmd_option(c, "limit");
+    int64_t left = limit != NULL ? strtoll(limit, NULL, 10) : CMD_LIMIT;
+
+    if (!cmd_connect(c) || (cmd_option(c, "account") != NULL &&
+                            !cmd_transact(c, cmd_work))) {
+        return false;
+    }
+    c->members = c->spec->pages->members;
     do {
-        audit.query.limit = left < PEOPLE_PAGE_MAX ? left : PEOPLE_PAGE_MAX;
-        if (!cmd_transact(c, read_audit)) {
+        page.limit = left < PEOPLE_PAGE_MAX ? left : PEOPLE_PAGE_MAX;
+        if (!cmd_transact(c, read_page)) {
             return false;
         }
-        print_audit(c);
-        left -= (int64_t) audit.page.count;
-    } while (audit.page.more && left > 0);
+        for (size_t i = 0; i < page.rows.count; i++) {
+            c->item = (const char *) page.rows.items + i * page.rows.size;
+            cmd_out_row(c);
+        }
+        c->item = NULL;
+        left -= (int64_t) page.rows.count;
+    } while (page.rows.more && left > 0);
     if (!c->begun) {
         cmd_out_line(c, "none");
-    } else if (audit.page.more && !c->json) {
+    } else if (page.rows.more && !c->json) {
         fprintf(stderr, "identity-fcgi: there may be more: see --help\n");
     }
     return true;
 }
 
-/* list_audit() has printed the rows. */
-static bool print_nothing(struct cmd *c)
+/* -- options to queries -- */
+
+static enum people_outcome read_places(const struct cmd *c, struct people *p,
+                                       const char *cursor, int64_t limit,
+                                       struct people_rows *rows)
 {
-    (void) c;
-    return true;
+    bool branch = c->spec->pages->members == people_place_members[PLACE_BRANCH];
+    const struct place_query query = {
+        .in = cmd_option(c, branch ? "workspace" : "tenant"),
+        .name = cmd_option(c, "name"),
+        .status = cmd_option(c, "status"),
+        .after = cmd_option(c, "after"),
+        .cursor = cursor,
+        .limit = limit};
+
+    return people_place_list(p, branch ? PLACE_BRANCH : PLACE_WORKSPACE, &query,
+                             rows);
 }
+
+static enum people_outcome read_members(const struct cmd *c, struct people *p,
+                                        const char *cursor, int64_t limit,
+                                        struct people_rows *rows)
+{
+    const struct member_query query = {.workspace = cmd_option(c, "workspace"),
+                                       .account = cmd_get(c, "accountId"),
+                                       .status = cmd_option(c, "status"),
+                                       .after = cmd_option(c, "after"),
+                                       .cursor = cursor,
+                                       .limit = limit};
+
+    return people_member_list(p, &query, rows);
+}
+
+static int64_t time_of(const struct cmd *c, const char *name)
+{
+    const char *value = cmd_option(c, name);
+    int64_t s = 0;
+
+    return value != NULL && parse_time(value, &s) ? s * 1000000 : 0;
+}
+
+static enum people_outcome read_audit(const struct cmd *c, struct people *p,
+                                      const char *cursor, int64_t limit,
+                                      struct people_rows *rows)
+{
+    const char *after = cursor != NULL ? cursor : cmd_option(c, "after");
+    const struct audit_query query = {
+        .account_id = cmd_get(c, "accountId"),
+        .event = cmd_option(c, "event"),
+        .since_us = time_of(c, "since"),
+        .until_us = time_of(c, "until"),
+        .after = after != NULL ? strtoll(after, NULL, 10) : 0,
+        .limit = limit};
+
+    return people_audit_list(p, &query, rows);
+}
+
+static const struct cmd_pages workspaces = {
+    read_places, people_place_cursor, people_place_members[PLACE_WORKSPACE]};
+static const struct cmd_pages branches = {read_places, people_place_cursor,
+                                          people_place_members[PLACE_BRANCH]};
+static const struct cmd_pages members = {read_members, people_member_cursor,
+                                         people_member_members};
+static const struct cmd_pages audit = {read_audit, people_audit_cursor,
+                                       people_audit_members};
 
 /* -- the table -- */
 
@@ -355,20 +357,19 @@ const struct cmd_spec cmd_lookups[] = {
          STATUS, NAME,
          {"tenant", "TENANT", .help = "only those of this tenant"},
          AFTER("WORKSPACE"), LIMIT},
-     .find = find_after, .sql = workspaces_sql, .list = true,
-     .columns = {"workspaceId=id", "status", "createdAt", "tenantId=",
-                 "tenantName", "workspaceName"}},
+     .pages = &workspaces, .list = true,
+     .columns = {"workspaceId=id", "status", "createdAt", "tenantName",
+                 "workspaceName"}},
     {"branch list", NULL, "list branches by workspace and name", NULL,
      .options = {STATUS, NAME, WORKSPACE, AFTER("BRANCH"), LIMIT},
-     .lock = true, .find = find_after, .sql = branches_sql, .list = true,
-     .columns = {"branchId=id", "status", "createdAt", "workspaceId=",
-                 "workspaceName", "branchName"}},
+     .pages = &branches, .list = true,
+     .columns = {"branchId=id", "status", "createdAt", "workspaceName",
+                 "branchName"}},
     {"member list", NULL, "list members by workspace and account", NULL,
      .options = {
          STATUS, {"account", "ACCOUNT", .help = "only its memberships"},
          WORKSPACE, AFTER("MEMBER"), LIMIT},
-     .lock = true, .find = find_after, .sql = members_sql, .list = true,
-     .columns = {MEMBERS}},
+     .pages = &members, .list = true, .columns = {MEMBERS}},
     {"audit list", NULL, "list changes, newest first",
      "Every change of accounts, credentials, workspaces, branches, members\n"
      "and grants, by a command, a request or SQL, and every reuse of a\n"
@@ -383,12 +384,9 @@ const struct cmd_spec cmd_lookups[] = {
          {"after", "EVENT_ID", .help = "go on after this one",
           .accepted = "the id of an event", .form = "[0-9]{1,18}"},
          LIMIT},
-     .keyless = true, .before = list_audit, .print = print_nothing,
-     .list = true,
-     .columns = {"time", "event", "operator", "byAccountId=", "byTokenId=",
-                 "accountId=account id", "sessionId=", "tenantId=",
-                 "workspaceId=", "branchId=", "memberId=", "roles=",
-                 "requestId=", "address=", "eventId=event id"}},
+     .keyless = true, .pages = &audit, .list = true,
+     .columns = {"time", "event", "operator", "accountId=account id",
+                 "eventId=event id"}},
     {.words = NULL},
 };
 /* clang-format on */

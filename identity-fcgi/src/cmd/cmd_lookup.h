@@ -4,6 +4,9 @@
 
 #include "cmd/cmd.h"
 
+/* Reads and prints the pages of a list. */
+bool cmd_lookup_pages(struct cmd *c);
+
 /* Prints all data about the account. */
 bool cmd_lookup_account(struct cmd *c);
 

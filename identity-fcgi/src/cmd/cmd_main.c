@@ -2,6 +2,7 @@
 
 #include "cmd/cmd_main.h"
 
+#include "cmd/cmd_lookup.h"
 #include "cmd/cmd_out.h"
 #include "cmd/cmd_problem.h"
 
@@ -325,20 +326,22 @@ static bool run(struct cmd *c)
     s = c->spec; /* check may have replaced it */
     cmd_out_open(c);
     if ((s->before != NULL && !s->before(c)) ||
-        ((s->work != NULL || s->sql != NULL) &&
+        ((s->work != NULL || s->sql != NULL || s->operate != NULL) &&
          !(cmd_connect(c) && cmd_transact(c, cmd_work)))) {
         return false;
     }
-    if (cmd_get(c, "tenantAdded") != NULL) {
-        cmd_out_audit(c, "tenant.added", "tenantId");
+    for (const char **event = c->events; *event != NULL; event++) {
+        cmd_out_audit(c, *event,
+                      strcmp(*event, "tenant.added") == 0 ? "tenantId" : NULL);
     }
     if (s->event != NULL && c->changed) {
         cmd_out_audit(c, s->event, NULL);
     }
     return (s->after == NULL || s->after(c)) &&
-           (s->print != NULL ? s->print
-            : s->list        ? cmd_out_rows
-                             : cmd_out_values)(c) &&
+           (s->pages != NULL   ? cmd_lookup_pages
+            : s->print != NULL ? s->print
+            : s->list          ? cmd_out_rows
+                               : cmd_out_values)(c) &&
            cmd_out_close(c);
 }
 

@@ -2,6 +2,7 @@
 
 #include "cmd/cmd_out.h"
 
+#include "auth/system.h"
 #include "base/log.h"
 
 #include <pwd.h>
@@ -275,9 +276,14 @@ void cmd_out_claim(struct cmd *c, const char *label, const char *value,
           value);
 }
 
-/* Prints the available values of the columns, or the headings of a list. */
+/* Prints the available values of the columns, or the headings of a list.  As
+ * JSON, what the API answers. */
 static void print_columns(struct cmd *c, bool head)
 {
+    if (c->json && c->item != NULL) {
+        system_members(&c->w, c->members, c->item);
+        return;
+    }
     for (const char *const *p = c->spec->columns; *p != NULL; p++) {
         struct column column = column_of(*p);
         const char *value = cmd_get(c, column.name);

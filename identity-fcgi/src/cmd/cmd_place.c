@@ -4,238 +4,166 @@
 #include "cmd/cmd.h"
 
 #include "cmd/cmd_out.h"
+#include "people/people_member.h"
+#include "people/people_place.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define WORKSPACE_COLUMNS                                                      \
-    "workspaceName", "workspaceId=id", "status", "tenantName", "tenantId",     \
-        "changed="
+    "workspaceName", "workspaceId=id", "status", "tenantName", "tenantId"
 #define BRANCH_COLUMNS                                                         \
-    "branchName", "branchId=id", "status", "workspaceName", "workspaceId",     \
-        "changed="
+    "branchName", "branchId=id", "status", "workspaceName", "workspaceId"
 #define MEMBER_COLUMNS                                                         \
-    "account", "accountId", "workspaceName", "workspaceId", "memberId",        \
-        "status", "revokedBranches", "changed="
+    "account", "accountId", "workspaceName", "workspaceId", "memberId", "status"
 
 #define MAX_ROLES 32
 
-/* -- workspaces -- */
+/* Results, one per process. */
+static struct place place;
+static struct member member;
+static struct member_grant grants[CMD_MAX_BRANCHES];
+
+/* -- workspaces and branches -- */
+
+static enum place_kind kind_of(const struct cmd *c)
+{
+    return strncmp(c->spec->words, "branch", 6) == 0 ? PLACE_BRANCH
+                                                     : PLACE_WORKSPACE;
+}
 
 static bool check_workspace(struct cmd *c)
 {
-    return !cmd_get(c, "tenant") != !cmd_get(c, "new-tenant") ||
+    return !cmd_option(c, "tenant") != !cmd_option(c, "new-tenant") ||
            cmd_misused(c, "workspace add: needs one of --tenant and "
                           "--new-tenant; try identity-fcgi workspace add "
                           "--help");
 }
 
-static bool find_tenant(struct cmd *c)
+/* Adds the option that would do to a refusal of the tenant. */
+static bool refuse_tenant(struct cmd *c, struct people *p,
+                          enum people_outcome outcome)
 {
-    if (cmd_get(c, "tenant") != NULL) {
-        return cmd_find(
-            c, "tenant", cmd_get(c, "tenant"), ": --new-tenant makes one",
-            "SELECT tenant_id AS tenantId, tenant_name AS tenantName"
-            "  FROM tenants"
-            " WHERE tenant_id = :ref.id OR tenant_name COLLATE \"C\" = "
-            ":ref.name"
-            " ORDER BY tenant_id FOR NO KEY UPDATE");
+    const char *tenant = cmd_option(c, "tenant"), *hint = "";
+
+    if (outcome == PEOPLE_EXISTS && strcmp(p->field, "newTenant") == 0) {
+        hint = ": --tenant puts the workspace there";
+    } else if (outcome == PEOPLE_INVALID && tenant != NULL &&
+               p->field != NULL && strcmp(p->field, "tenantId") == 0 &&
+               !people_is_id(tenant)) {
+        hint = ": --new-tenant makes one";
     }
-    /* Names of tenants have no unique index.  The lock (an arbitrary number)
-     * makes search and insertion atomic. */
-    return cmd_sql(c, "SELECT pg_advisory_xact_lock(7236589412358)") &&
-           cmd_sql(c, "INSERT INTO tenants (tenant_name)"
-                      " SELECT :new-tenant WHERE NOT EXISTS ("
-                      "   SELECT FROM tenants"
-                      "    WHERE tenant_name COLLATE \"C\" = :new-tenant)"
-                      " RETURNING tenant_id AS tenantId,"
-                      "           tenant_name AS tenantName,"
-                      "           true AS tenantAdded") &&
-           (c->found > 0 ||
-            cmd_fail(c,
-                     "a tenant called \"%s\" exists already: --tenant puts "
-                     "the workspace there",
-                     cmd_get(c, "new-tenant")));
+    snprintf(p->line + strlen(p->line), sizeof(p->line) - strlen(p->line), "%s",
+             hint);
+    return cmd_people(c, p, outcome);
 }
 
-/* Refuses a duplicate name in the same parent, which is locked. */
-static bool refuse_namesake(struct cmd *c)
+static bool show_place(struct cmd *c)
 {
-    bool branch = strncmp(c->spec->words, "branch", 6) == 0;
-
-    return c->found > 0 ||
-           cmd_fail(c, "a %s of this name exists already in \"%s\"",
-                    branch ? "branch" : "workspace",
-                    cmd_get(c, branch ? "workspaceName" : "tenantName"));
+    c->members = people_place_changed[kind_of(c)];
+    c->item = &place;
+    memcpy(c->events, place.events, sizeof(c->events));
+    return true;
 }
 
-/* -- branches -- */
-
-static bool find_branch(struct cmd *c)
+static bool add_place(struct cmd *c, struct people *p)
 {
-    static const char sql[] =
-        "SELECT branch_id AS branchId, branch_name AS branchName, b.status,"
-        "       workspace_id AS workspaceId, workspace_name AS workspaceName"
-        "  FROM branches b JOIN workspaces w USING (workspace_id)"
-        " WHERE (branch_id = :ref.id"
-        "        OR branch_name COLLATE \"C\" = :ref.name)"
-        "   AND (:workspaceId::uuid IS NULL OR workspace_id = :workspaceId)"
-        " ORDER BY branch_id FOR NO KEY UPDATE OF b";
+    enum place_kind kind = kind_of(c);
+    const struct place_change change = {
+        .in = cmd_option(c, kind == PLACE_BRANCH ? "workspace" : "tenant"),
+        .new_tenant = cmd_option(c, "new-tenant"),
+        .name = c->operand};
+    enum people_outcome outcome = people_place_add(p, kind, &change, &place);
 
-    return cmd_find(c, "branch", c->operand, "", sql);
+    return outcome == PEOPLE_DONE ? show_place(c)
+                                  : refuse_tenant(c, p, outcome);
+}
+
+static bool change_place(struct cmd *c, struct people *p)
+{
+    const struct place_change change = {.place = c->operand,
+                                        .in = cmd_option(c, "workspace"),
+                                        .name = cmd_option(c, "to"),
+                                        .status = c->spec->status};
+
+    return cmd_people(c, p,
+                      people_place_change(p, kind_of(c), &change, &place)) &&
+           show_place(c);
 }
 
 /* -- members -- */
 
-/* Reads the membership in the locked workspace; status "" means not a
- * member. */
-static bool find_member(struct cmd *c)
+static bool show_member(struct cmd *c)
 {
-    return cmd_sql(c, "SELECT m.member_id AS memberId, m.status"
-                      "  FROM workspaces w LEFT JOIN members m"
-                      "    ON m.workspace_id = w.workspace_id"
-                      "   AND m.account_id = :accountId"
-                      " WHERE w.workspace_id = :workspaceId") &&
-           (!cmd_is(c, "status", "") ||
-            strcmp(c->spec->status, "ACTIVE") == 0 ||
-            cmd_fail(c, "\"%s\" is not a member of \"%s\"",
-                     cmd_get(c, "account"), cmd_get(c, "workspaceName")));
+    c->members = people_member_changed;
+    c->item = &member;
+    c->events[0] = member.event;
+    return true;
 }
 
-static bool end_grants(struct cmd *c)
+static bool put_member(struct cmd *c, struct people *p)
 {
-    if (!cmd_sql(c, "DELETE FROM branch_grants WHERE member_id = :memberId")) {
-        return false;
-    }
-    cmd_setn(c, "revokedBranches", c->touched);
-    c->changed = c->changed || c->touched > 0;
-    return true;
+    const struct member_change change = {
+        .account = c->account, .workspace = cmd_option(c, "workspace")};
+
+    return cmd_people(c, p, people_member_put(p, &change, &member)) &&
+           show_member(c);
+}
+
+static bool end_member(struct cmd *c, struct people *p)
+{
+    const struct member_change change = {
+        .account = c->account, .workspace = cmd_option(c, "workspace")};
+
+    return cmd_people(c, p, people_member_end(p, &change, &member)) &&
+           show_member(c);
 }
 
 /* -- grants -- */
 
-/* Finds a branch by ref in the account's workspaces. */
-static bool find_grantable(struct cmd *c, const char *ref)
+static bool change_grants(struct cmd *c, struct people *p)
 {
-    static const char sql[] =
-        "SELECT branch_id AS branchId, branch_name AS branchName,"
-        "       member_id AS memberId, m.status,"
-        "       workspace_id AS workspaceId, workspace_name AS workspaceName"
-        "  FROM members m JOIN workspaces USING (workspace_id)"
-        "  JOIN branches USING (workspace_id)"
-        " WHERE m.account_id = :accountId"
-        "   AND (branch_id = :ref.id OR branch_name COLLATE \"C\" = :ref.name)"
-        "   AND (:workspace::text IS NULL OR workspace_id = :workspace.id"
-        "        OR workspace_name COLLATE \"C\" = :workspace.name)"
-        " ORDER BY branch_id";
-    static const char any_sql[] =
-        "SELECT FROM branches WHERE branch_id = :ref.id"
-        "    OR branch_name COLLATE \"C\" = :ref.name LIMIT 1";
-
-    if (!cmd_find(c, "branch", ref, NULL, sql)) {
-        return false;
-    }
-    if (c->found > 0) {
-        return true;
-    }
-    if (!cmd_sql(c, any_sql)) {
-        return false;
-    }
-    return c->found == 0
-               ? cmd_fail(c, "there is no branch %s \"%s\"",
-                          cmd_is_uuid(ref) ? "with the id" : "called", ref)
-               : cmd_fail(c,
-                          "the branch \"%s\" is in no workspace%s that "
-                          "\"%s\" is a member of; run member add first",
-                          ref, cmd_get(c, "workspace") ? " of that name" : "",
-                          cmd_get(c, "account"));
-}
-
-static bool grant_branch(struct cmd *c)
-{
-    int64_t given;
-
-    if (!cmd_is(c, "status", "ACTIVE")) {
-        return cmd_fail(c,
-                        "the membership of \"%s\" in \"%s\" has ended: "
-                        "member add restores it",
-                        cmd_get(c, "account"), cmd_get(c, "workspaceName"));
-    }
-    if (!cmd_sql(c, "INSERT INTO branch_grants"
-                    " (member_id, branch_id, workspace_id)"
-                    " VALUES (:memberId, :branchId, :workspaceId)"
-                    " ON CONFLICT DO NOTHING")) {
-        return false;
-    }
-    given = c->touched;
-    if (!cmd_sql(c, "INSERT INTO member_roles (member_id, branch_id, role_code)"
-                    " SELECT :memberId::uuid, :branchId::uuid,"
-                    "        unnest(string_to_array(:codes, ','))"
-                    " ON CONFLICT DO NOTHING")) {
-        return false;
-    }
-    c->touched += given;
-    return true;
-}
-
-/* Revokes the roles or, without --role, the branch. */
-static bool revoke_branch(struct cmd *c)
-{
-    return cmd_sql(
-        c, cmd_get(c, "role") == NULL
-               ? "DELETE FROM branch_grants"
-                 " WHERE member_id = :memberId AND branch_id = :branchId"
-               : "DELETE FROM member_roles"
-                 " WHERE member_id = :memberId AND branch_id = :branchId"
-                 "   AND role_code = ANY (string_to_array(:codes, ','))");
-}
-
-/* Leaves two results per branch: its ids, and its current grants. */
-static bool change(struct cmd *c)
-{
-    bool (*change_grant)(struct cmd *) =
-        strcmp(c->spec->words, "member grant") == 0 ? grant_branch
-                                                    : revoke_branch;
-    static const char now_sql[] =
-        "SELECT count(*) > 0 AS granted, :written::boolean AS changed,"
-        "       string_agg(role_code, ',' ORDER BY role_code) AS roles"
-        "  FROM branch_grants LEFT JOIN member_roles"
-        " USING (member_id, branch_id)"
-        " WHERE member_id = :memberId AND branch_id = :branchId";
+    enum people_outcome (*change)(struct people *, const struct grant_change *,
+                                  struct member_grant *) =
+        strcmp(c->spec->words, "member grant") == 0 ? people_member_grant
+                                                    : people_member_revoke;
     const char *branches[CMD_MAX_BRANCHES];
     size_t count = cmd_given(c, "branch", branches, CMD_MAX_BRANCHES);
+    bool ok = true;
 
-    c->changed = false; /* audited for each row */
-    for (size_t i = 0; i < count; i++) {
-        if (!find_grantable(c, branches[i]) || !change_grant(c)) {
-            return false;
-        }
-        cmd_set(c, "written", c->touched > 0 ? "t" : "f");
-        if (!cmd_sql(c, now_sql)) {
-            return false;
-        }
+    for (size_t i = 0; ok && i < count; i++) {
+        const struct grant_change wanted = {.account = c->account,
+                                            .branch = branches[i],
+                                            .workspace =
+                                                cmd_option(c, "workspace"),
+                                            .roles = c->secret};
+
+        ok = cmd_people(c, p, change(p, &wanted, &grants[i]));
     }
-    return true;
+    return ok;
 }
 
 static bool print_grants(struct cmd *c)
 {
-    size_t count = c->result_count;
+    size_t count = cmd_given(c, "branch", NULL, 0);
 
-    for (size_t i = 3; i <= count; i += 2) { /* after the account's row */
-        c->result_count = i;
-        if (cmd_is(c, "changed", "t")) {
-            cmd_out_audit(c, c->spec->event, NULL);
+    c->members = people_member_granted;
+    for (size_t i = 0; i < count; i++) {
+        c->item = &grants[i];
+        if (grants[i].event != NULL) {
+            cmd_out_audit(c, grants[i].event, NULL);
         }
         cmd_out_row(c);
     }
     return true;
 }
 
+/* Joins the roles by commas in c->secret. */
 static bool check_grant(struct cmd *c)
 {
     const char *roles[MAX_ROLES];
     size_t count = cmd_given(c, "role", roles, MAX_ROLES);
-    struct buf codes; /* joined by commas as a single parameter */
+    struct buf codes;
 
     if (cmd_given(c, "branch", NULL, 0) > CMD_MAX_BRANCHES) {
         return cmd_misused(c,
@@ -251,30 +179,23 @@ static bool check_grant(struct cmd *c)
         buf_addf(&codes, "%s%s", i > 0 ? "," : "", roles[i]);
     }
     buf_addc(&codes, '\0');
-    cmd_set(c, "codes", c->secret);
     return true;
 }
 
 static bool check_revoke(struct cmd *c)
 {
     static const struct cmd_spec end = {
-        .lock = true,
-        .find = find_member,
-        .status = "INACTIVE",
-        .sql = "UPDATE members SET status = :status"
-               " WHERE member_id = :memberId",
-        .work = end_grants,
-        .event = "member.ended",
-        .columns = {MEMBER_COLUMNS},
+        .operate = end_member,
+        .columns = {MEMBER_COLUMNS, "revokedBranches"},
     };
-    bool all = cmd_get(c, "all") != NULL;
+    bool all = cmd_option(c, "all") != NULL;
 
     if (!check_grant(c)) {
         return false;
     }
-    if (all == (cmd_get(c, "branch") != NULL) ||
-        (all &&
-         (cmd_get(c, "role") != NULL || cmd_get(c, "workspace") == NULL))) {
+    if (all == (cmd_option(c, "branch") != NULL) ||
+        (all && (cmd_option(c, "role") != NULL ||
+                 cmd_option(c, "workspace") == NULL))) {
         return cmd_misused(c,
                            "member revoke: needs --branch, or --all with "
                            "--workspace and without --role; try identity-fcgi "
@@ -305,34 +226,11 @@ static bool check_revoke(struct cmd *c)
 #define IN_WORKSPACE \
     {"workspace", "WORKSPACE", .help = "where to look for it, a name or an id"}
 
-#define OF_WORKSPACE .lock = true, .columns = {WORKSPACE_COLUMNS}
+#define OF_WORKSPACE .operate = change_place, .columns = {WORKSPACE_COLUMNS}
+#define OF_BRANCH .operate = change_place, .columns = {BRANCH_COLUMNS}
 #define OF_GRANTS \
-    .work = change, .print = print_grants, .list = true, \
-    .columns = {"accountId=", "memberId=", "workspaceId=", "workspaceName", \
-                "branchId", "branchName", "granted", "roles", "changed="}
-#define OF_BRANCH .lock = true, .find = find_branch, .columns = {BRANCH_COLUMNS}
-
-/* table is for example "workspaces", row "workspace" and above "tenant". */
-#define ADD(table, row, above) \
-    .sql = "INSERT INTO " table " (" above "_id, " row "_name)" \
-           " SELECT :" above "Id::uuid, :name" \
-           "  WHERE " NO_NAMESAKE(table, row, above, ":name") \
-           " RETURNING " row "_id AS " row "Id, " row "_name AS " row "Name," \
-           "           status, true AS changed", \
-    .work = refuse_namesake
-#define RENAME(table, row, above) \
-    .to = row "Name", \
-    .parent = "SELECT FROM " above "s WHERE " above "_id = :" above "Id" \
-              "   FOR NO KEY UPDATE", \
-    .sql = "UPDATE " table " SET " row "_name = :to" \
-           " WHERE " row "_id = :" row "Id" \
-           "   AND " NO_NAMESAKE(table, row, above, ":to") " RETURNING 1", \
-    .work = refuse_namesake
-#define NO_NAMESAKE(table, row, above, name) \
-    "NOT EXISTS (SELECT FROM " table " WHERE " above "_id = :" above "Id" \
-    "               AND " row "_name COLLATE \"C\" = " name ")"
-#define SET_STATUS(table, row) \
-    .sql = "UPDATE " table " SET status = :status WHERE " row "_id = :" row "Id"
+    .operate = change_grants, .print = print_grants, .list = true, \
+    .columns = {"workspaceName", "branchId", "branchName", "granted", "roles"}
 
 const struct cmd_spec cmd_places[] = {
     {"workspace add", "NAME", "create a workspace",
@@ -340,48 +238,33 @@ const struct cmd_spec cmd_places[] = {
      .options = {
          {"tenant", "TENANT", .help = "an existing tenant, its name or id"},
          {"new-tenant", "NAME", .help = "create this tenant too"}},
-     .check = check_workspace, .find = find_tenant,
-     ADD("workspaces", "workspace", "tenant"),
-     .event = "workspace.added", .columns = {WORKSPACE_COLUMNS}},
+     .check = check_workspace, .operate = add_place,
+     .columns = {WORKSPACE_COLUMNS}},
     {"workspace rename", "WORKSPACE", "give it another name",
      "WORKSPACE " BY_REF,
      .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
-     OF_WORKSPACE, RENAME("workspaces", "workspace", "tenant"),
-     .event = "workspace.renamed"},
+     OF_WORKSPACE},
     {"workspace activate", "WORKSPACE", "allow work in it again",
-     "WORKSPACE " BY_REF, OF_WORKSPACE, SET_STATUS("workspaces", "workspace"),
-     .status = "ACTIVE", .event = "workspace.activated"},
+     "WORKSPACE " BY_REF, OF_WORKSPACE, .status = "ACTIVE"},
     {"workspace deactivate", "WORKSPACE", "stop all work in it",
-     "WORKSPACE " BY_REF OFF_MORE, OF_WORKSPACE,
-     SET_STATUS("workspaces", "workspace"),
-     .status = "INACTIVE", .event = "workspace.deactivated"},
+     "WORKSPACE " BY_REF OFF_MORE, OF_WORKSPACE, .status = "INACTIVE"},
     {"branch add", "NAME", "create a branch in a workspace", NULL,
-     .options = {WORKSPACE}, .lock = true,
-     ADD("branches", "branch", "workspace"),
-     .event = "branch.added", .columns = {BRANCH_COLUMNS}},
+     .options = {WORKSPACE}, .operate = add_place,
+     .columns = {BRANCH_COLUMNS}},
     {"branch rename", "BRANCH", "give it another name", "BRANCH " BY_REF,
      .options = {
          {"to", "NAME", .help = "the new name", CMD_NEEDED}, IN_WORKSPACE},
-     OF_BRANCH, RENAME("branches", "branch", "workspace"),
-     .event = "branch.renamed"},
+     OF_BRANCH},
     {"branch activate", "BRANCH", "allow work in it again",
      "BRANCH " BY_REF, .options = {IN_WORKSPACE}, OF_BRANCH,
-     SET_STATUS("branches", "branch"),
-     .status = "ACTIVE", .event = "branch.activated"},
+     .status = "ACTIVE"},
     {"branch deactivate", "BRANCH", "stop all work in it",
      "BRANCH " BY_REF OFF_MORE, .options = {IN_WORKSPACE}, OF_BRANCH,
-     SET_STATUS("branches", "branch"),
-     .status = "INACTIVE", .event = "branch.deactivated"},
+     .status = "INACTIVE"},
     {"member add", NULL, "make an account a member of a workspace",
      "A new member cannot work in any branch until member grant.\n",
-     .options = {ACCOUNT, WORKSPACE}, .lock = true, .find = find_member,
-     .status = "ACTIVE",
-     .sql = "INSERT INTO members (account_id, workspace_id)"
-            " VALUES (:accountId, :workspaceId)"
-            " ON CONFLICT (account_id, workspace_id)"
-            " DO UPDATE SET status = 'ACTIVE'"
-            " RETURNING member_id AS memberId",
-     .event = "member.added", .columns = {MEMBER_COLUMNS}},
+     .options = {ACCOUNT, WORKSPACE}, .operate = put_member,
+     .columns = {MEMBER_COLUMNS}},
     {"member grant", NULL, "let a member work in branches, with roles",
      "Earlier grants stay.  At most 200 active branches per member, 1000 per\n"
      "account, 32 roles per branch.\n" REFRESH_MORE,
@@ -390,7 +273,7 @@ const struct cmd_spec cmd_places[] = {
          {"branch", "BRANCH", "its name or id",
           .flags = CMD_NEEDED | CMD_MANY},
          ROLES},
-     .check = check_grant, .event = "member.granted", OF_GRANTS},
+     .check = check_grant, OF_GRANTS},
     {"member revoke", NULL, "take roles or branches away",
      "With --role only those roles are taken; with --branch alone the "
      "branches;\nwith --all every branch of the workspace, and the membership "
@@ -400,7 +283,7 @@ const struct cmd_spec cmd_places[] = {
          ACCOUNT, {"branch", "BRANCH", "its name or id", .flags = CMD_MANY},
          ROLES,
          {"all", NULL, .help = "everything in --workspace"}},
-     .check = check_revoke, .event = "member.revoked", OF_GRANTS},
+     .check = check_revoke, OF_GRANTS},
     {.words = NULL},
 };
 /* clang-format on */

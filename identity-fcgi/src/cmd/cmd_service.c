@@ -5,6 +5,7 @@
 #include "auth/session.h"
 #include "auth/token.h"
 #include "cmd/cmd_out.h"
+#include "cmd/cmd_secret.h"
 #include "store/migrate.h"
 #include "store/sweep.h"
 
@@ -229,7 +230,7 @@ static bool inspect(struct cmd *c)
 
 static bool read_token(struct cmd *c)
 {
-    return cmd_keys(c) && cmd_read_secret(c, "token", CMD_SECRET_MAX, false);
+    return cmd_keys(c) && cmd_secret_read(c, "token", CMD_SECRET_MAX, false);
 }
 
 /* -- keys generate -- */

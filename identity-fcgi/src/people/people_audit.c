@@ -4,6 +4,8 @@
 
 #include "store/sql.h"
 
+#include <stdio.h>
+
 #define MEMBER(name, type, field)                                              \
     PEOPLE_MEMBER(name, type, struct audit_event, field)
 
@@ -79,4 +81,16 @@ enum people_outcome people_audit_list(struct people *p,
               DB_INT(query->limit + 1));
     return people_list(p, &q, &audit_list_sql, people_audit_members,
                        sizeof(struct audit_event), query->limit, page);
+}
+
+const char *people_audit_cursor(struct people *p, const void *event)
+{
+    size_t cap = sizeof("-9223372036854775808");
+    char *out = pj_arena_alloc(p->arena, cap);
+
+    if (out != NULL) {
+        snprintf(out, cap, "%lld",
+                 (long long) ((const struct audit_event *) event)->event_id);
+    }
+    return out;
 }

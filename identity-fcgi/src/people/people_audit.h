@@ -34,3 +34,5 @@ extern const struct people_member people_audit_members[];
 enum people_outcome people_audit_list(struct people *p,
                                       const struct audit_query *query,
                                       struct people_rows *page);
+/* The cursor after this event, or NULL. */
+const char *people_audit_cursor(struct people *p, const void *event);

@@ -5,6 +5,7 @@
 #include "people/people_member.h"
 
 #include "base/buf.h"
+#include "people/people_account.h"
 #include "people/people_place.h"
 #include "store/sql.h"
 
@@ -21,7 +22,8 @@
         MEMBER("branches", NUMBER, branches),                                  \
         MEMBER("createdAt", TIME, created_us)
 
-#define GRANT(name, type, field) PEOPLE_MEMBER(name, type, struct grant, field)
+#define GRANT(name, type, field)                                               \
+    PEOPLE_MEMBER(name, type, struct member_grant, field)
 static const struct people_member grant_members[] = {
     GRANT("branchId", ID, branch_id),
     GRANT("branchName", TEXT, branch_name),
@@ -41,6 +43,19 @@ const struct people_member people_member_changed[] = {
     PEOPLE_MEMBERS_END,
 };
 
+const struct people_member people_member_granted[] = {
+    GRANT("accountId", ID, account_id),
+    GRANT("memberId", ID, member_id),
+    GRANT("workspaceId", ID, workspace_id),
+    GRANT("workspaceName", TEXT, workspace_name),
+    GRANT("branchId", ID, branch_id),
+    GRANT("branchName", TEXT, branch_name),
+    GRANT("granted", BOOL, granted),
+    GRANT("roles", LIST, roles),
+    GRANT("changed", BOOL, changed),
+    PEOPLE_MEMBERS_END,
+};
+
 /* -- the account and its membership -- */
 
 #define SELECT                                                                 \
@@ -51,24 +66,6 @@ const struct people_member people_member_changed[] = {
     "  FROM members m JOIN accounts a ON a.account_id = m.account_id"          \
     "  JOIN workspaces w ON w.workspace_id = m.workspace_id"
 
-struct holder {
-    const char *id, *name, *type, *status;
-};
-
-static const struct people_member holder_members[] = {
-    PEOPLE_MEMBER("accountId", ID, struct holder, id),
-    PEOPLE_MEMBER("account", TEXT, struct holder, name),
-    PEOPLE_MEMBER("type", TEXT, struct holder, type),
-    PEOPLE_MEMBER("status", TEXT, struct holder, status),
-    PEOPLE_MEMBERS_END,
-};
-
-static const struct db_statement holder_sql = {
-    "member_account",
-    "SELECT account_id, account_name, account_type, status FROM accounts"
-    " WHERE account_id = $1 OR account_name COLLATE \"C\" = $2"
-    "   FOR NO KEY UPDATE",
-    DB_SEARCHES};
 static const struct db_statement member_sql = {
     "member_read", SELECT " WHERE m.account_id = $1 AND m.workspace_id = $2",
     false};
@@ -83,20 +80,6 @@ static const struct db_statement end_sql = {
 static const struct db_statement end_grants_sql = {
     "member_end_grants", "DELETE FROM branch_grants WHERE member_id = $1",
     true};
-
-/* Finds and locks the account, which the caller may change. */
-static enum people_outcome find_holder(struct people *p, const char *ref,
-                                       struct holder *out)
-{
-    enum people_outcome outcome = people_find(p, &holder_sql, "account", ref,
-                                              NULL, 0, holder_members, out);
-
-    if (outcome == PEOPLE_DONE && strcmp(out->status, "DELETED") == 0) {
-        return people_refuse(p, PEOPLE_CONFLICT, NULL,
-                             "this account is deleted");
-    }
-    return outcome == PEOPLE_DONE ? people_may(p, out->type) : outcome;
-}
 
 /* Reads the membership.  PEOPLE_NOT_FOUND if there is none, with the names of
  * the account and the workspace. */
@@ -126,10 +109,10 @@ static enum people_outcome find_member(struct people *p,
 {
     enum people_outcome outcome;
     struct place workspace;
-    struct holder account;
+    struct account_item account;
 
     *out = (struct member){NULL};
-    outcome = find_holder(p, change->account, &account);
+    outcome = people_account_lock(p, change->account, &account);
     if (outcome == PEOPLE_DONE) {
         outcome = people_place_find(p, PLACE_WORKSPACE, change->workspace, NULL,
                                     &workspace);
@@ -137,7 +120,7 @@ static enum people_outcome find_member(struct people *p,
     if (outcome != PEOPLE_DONE) {
         return outcome;
     }
-    out->account_id = account.id;
+    out->account_id = account.account_id;
     out->account = account.name;
     out->workspace_id = workspace.id;
     out->workspace_name = workspace.name;
@@ -245,7 +228,7 @@ static bool write_wish(struct people *p, const struct member_change *change,
 }
 
 static enum people_outcome
-refuse_wish(struct people *p, const struct grant *grant, const char *why)
+refuse_wish(struct people *p, const struct member_grant *grant, const char *why)
 {
     char *field = pj_arena_alloc(p->arena, 64);
     struct buf text;
@@ -264,8 +247,8 @@ static enum people_outcome divide_wish(struct people *p,
                                        const struct people_rows *rows,
                                        struct member *out)
 {
-    const struct grant *all = rows->items;
-    struct grant *mem =
+    const struct member_grant *all = rows->items;
+    struct member_grant *mem =
         pj_arena_alloc(p->arena, 2 * (rows->count + 1) * sizeof(*mem));
 
     if (mem == NULL) {
@@ -309,8 +292,8 @@ static enum people_outcome set_grants(struct people *p,
     }
     db_params(&q.p, DB_ID(out->member_id), db_any(wish[0]), db_any(wish[1]),
               DB_ID(out->workspace_id));
-    outcome = people_list(p, &q, &wish_sql, wish_members, sizeof(struct grant),
-                          INT32_MAX, &rows);
+    outcome = people_list(p, &q, &wish_sql, wish_members,
+                          sizeof(struct member_grant), INT32_MAX, &rows);
     if (outcome == PEOPLE_DONE) {
         outcome = divide_wish(p, &rows, out);
     }
@@ -355,19 +338,183 @@ enum people_outcome people_member_end(struct people *p,
 {
     enum people_outcome outcome = find_member(p, change, out);
 
-    if (outcome != PEOPLE_DONE || strcmp(out->status, "ACTIVE") != 0) {
+    if (outcome == PEOPLE_DONE) {
+        outcome =
+            people_do(p, &end_grants_sql, &out->revoked, DB_ID(out->member_id));
+    }
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    out->branches = 0;
+    out->changed = out->revoked > 0 || strcmp(out->status, "ACTIVE") == 0;
+    out->status = "INACTIVE";
+    out->event = out->changed ? "member.ended" : NULL;
+    return people_do(p, &end_sql, NULL, DB_ID(out->member_id));
+}
+
+/* -- one grant -- */
+
+static const struct people_member found_members[] = {
+    GRANT("branchId", ID, branch_id),
+    GRANT("branchName", TEXT, branch_name),
+    GRANT("accountId", ID, account_id),
+    GRANT("memberId", ID, member_id),
+    GRANT("ended", BOOL, ended),
+    GRANT("workspaceId", ID, workspace_id),
+    GRANT("workspaceName", TEXT, workspace_name),
+    PEOPLE_MEMBERS_END,
+};
+
+/* A branch in the account's workspaces. */
+static const struct db_statement grantable_sql = {
+    "member_grantable",
+    "SELECT branch_id, branch_name, m.account_id, m.member_id,"
+    "       m.status <> 'ACTIVE', workspace_id, workspace_name"
+    "  FROM members m JOIN workspaces w USING (workspace_id)"
+    "  JOIN branches b USING (workspace_id)"
+    " WHERE (branch_id = $1 OR branch_name COLLATE \"C\" = $2)"
+    "   AND m.account_id = $3"
+    "   AND (coalesce($4, $5::text) IS NULL OR workspace_id = $4::uuid"
+    "        OR workspace_name COLLATE \"C\" = $5)"
+    " ORDER BY branch_id LIMIT 3",
+    DB_SEARCHES};
+static const struct db_statement any_branch_sql = {
+    "member_any_branch",
+    "SELECT FROM branches"
+    " WHERE branch_id = $1 OR branch_name COLLATE \"C\" = $2 LIMIT 1",
+    DB_SEARCHES};
+
+static enum people_outcome find_grantable(struct people *p,
+                                          const struct grant_change *change,
+                                          const struct account_item *account,
+                                          struct member_grant *out)
+{
+    const char *ref = change->branch, *in = change->workspace;
+    bool in_id = in != NULL && people_is_id(in), id = people_is_id(ref);
+    enum people_outcome outcome;
+    int64_t any = 0;
+
+    *out = (struct member_grant){NULL};
+    outcome = people_find(p, &grantable_sql, "branch", ref,
+                          DB_VALUES(DB_ID(account->account_id),
+                                    db_any(in_id ? in : NULL),
+                                    db_any(in_id ? NULL : in)),
+                          found_members, out);
+    if (outcome != PEOPLE_NOT_FOUND) {
         return outcome;
     }
     outcome =
-        people_do(p, &end_grants_sql, &out->revoked, DB_ID(out->member_id));
-    if (outcome == PEOPLE_DONE) {
-        outcome = people_do(p, &end_sql, NULL, DB_ID(out->member_id));
+        people_do(p, &any_branch_sql, &any, db_id_or_null(id ? ref : NULL),
+                  db_any(id ? NULL : ref));
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
     }
-    out->status = "INACTIVE";
-    out->branches = 0;
-    out->changed = true;
-    out->event = "member.ended";
+    return any == 0
+               ? people_refuse(p, PEOPLE_NOT_FOUND, NULL,
+                               "there is no branch %s \"%s\"",
+                               id ? "with the id" : "called", ref)
+               : people_refuse(p, PEOPLE_CONFLICT, NULL,
+                               "the branch \"%s\" is in no workspace%s that "
+                               "\"%s\" is a member of; run member add first",
+                               ref, in != NULL ? " of that name" : "",
+                               account->name);
+}
+
+/* Parameters of these: the member, the branch, roles. */
+static const struct db_statement grant_sql = {
+    "member_grant",
+    "INSERT INTO branch_grants (member_id, branch_id, workspace_id)"
+    " SELECT $1, branch_id, workspace_id FROM branches WHERE branch_id = $2"
+    " ON CONFLICT DO NOTHING",
+    true};
+static const struct db_statement grant_roles_sql = {
+    "member_grant_roles",
+    "INSERT INTO member_roles (member_id, branch_id, role_code)"
+    " SELECT $1, $2, unnest(string_to_array($3, ',')) ON CONFLICT DO NOTHING",
+    true};
+static const struct db_statement revoke_sql = {
+    "member_revoke",
+    "DELETE FROM branch_grants WHERE member_id = $1 AND branch_id = $2", true};
+static const struct db_statement revoke_roles_sql = {
+    "member_revoke_roles",
+    "DELETE FROM member_roles WHERE member_id = $1 AND branch_id = $2"
+    "   AND role_code = ANY (string_to_array($3, ','))",
+    true};
+
+static const struct people_member now_members[] = {
+    GRANT("granted", BOOL, granted),
+    GRANT("roles", LIST, roles),
+    PEOPLE_MEMBERS_END,
+};
+static const struct db_statement now_sql = {
+    "member_granted_now",
+    "SELECT count(*) > 0, string_agg(role_code, ',' ORDER BY role_code)"
+    "  FROM branch_grants LEFT JOIN member_roles USING (member_id, branch_id)"
+    " WHERE member_id = $1 AND branch_id = $2",
+    false};
+
+/* Runs the statements (the last is NULL) on the grant that change names, and
+ * reads what is left. */
+static enum people_outcome change_grant(struct people *p,
+                                        const struct grant_change *change,
+                                        const struct db_statement *const *sql,
+                                        const char *event,
+                                        struct member_grant *out)
+{
+    struct account_item account;
+    struct sql_query q = {0};
+    enum people_outcome outcome =
+        people_account_lock(p, change->account, &account);
+
+    if (outcome == PEOPLE_DONE) {
+        outcome = find_grantable(p, change, &account, out);
+    }
+    if (outcome == PEOPLE_DONE && out->ended && sql[0] == &grant_sql) {
+        return people_refuse(p, PEOPLE_CONFLICT, NULL,
+                             "the membership of \"%s\" in \"%s\" has ended: "
+                             "member add restores it",
+                             account.name, out->workspace_name);
+    }
+    for (; outcome == PEOPLE_DONE && *sql != NULL; sql++) {
+        int64_t rows = 0;
+
+        outcome = people_do(p, *sql, &rows, DB_ID(out->member_id),
+                            DB_ID(out->branch_id), DB_TEXT(change->roles));
+        out->changed = out->changed || rows > 0;
+    }
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    out->event = out->changed ? event : NULL;
+    db_params(&q.p, DB_ID(out->member_id), DB_ID(out->branch_id));
+    outcome = people_run(p, &q, &now_sql);
+    if (outcome == PEOPLE_DONE) {
+        outcome = people_copy(p, q.rows, 0, now_members, out) ? PEOPLE_DONE
+                                                              : PEOPLE_FAILED;
+        (void) sql_end(&q);
+    }
     return outcome;
+}
+
+enum people_outcome people_member_grant(struct people *p,
+                                        const struct grant_change *change,
+                                        struct member_grant *out)
+{
+    static const struct db_statement *const sql[] = {&grant_sql,
+                                                     &grant_roles_sql, NULL};
+
+    return change_grant(p, change, sql, "member.granted", out);
+}
+
+enum people_outcome people_member_revoke(struct people *p,
+                                         const struct grant_change *change,
+                                         struct member_grant *out)
+{
+    static const struct db_statement *const branch[] = {&revoke_sql, NULL};
+    static const struct db_statement *const roles[] = {&revoke_roles_sql, NULL};
+
+    return change_grant(p, change, change->roles[0] != '\0' ? roles : branch,
+                        "member.revoked", out);
 }
 
 /* -- lists -- */
