@@ -201,13 +201,14 @@ static PGconn *start_connect(const struct config *cfg, size_t n)
 
 /* Every statement of the service finds a few rows by index and joins them row
  * by row.  For a small database the planner would read and hash whole tables,
- * at twice the cost, and keep that plan while the tables grow.  JIT never pays
- * off. */
+ * at twice the cost, and keep that plan while the tables grow.  JIT and
+ * parallel workers never pay off. */
 #define SETTINGS(timeout, lock, local)                                         \
     "set_config('enable_hashjoin', 'off', " local "),"                         \
     "set_config('enable_mergejoin', 'off', " local "),"                        \
     "set_config('enable_seqscan', 'off', " local "),"                          \
     "set_config('jit', 'off', " local "),"                                     \
+    "set_config('max_parallel_workers_per_gather', '0', " local "),"           \
     "set_config('lock_timeout', " lock ", " local "),"                         \
     "set_config('statement_timeout', " timeout ", " local ")"
 
