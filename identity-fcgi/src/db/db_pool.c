@@ -286,10 +286,11 @@ struct db_script *db_pool_begin(struct db_pool *pool, int64_t deadline_ms)
     return NULL;
 }
 
-/* A violated constraint is an answer to the client. */
-static void log_failure(const struct db_error *error)
+static void report(enum db_outcome outcome, const struct db_error *error)
 {
-    if (strncmp(error->state, "23", 2) != 0) {
+    /* A violated constraint is an answer to the client. */
+    if (outcome != DB_DONE && strncmp(error->state, "23", 2) != 0) {
+        metrics_count(errors[outcome]);
         log_line(LOG_ERROR_, "db.error", "transaction: %s %s",
                  error->state[0] != '\0' ? error->state : "-", error->message);
     }
@@ -306,10 +307,7 @@ enum db_outcome db_pool_end(struct db_pool *pool, struct db_script *script,
         outcome = db_script_outcome(script);
         outcome = outcome == DB_LOST ? DB_DOUBT : outcome;
     }
-    if (outcome != DB_DONE) {
-        metrics_count(errors[outcome]);
-        log_failure(db_script_error(script));
-    }
+    report(outcome, db_script_error(script));
     /* A plan of this connection may be out of date. */
     if (outcome >= DB_RETRY || (!sent && c->pg != NULL &&
                                 !db_script_run(script, "ROLLBACK", NULL, 0))) {
