@@ -78,7 +78,7 @@ for my $out ('/dev/full', '&-') {
     my $p = $c->start({ redirect => ">$out" }, qw(account delete), $ann, '--json');
     $p->wait_end(60 * $t->scale);
     is $p->status >> 8, 1, "into $out: refused";
-    like $t->read_file("op$t->{runs}.log"), qr/; nothing was deleted$/m, 'and says so';
+    like $t->read_file("op$t->{runs}.log"), qr/; nothing was deleted\."\}$/m, 'and says so';
 }
 is_deeply $c->done(qw(account show), $ann), $show, 'and nothing was';
 is refresh($session{$bob})->status, 200, 'bob goes on';
