@@ -34,7 +34,7 @@ struct worker {
     int64_t now_s;
     /* Of a program's call (auth/system.h): */
     unsigned may;           /* types of the accounts that it may change */
-    pj_str_t scopes;        /* of its token */
+    pj_str_t scopes, jti;   /* of its token */
     char location[128];     /* of what it made, or "" */
     const char *subject_id; /* the account that the answer is about, or NULL */
 };

@@ -7,7 +7,6 @@
 #include "auth/password.h"
 #include "auth/system_change.h"
 #include "people/people_account.h"
-#include "people/people_session.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -338,24 +337,6 @@ static void answer_change(struct worker *w, const void *state)
     jsonw_object_end(&json);
 }
 
-/* Marks the rows of sessions that a lockout has ended.  They are over anyway:
- * what is left is marked by the next call. */
-static void mark(struct worker *w, const char *account_id,
-                 system_answer_fn *answer, const void *state)
-{
-    struct session_mark mark = {.account_id = account_id, .more = true};
-
-    while (mark.more) {
-        if (!system_change_more(w, people_session_mark, &mark)) {
-            buf_reset(&w->res->headers);
-            buf_reset(&w->res->body);
-            w->res->status = 200;
-            answer(w, state);
-            return;
-        }
-    }
-}
-
 static void finish_change(struct worker *w, const struct account_change *c)
 {
     struct system_event event = {.account_id = c->account.account_id};
@@ -370,7 +351,7 @@ static void finish_change(struct worker *w, const struct account_change *c)
         system_audit(w, &event);
     }
     if (c->status != NULL && disabled) {
-        mark(w, c->account.account_id, answer_change, c);
+        (void) system_change_mark(w, c->account.account_id, answer_change, c);
     }
 }
 

@@ -5,6 +5,12 @@
 
 #include "auth/auth.h"
 
+handler_fn h_account_delete;
+handler_fn h_account_reset_code;
+handler_fn h_account_revoke_sessions;
+handler_fn h_account_unlock;
+handler_fn h_account_sessions; /* list */
+handler_fn h_account_sessions_end;
 handler_fn h_accounts; /* list */
 handler_fn h_accounts_add;
 handler_fn h_accounts_read;

@@ -71,6 +71,7 @@ bool system_caller(struct worker *w, const char *scope)
     w->may = has_word(w->scopes, "operators:write")
                  ? PEOPLE_CUSTOMER | PEOPLE_OPERATOR
                  : PEOPLE_CUSTOMER;
+    w->jti = claims.jti;
     auth_actor(w, id, &claims.jti, NULL, NULL);
     return system_scope(w, scope);
 }

@@ -2,6 +2,7 @@
 
 #include "auth/system_change.h"
 
+#include "people/people_session.h"
 #include "store/store_repeat.h"
 #include "store/store_transaction.h"
 
@@ -205,4 +206,22 @@ bool system_change(struct worker *w, bool secret, system_work_fn *work,
 bool system_change_more(struct worker *w, system_work_fn *work, void *state)
 {
     return run(w, &(struct call){work, NULL, NULL, false}, state);
+}
+
+bool system_change_mark(struct worker *w, const char *account_id,
+                        system_answer_fn *answer, const void *state)
+{
+    struct session_mark mark = {.account_id = account_id, .more = true};
+    bool ok = true;
+
+    while (ok && mark.more) {
+        ok = system_change_more(w, people_session_mark, &mark);
+    }
+    if (!ok && answer != NULL) {
+        buf_reset(&w->res->headers);
+        buf_reset(&w->res->body);
+        w->res->status = 200;
+        answer(w, state);
+    }
+    return ok || answer != NULL;
 }

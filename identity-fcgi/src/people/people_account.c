@@ -226,6 +226,16 @@ enum people_outcome people_account_read(struct people *p, const char *id,
     return outcome == PEOPLE_DONE ? read_memberships(p, out) : outcome;
 }
 
+static const struct db_statement account_ref_sql = {"account_find", FIND(""),
+                                                    DB_READS};
+
+enum people_outcome people_account_find(struct people *p, const char *ref,
+                                        struct account_item *out)
+{
+    return people_find(p, &account_ref_sql, "account", ref, NULL, 0,
+                       people_account_members, out);
+}
+
 /* -- changing -- */
 
 static const struct db_statement account_lock_sql = {

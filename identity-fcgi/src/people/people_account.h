@@ -44,6 +44,9 @@ extern const struct people_member people_account_whole_members[];
 enum people_outcome people_account_read(struct people *p, const char *id,
                                         struct account_whole *out);
 
+enum people_outcome people_account_find(struct people *p, const char *ref,
+                                        struct account_item *out);
+
 /* -- changing -- */
 
 /* Finds an account by ref, an id or a name, and locks it.  Refuses one that the

@@ -1,8 +1,11 @@
-/* Sessions of accounts: ending them. */
+/* Sessions of accounts: listing and ending them. */
 
 #include "people/people_session.h"
 
 #include "store/sql.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 
 #define BATCH 1000
 
@@ -77,4 +80,185 @@ enum people_outcome people_session_mark(struct people *p, void *state)
     mark->wait = !mark->wait && marked < BATCH;
     mark->more = outcome == PEOPLE_DONE && (mark->wait || marked > 0);
     return outcome;
+}
+
+/* -- the list -- */
+
+struct session_item {
+    const char *session_id, *status;
+    int64_t created_us, used_us, expires_us, revoked_us;
+    const char *address, *agent, *login_address, *login_agent;
+    const char *workspace_id, *workspace_name, *branch_id, *branch_name;
+};
+
+#define MEMBER(name, type, field)                                              \
+    PEOPLE_MEMBER(name, type, struct session_item, field)
+
+/* In the order of the columns. */
+const struct people_member people_session_members[] = {
+    MEMBER("sessionId", ID, session_id),
+    MEMBER("status", TEXT, status),
+    MEMBER("createdAt", TIME, created_us),
+    MEMBER("usedAt", TIME, used_us),
+    MEMBER("expiresAt", TIME, expires_us),
+    MEMBER("revokedAt", TIME, revoked_us),
+    MEMBER("address", TEXT, address),
+    MEMBER("agent", TEXT, agent),
+    MEMBER("loginAddress", TEXT, login_address),
+    MEMBER("loginAgent", TEXT, login_agent),
+    MEMBER("workspaceId", ID, workspace_id),
+    MEMBER("workspaceName", TEXT, workspace_name),
+    MEMBER("branchId", ID, branch_id),
+    MEMBER("branchName", TEXT, branch_name),
+    PEOPLE_MEMBERS_END,
+};
+
+#define AFTER_TIME(us)                                                         \
+    DB_VALUE(OID_TIMESTAMPTZ, .null = (us) == 0, .number = (us) -DB_EPOCH_US)
+
+/* The newest sessions of each status, in the order of the index. */
+#define BEFORE                                                                 \
+    "   AND ($3::timestamptz IS NULL OR (created_at <= $3"                     \
+    "        AND (created_at < $3 OR session_id > $4)))"                       \
+    " ORDER BY created_at DESC, session_id LIMIT $5"
+
+static const struct db_statement session_list_sql = {
+    "people_sessions",
+    "SELECT session_id, CASE WHEN over_at IS NOT NULL THEN 'REVOKED'"
+    "       WHEN expires_at <= now() THEN 'EXPIRED' ELSE 'ACTIVE' END,"
+    "       s.created_at, coalesce(used_at, s.created_at), expires_at, over_at,"
+    "       CASE WHEN used_at IS NULL THEN login_address ELSE used_address END,"
+    "       CASE WHEN used_at IS NULL THEN login_agent ELSE used_agent END,"
+    "       login_address, login_agent, s.workspace_id, workspace_name,"
+    "       active_branch_id, branch_name"
+    "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
+    "                 WHEN s.created_at <= a.sessions_valid_after"
+    "                 THEN a.sessions_valid_after END) AS over_at"
+    "          FROM accounts a JOIN LATERAL ("
+    "            (SELECT * FROM auth_sessions"
+    "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
+    "                AND ($2 OR (expires_at > now()"
+    "                     AND created_at > a.sessions_valid_after))" BEFORE
+    ") UNION ALL (SELECT * FROM auth_sessions"
+    "              WHERE account_id = a.account_id AND status = 'REVOKED'"
+    "                AND $2" BEFORE ")) AS s ON true"
+    "         WHERE a.account_id = $1) AS s"
+    "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
+    "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
+    " ORDER BY s.created_at DESC, session_id LIMIT $5",
+    DB_SEARCHES};
+
+static enum people_outcome read_cursor(struct people *p, const char *text,
+                                       int64_t *after_us, const char **after_id)
+{
+    const char *parts[2];
+    enum people_outcome outcome = people_cursor_read(p, text, 2, parts);
+    char *end;
+
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    *after_us = strtoll(parts[0], &end, 10);
+    *after_id = parts[1];
+    return *after_us > 0 && *after_us < INT64_C(1) << 58 && *end == '\0' &&
+                   people_is_id(*after_id)
+               ? PEOPLE_DONE
+               : people_refuse(p, PEOPLE_INVALID, "after",
+                               "the cursor is not one of this list");
+}
+
+enum people_outcome people_session_list(struct people *p,
+                                        const struct session_query *query,
+                                        struct people_rows *page)
+{
+    enum people_outcome outcome = PEOPLE_DONE;
+    const char *after_id = NULL;
+    int64_t after_us = 0;
+    struct sql_query q = {0};
+
+    if (query->after != NULL) {
+        outcome = read_cursor(p, query->after, &after_us, &after_id);
+    }
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    db_params(&q.p, DB_ID(query->account_id), DB_BOOL(query->all),
+              AFTER_TIME(after_us), db_id_or_null(after_id),
+              DB_INT(query->limit + 1));
+    return people_list(p, &q, &session_list_sql, people_session_members,
+                       sizeof(struct session_item), query->limit, page);
+}
+
+const char *people_session_cursor(struct people *p, const void *item)
+{
+    const struct session_item *s = item;
+    char us[24];
+
+    snprintf(us, sizeof(us), "%lld", (long long) s->created_us);
+    return people_cursor(p, (const char *const[]){us, s->session_id}, 2);
+}
+
+static const struct db_statement session_end_sql = {
+    "people_session_end",
+    "UPDATE auth_sessions s SET status = 'REVOKED',"
+    "       revoked_at = greatest(now(), s.created_at)"
+    "  FROM accounts a"
+    " WHERE a.account_id = $1 AND s.account_id = $1 AND s.session_id = $2"
+    "   AND s.status = 'ACTIVE' AND s.created_at > a.sessions_valid_after",
+    DB_WRITES};
+
+enum people_outcome people_session_end(struct people *p, const char *account_id,
+                                       const char *session_id)
+{
+    int64_t ended = 0;
+    enum people_outcome outcome = people_do(
+        p, &session_end_sql, &ended, DB_ID(account_id), DB_ID(session_id));
+
+    return outcome == PEOPLE_DONE && ended == 0
+               ? people_refuse(p, PEOPLE_NOT_FOUND, NULL,
+                               "the account has no active session with this id")
+               : outcome;
+}
+
+/* -- erasing -- */
+
+static const struct db_statement session_erase_sql = {
+    "people_erase",
+    "WITH page AS MATERIALIZED ("
+    "   SELECT session_id, created_at FROM auth_sessions"
+    "    WHERE account_id = $1 AND status = 'REVOKED'"
+    "      AND ($2::timestamptz IS NULL OR (created_at >= $2"
+    "           AND (created_at > $2 OR session_id > $3)))"
+    "    ORDER BY created_at, session_id LIMIT $4),"
+    " erased AS ("
+    "   UPDATE auth_sessions"
+    "      SET used_address = NULL, used_agent = NULL,"
+    "          login_address = NULL, login_agent = NULL"
+    "    WHERE session_id = ANY (ARRAY(SELECT session_id FROM page))"
+    "      AND num_nonnulls(used_address, used_agent, login_address,"
+    "                       login_agent) > 0)"
+    " SELECT created_at, session_id FROM page"
+    "  ORDER BY created_at DESC, session_id DESC LIMIT 1",
+    DB_WRITES};
+
+enum people_outcome people_session_erase(struct people *p, void *state)
+{
+    struct session_erase *erase = state;
+    struct sql_query q = {0};
+    enum people_outcome outcome;
+
+    db_params(&q.p, DB_ID(erase->account_id), AFTER_TIME(erase->after_us),
+              db_id_or_null(erase->after_us != 0 ? erase->after_id : NULL),
+              DB_INT(BATCH));
+    outcome = people_run(p, &q, &session_erase_sql);
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    erase->more = db_row_count(q.rows) > 0;
+    if (erase->more) {
+        erase->after_us = db_time_us(q.rows, 0, 0);
+        db_uuid(q.rows, 0, 1, erase->after_id);
+    }
+    (void) sql_end(&q);
+    return PEOPLE_DONE;
 }

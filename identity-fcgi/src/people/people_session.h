@@ -24,3 +24,38 @@ struct session_mark {
     bool more;
 };
 enum people_outcome people_session_mark(struct people *p, void *mark);
+
+/* -- the list -- */
+
+struct session_query {
+    const char *account_id; /* must exist */
+    bool all;               /* with those that are over */
+    const char *after;      /* a cursor, or NULL */
+    int64_t limit;          /* 1 to PEOPLE_PAGE_MAX */
+};
+
+/* sessionId, status, createdAt, usedAt, expiresAt, revokedAt, address, agent,
+ * loginAddress, loginAgent, workspaceId, workspaceName, branchId, branchName */
+extern const struct people_member people_session_members[];
+
+/* Lists sessions, newest first. */
+enum people_outcome people_session_list(struct people *p,
+                                        const struct session_query *query,
+                                        struct people_rows *page);
+const char *people_session_cursor(struct people *p, const void *item);
+
+/* Ends one.  PEOPLE_NOT_FOUND unless it is an active one of this account. */
+enum people_outcome people_session_end(struct people *p, const char *account_id,
+                                       const char *session_id);
+
+/* -- erasing -- */
+
+/* Erases the addresses and agents of sessions that are over, a page in each
+ * transaction: call this again while *more. */
+struct session_erase {
+    const char *account_id;
+    bool more;
+    int64_t after_us; /* of the last one; initially 0 */
+    char after_id[STORE_UUID];
+};
+enum people_outcome people_session_erase(struct people *p, void *erase);

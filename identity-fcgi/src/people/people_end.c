@@ -1,0 +1,210 @@
+/* What ends an account or helps its owner in again: deletion, lockout,
+ * forgotten failures, reset codes. */
+
+#include "people/people_end.h"
+
+#include "people/people_session.h"
+#include "store/sql.h"
+
+#include <string.h>
+
+#define HMAC(hmac) DB_VALUE(OID_BYTEA, .text = {(hmac), sizeof(hmac)})
+#define HASH(hash) DB_VALUE(OID_BYTEA, .text = {(hash), 32})
+
+#define ITEM(structure)                                                        \
+    PEOPLE_MEMBER("accountId", ID, structure, account.account_id),             \
+        PEOPLE_MEMBER("type", TEXT, structure, account.type),                  \
+        PEOPLE_MEMBER("status", TEXT, structure, account.status),              \
+        PEOPLE_MEMBER("account", TEXT, structure, account.name),               \
+        PEOPLE_MEMBER("createdAt", TIME, structure, account.created_us)
+
+/* -- failed logins -- */
+
+struct failure {
+    const char *address;
+    int64_t failures, until_us;
+};
+
+static const struct people_member failure_members[] = {
+    PEOPLE_MEMBER("address", TEXT, struct failure, address),
+    PEOPLE_MEMBER("failures", NUMBER, struct failure, failures),
+    PEOPLE_MEMBER("until", TIME, struct failure, until_us), PEOPLE_MEMBERS_END};
+
+const struct people_member people_end_members[] = {
+    {"failedLogins", PEOPLE_ROWS, offsetof(struct end_delete, failed_logins),
+     failure_members},
+    PEOPLE_MEMBERS_END};
+
+static const struct db_statement end_failures_sql = {
+    "end_failures",
+    "SELECT address::text, failures::bigint, window_ends_at"
+    "  FROM login_attempts WHERE account_hmac = $1",
+    DB_READS};
+static const struct db_statement end_forget_sql = {
+    "end_forget", "DELETE FROM login_attempts WHERE account_hmac = $1",
+    DB_WRITES};
+
+const struct people_member people_end_failures_members[] = {
+    ITEM(struct end_failures),
+    PEOPLE_MEMBER("clearedAddresses", NUMBER, struct end_failures, cleared),
+    PEOPLE_MEMBERS_END};
+
+/* Attempts of a client are counted under its id. */
+static bool identify(const struct end_attempts *attempts,
+                     const struct account_item *account, unsigned char *hmac)
+{
+    return attempts->identify(attempts->context,
+                              strcmp(account->type, "SYSTEM") == 0
+                                  ? account->account_id
+                                  : account->name,
+                              hmac);
+}
+
+enum people_outcome people_end_failures(struct people *p,
+                                        struct end_failures *e)
+{
+    enum people_outcome outcome = people_account_lock(p, e->ref, &e->account);
+    unsigned char hmac[32];
+
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    return identify(&e->attempts, &e->account, hmac)
+               ? people_do(p, &end_forget_sql, &e->cleared, HMAC(hmac))
+               : PEOPLE_FAILED;
+}
+
+/* -- lockout -- */
+
+const struct people_member people_end_sessions_members[] = {
+    ITEM(struct end_sessions),
+    PEOPLE_MEMBER("revokedSessions", NUMBER, struct end_sessions, ended),
+    PEOPLE_MEMBERS_END};
+
+enum people_outcome people_end_sessions(struct people *p,
+                                        struct end_sessions *e)
+{
+    enum people_outcome outcome = people_account_lock(p, e->ref, &e->account);
+
+    if (outcome == PEOPLE_DONE) {
+        outcome = people_session_count(p, e->account.account_id, &e->ended);
+    }
+    return outcome == PEOPLE_DONE
+               ? people_session_lock_out(p, e->account.account_id)
+               : outcome;
+}
+
+/* -- deletion -- */
+
+static const struct db_statement end_lock_sql = {
+    "end_lock",
+    "SELECT account_id, account_type, status, account_name, created_at"
+    "  FROM accounts WHERE account_id = $1 OR account_name COLLATE \"C\" = $2"
+    "   FOR NO KEY UPDATE",
+    DB_WRITES};
+
+static const struct db_statement end_account_sql = {
+    "end_account",
+    "UPDATE accounts SET status = 'DELETED', deleted_at = now(),"
+    "       updated_at = now(), account_name = account_id::text,"
+    "       credential_hash = $2"
+    " WHERE account_id = $1",
+    DB_WRITES};
+
+static const struct db_statement end_members_sql = {
+    "end_members",
+    "WITH ended AS (UPDATE members SET status = 'INACTIVE'"
+    "   WHERE account_id = $1 RETURNING member_id)"
+    " DELETE FROM branch_grants USING ended"
+    "  WHERE branch_grants.member_id = ended.member_id",
+    DB_WRITES};
+
+/* Reads what is held about the account. */
+static enum people_outcome hold(struct people *p, struct end_delete *d,
+                                const char *id, unsigned char hmac[32])
+{
+    const struct session_query all = {
+        .account_id = id, .all = true, .limit = PEOPLE_PAGE_MAX};
+    enum people_outcome outcome = people_account_read(p, id, &d->held);
+    struct sql_query q = {0};
+
+    if (outcome == PEOPLE_DONE &&
+        !identify(&d->attempts, &d->held.item, hmac)) {
+        outcome = PEOPLE_FAILED;
+    }
+    if (outcome == PEOPLE_DONE) {
+        db_params(&q.p, DB_VALUE(OID_BYTEA, .text = {hmac, 32}));
+        outcome = people_list(p, &q, &end_failures_sql, failure_members,
+                              sizeof(struct failure), PEOPLE_PAGE_MAX,
+                              &d->failed_logins);
+    }
+    return outcome == PEOPLE_DONE ? people_session_list(p, &all, &d->sessions)
+                                  : outcome;
+}
+
+enum people_outcome people_end_delete(struct people *p, struct end_delete *d)
+{
+    struct account_item account;
+    unsigned char hmac[32];
+    enum people_outcome outcome =
+        people_find(p, &end_lock_sql, "account", d->ref, NULL, 0,
+                    people_account_members, &account);
+
+    if (outcome == PEOPLE_DONE) {
+        outcome = people_may(p, account.type);
+    }
+    if (outcome == PEOPLE_DONE) {
+        outcome = hold(p, d, account.account_id, hmac);
+    }
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    d->again = strcmp(account.status, "DELETED") == 0;
+    if (d->again) {
+        return PEOPLE_DONE;
+    }
+    outcome = people_do(p, &end_account_sql, NULL, DB_ID(account.account_id),
+                        DB_TEXT(d->hash));
+    if (outcome == PEOPLE_DONE) {
+        outcome =
+            people_do(p, &end_members_sql, NULL, DB_ID(account.account_id));
+    }
+    if (outcome == PEOPLE_DONE) {
+        outcome = people_do(p, &end_forget_sql, NULL, HMAC(hmac));
+    }
+    return outcome == PEOPLE_DONE
+               ? people_session_lock_out(p, account.account_id)
+               : outcome;
+}
+
+/* -- reset codes -- */
+
+const struct people_member people_end_reset_members[] = {
+    PEOPLE_MEMBER("accountId", ID, struct end_reset, account.account_id),
+    PEOPLE_MEMBER("resetCode", TEXT, struct end_reset, code),
+    PEOPLE_MEMBER("expiresAt", TIME, struct end_reset, expires_us),
+    PEOPLE_MEMBERS_END};
+
+static const struct db_statement end_reset_sql = {
+    "end_reset",
+    "INSERT INTO reset_codes (account_id, code_sha256, expires_at)"
+    " VALUES ($1, $2, $3)"
+    " ON CONFLICT (account_id) DO UPDATE"
+    " SET code_sha256 = excluded.code_sha256, tries = 0,"
+    "     created_at = now(), expires_at = excluded.expires_at",
+    DB_WRITES};
+
+enum people_outcome people_end_reset(struct people *p, struct end_reset *r)
+{
+    enum people_outcome outcome = people_account_lock(p, r->ref, &r->account);
+
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    if (strcmp(r->account.status, "ACTIVE") != 0) {
+        return people_refuse(p, PEOPLE_CONFLICT, NULL,
+                             "the account is disabled");
+    }
+    return people_do(p, &end_reset_sql, NULL, DB_ID(r->account.account_id),
+                     HASH(r->code_hash), DB_TIME_US(r->expires_us));
+}
