@@ -282,7 +282,28 @@ refused(
     [ POST => 'accounts', 'people:write', { account => 'again@example.com' } ],
     [ GET => $person, 'people:read' ], [ PATCH => $person, 'people:write', { status => 'ACTIVE' } ],
 );
+my $held = said('login: ann', $in, login => { account => 'ann@example.com', @own_credential })->{sessionId};
+said('login: ann again', $in, login => { account => 'ann@example.com', @own_credential });
+made('a reset code', "POST accounts/$ann/reset-code", json => { ttl => 300 });
+done(@$_) for (
+    [ 'sessions of an account', "GET accounts/$ann/sessions?limit=1" ],
+    [ 'end a session', "DELETE accounts/$ann/sessions/$held" ],
+    [ 'end its sessions', "POST accounts/$ann/revoke-sessions", body => '' ],
+    [ 'unlock', "POST accounts/$ann/unlock", body => '' ],
+);
 done('disable', "PATCH $person", json => { status => 'DISABLED' });
+taken("POST $_->[0]", $_->[1], '409 RESOURCE_CONFLICT') for [ "$person/reset-code", {} ],
+    [ "accounts/$deleted/unlock", {} ], [ "accounts/$deleted/revoke-sessions", {} ];
+gets("$_ of a client", '409 RESOURCE_CONFLICT', "DELETE $system/accounts/$client{client_id}$_", body => '', %office)
+    for '', "/sessions/$held";
+refused(
+    [ DELETE => $person, 'people:write' ],
+    [ POST => "$person/revoke-sessions", 'people:write', {} ],
+    [ POST => "$person/unlock", 'people:write', {} ], [ GET => "$person/sessions", 'people:read' ],
+    [ DELETE => "$person/sessions/$held", 'people:write' ],
+    [ POST => "accounts/$ann/reset-code", 'credentials:write', { ttl => 300 } ],
+);
+done('delete', "DELETE $person");
 
 # -- reset codes
 

@@ -132,6 +132,26 @@ export class SystemClient {
   changeAccount(id: string, change: Body<'changeAccount'>, options?: CallOptions) {
     return this.#call<'changeAccount'>('PATCH', at`accounts/${id}`, options, change);
   }
+  /** For good; gives what was held. */
+  deleteAccount(id: string, options?: CallOptions) {
+    return this.#call<'deleteAccount'>('DELETE', at`accounts/${id}`, options);
+  }
+  revokeSessions(id: string, options?: PostOptions) {
+    return this.#call<'revokeSessions'>('POST', at`accounts/${id}/revoke-sessions`, options, {});
+  }
+  unlockAccount(id: string, options?: PostOptions) {
+    return this.#call<'unlockAccount'>('POST', at`accounts/${id}/unlock`, options, {});
+  }
+  accountSessions(id: string, query: Query<'listAccountSessions'> = {}, options?: CallOptions) {
+    return this.#all<Schemas['HeldSession']>(at`accounts/${id}/sessions`, 'sessions', query, options);
+  }
+  endAccountSession(id: string, session: string, options?: CallOptions) {
+    return this.#call<'endAccountSession'>('DELETE', at`accounts/${id}/sessions/${session}`, options);
+  }
+  /** Of 300 to 86400 seconds (3600).  A repeat makes another one. */
+  makeResetCode(id: string, request: Body<'makeResetCode'> = {}, options?: PostOptions) {
+    return this.#call<'makeResetCode'>('POST', at`accounts/${id}/reset-code`, options, request);
+  }
   workspaces(query: Query<'listWorkspaces'> = {}, options?: CallOptions) {
     return this.#all<Schemas['Workspace']>('workspaces', 'workspaces', query, options);
   }

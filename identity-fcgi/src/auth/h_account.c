@@ -44,7 +44,8 @@ static bool identify(void *context, const char *name, unsigned char hmac[32])
 
 /* -- deleting -- */
 
-static enum people_outcome delete (struct people *p, void *state) {
+static enum people_outcome end(struct people *p, void *state)
+{
     return people_end_delete(p, state);
 }
 
@@ -80,7 +81,7 @@ void h_account_delete(struct worker *w)
 
     if (system_caller(w, "people:write") && system_path_id(w, 0, &id)) {
         d.ref = id;
-        if (system_change(w, false, delete, answer_delete, &d)) {
+        if (system_change(w, false, end, answer_delete, &d)) {
             if (!d.again) {
                 log_change(w, "account.deleted", id);
             }
@@ -98,8 +99,10 @@ static enum people_outcome revoke(struct people *p, void *state)
 
 static void answer_revoke(struct worker *w, const void *state)
 {
+    const struct end_sessions *e = state;
     struct jsonw json;
 
+    w->subject_id = e->account.account_id;
     system_success(w, &json, "The sessions were ended.");
     system_members(&json, people_end_sessions_members, state);
     jsonw_object_end(&json);
@@ -125,8 +128,10 @@ static enum people_outcome unlock(struct people *p, void *state)
 
 static void answer_unlock(struct worker *w, const void *state)
 {
+    const struct end_failures *e = state;
     struct jsonw json;
 
+    w->subject_id = e->account.account_id;
     system_success(w, &json, "Failed logins were forgotten.");
     system_members(&json, people_end_failures_members, state);
     jsonw_object_end(&json);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-struct list {
+struct session_page {
     struct session_query query;
     struct people_rows page;
 };
@@ -33,7 +33,7 @@ static bool read_query(struct worker *w, struct session_query *q)
 
 static enum people_outcome list(struct people *p, void *state)
 {
-    struct list *l = state;
+    struct session_page *l = state;
     struct account_item account;
     enum people_outcome outcome =
         people_account_find(p, l->query.account_id, &account);
@@ -44,7 +44,7 @@ static enum people_outcome list(struct people *p, void *state)
 
 static void answer_list(struct worker *w, const void *state)
 {
-    const struct list *l = state;
+    const struct session_page *l = state;
     struct jsonw json;
 
     system_success(w, &json, "These are the account's sessions.");
@@ -55,7 +55,7 @@ static void answer_list(struct worker *w, const void *state)
 
 void h_account_sessions(struct worker *w)
 {
-    struct list l = {.query = {.limit = 0}};
+    struct session_page l = {.query = {.limit = 0}};
 
     if (system_caller(w, "people:read") &&
         system_path_id(w, 0, &l.query.account_id) && read_query(w, &l.query)) {
@@ -65,13 +65,13 @@ void h_account_sessions(struct worker *w)
 
 /* -- ending one -- */
 
-struct one {
+struct session_named {
     const char *account_id, *session_id;
 };
 
 static enum people_outcome end(struct people *p, void *state)
 {
-    const struct one *one = state;
+    const struct session_named *one = state;
     struct account_item account;
     enum people_outcome outcome =
         people_account_lock(p, one->account_id, &account);
@@ -83,7 +83,7 @@ static enum people_outcome end(struct people *p, void *state)
 
 static void answer_end(struct worker *w, const void *state)
 {
-    const struct one *one = state;
+    const struct session_named *one = state;
     struct jsonw json;
 
     system_success(w, &json, "The session was ended.");
@@ -95,7 +95,7 @@ static void answer_end(struct worker *w, const void *state)
 void h_account_sessions_end(struct worker *w)
 {
     static const char event[] = "account.sessions_revoked";
-    struct one one;
+    struct session_named one;
 
     if (!system_caller(w, "people:write") ||
         !system_path_id(w, 0, &one.account_id) ||

