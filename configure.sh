@@ -462,6 +462,7 @@ probe_tests() {
         "no test that it can ask us" "caddy version"
     probe_optional "HAProxy" haproxy haproxy \
         "no test that it can ask us" "haproxy -v"
+    probe_optional "jq" jq jq "no test of a page's commands" "jq --version"
     probe_optional "clang-format" clang-format clang-format \
         "no make fmt, no make lint" "clang-format --version"
     probe_optional "clang-tidy" clang-tidy clang-tidy \

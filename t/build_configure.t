@@ -18,7 +18,7 @@ sub script ($name, $text) {
 # lacks nothing: each takes long to start.
 my $quick = $t->dir . '/quick';
 script("quick/$_", 'echo "$0 1.0"') for qw(caddy chromium clang clang-format clang-tidy
-    cppcheck curl dh etcd go haproxy node npm patroni prometheus prove shellcheck valgrind);
+    cppcheck curl dh etcd go haproxy jq node npm patroni prometheus prove shellcheck valgrind);
 script('quick/perl', 'case $1 in -M*) echo 1.0 ;; *) exec ' . $^X . ' "$@" ;; esac');
 
 # What configure.sh says of the nginx that it has, were it of that version.

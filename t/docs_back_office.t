@@ -3,7 +3,9 @@
 
 use JSON::PP qw(decode_json);
 use Platform::Test;
-use Platform::Test::Page qw(steps);
+use Platform::Test::Page qw(fixed_ids steps);
+
+Platform::Test::Env::needs('jq') if system('jq --version >/dev/null 2>&1') != 0;
 
 my $t = Platform::Test->new;
 my ($root, $dir) = ($t->root, $t->dir);
@@ -24,6 +26,70 @@ sub shell (@blocks) {
     is $?, 0, 'the commands succeed' or diag $said, $t->read_file('page.log');
     return split /^=== next\n/m, $said, -1;
 }
+
+# -- docs/back-office.md, from its beginning to its end
+
+# 10,000 people have accounts; of the file two are new, one has left and one was locked out.
+my @people = map { sprintf 'person%05d@staff.example.com', $_ } 1 .. 10_000;
+$s->postgres->sql("insert into accounts (account_name, account_type, credential_hash, status)
+    select format('person%s\@staff.example.com', lpad(n::text, 5, '0')), 'CUSTOMER', credential_hash,
+        case when n = 9 then 'DISABLED' else 'ACTIVE' end
+    from accounts, generate_series(1, 10000) n where account_name = 'one\@demo.test'");
+$t->write_file('people.txt', join "\n", reverse(@people[ 0 .. 7, 10 .. 9_999 ]),
+    'new1@staff.example.com', 'new2@staff.example.com', '');
+
+my $page = "$root/docs/back-office.md";
+my ($functions) = map { $_->[0] } steps($page, '');
+my %program = map { $_ => [ steps($page, $_) ] } my @programs =
+    ('A sign-up page', 'An invitation', 'A support desk', 'A nightly sync');
+
+# What is different each time: ids, times, codes.
+sub same ($text) {
+    $text = fixed_ids($text) =~ s/\b\d{4}-\d\d-\d\dT[\d:]+Z/TIME/gr
+        =~ s/"(?:[A-Z2-7]{4}-){3}[A-Z2-7]{4}"/"CODE"/gr
+        =~ s/"requestId":\s*"[0-9a-f]{32}"/"requestId":"ID"/gr =~ s/"eventId":\s*\d+/"eventId":1/gr
+        =~ s/"next":\s*"\d+"/"next":"1"/gr;
+    return $text =~ /\A\s*\{/ ? eval { decode_json($text) } // $text : $text;
+}
+for my $name (@programs) {
+    my @steps = @{ $program{$name} };
+    my (undef, @said) = shell($functions, map { $_->[0] } @steps);
+    for my $n (grep { $steps[$_][1] ne '' } 0 .. $#steps) {
+        my $said = $said[$n] =~ /^\{/ ? (split /\n/, $said[$n])[-1] : $said[$n];
+        is_deeply same($said), same($steps[$n][1]), "$name: step " . ($n + 1) . ' prints what the page says'
+            or diag $said[$n];
+    }
+}
+
+is $s->login('ann@example.com', credential => 'correct horse battery')->status, 200, 'ann is in';
+is $s->login('bea@example.com', credential => 'staple battery horse')->status, 200, 'and so is bea';
+is_deeply [ split /\n/, $s->postgres->sql("select account_name || ' ' || status from accounts
+    where account_name like '%\@staff.example.com' and account_name <> all ('{@{[ join ',', @people[ 0 .. 7, 10 .. 9_999 ] ]}}')
+    order by 1") ], [ 'new1@staff.example.com ACTIVE', 'new2@staff.example.com ACTIVE',
+    "$people[8] DISABLED", "$people[9] DISABLED" ], 'the sync did what it should';
+is $s->postgres->sql("select count(*) from accounts where status = 'DISABLED' and account_name <> 'disabled\@demo.test'"), 2,
+    'and nothing else';
+my (undef, undef, $again) = shell($functions, $program{'A nightly sync'}[0][0] =~ s/client sync/client sync-again/r, 'wc -c <done.jsonl');
+is $again + 0, 0, 'the next night there is nothing to do';
+
+# Each program needs each of its scopes: without one a call of its is refused.
+sub refusals {
+    return scalar grep { /"status":403/ && m{"path":"/api/system/} }
+        split /^/, $t->read_file('logs/access.log');
+}
+$t->write_file('people.txt', $t->read_file('people.txt') . "new3\@staff.example.com\n");
+my $runs = 0;
+for my $name (@programs) {
+    my $text = join "\n", map { $_->[0] } @{ $program{$name} };
+    for my $scope ($text =~ /--allow (\S+)/g) {
+        my $before = refusals();
+        my $less = $text =~ s/--allow \Q$scope\E/--allow places:read/r =~ s/^client [\w-]+\K/-without-@{[ ++$runs ]}/mr;
+        $t->write_file('less.sh', "cd $dir\n$program$functions$less" =~ s{http://localhost:8080}{$gateway}gr);
+        qx{sh $dir/less.sh 2>&1};
+        ok eventually(sub { refusals() > $before }, 10), "$name: needs $scope";
+    }
+}
+cmp_ok $runs, '==', 8, 'all of them';
 
 # -- the runbook of a leaked secret
 
