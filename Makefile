@@ -105,8 +105,9 @@ ID_LIB := $(BUILD)/identity-fcgi/libidentity.a
 ID_CFLAGS := -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -pthread \
   -Ijose -Icommon -Iidentity-fcgi/src \
   $(OPENSSL_CFLAGS) $(FCGI_CFLAGS) $(PQ_CFLAGS) $(SODIUM_CFLAGS) \
-  $(CRYPT_CFLAGS)
-ID_LIBS := $(FCGI_LIBS) $(PQ_LIBS) $(SODIUM_LIBS) $(CRYPT_LIBS) $(JOSE_LIBS) -pthread
+  $(CRYPT_CFLAGS) $(FIDO_CFLAGS) $(OATH_CFLAGS)
+ID_LIBS := $(FCGI_LIBS) $(PQ_LIBS) $(SODIUM_LIBS) $(CRYPT_LIBS) $(FIDO_LIBS) \
+  $(OATH_LIBS) $(JOSE_LIBS) -pthread
 EMBED_C := $(BUILD)/identity-fcgi/sql_embedded.c
 EMBED_OBJ := $(EMBED_C:.c=.o)
 EMBED_SQL := $(wildcard db/migrations/*.sql db/seed/local.sql)

@@ -423,6 +423,9 @@ probe_all() {
     probe_lib pq "libpq" libpq 13 libpq-dev
     probe_lib sodium "libsodium" libsodium 1.0.18 libsodium-dev
     probe_lib crypt "libxcrypt" libxcrypt 4.4 libcrypt-dev
+    probe_lib fido "libfido2" libfido2 1.12 libfido2-dev
+    probe_lib cbor "libcbor" libcbor 0.8 libcbor-dev
+    probe_lib oath "liboath" liboath 2.6 liboath-dev
     stage=run
     probe_postgres
     probe_tool "setpriv" setpriv util-linux "setpriv --version"
@@ -659,6 +662,10 @@ SODIUM_CFLAGS := $sodium_cflags
 SODIUM_LIBS := $sodium_libs
 CRYPT_CFLAGS := $crypt_cflags
 CRYPT_LIBS := $crypt_libs
+FIDO_CFLAGS := $fido_cflags $cbor_cflags
+FIDO_LIBS := $fido_libs $cbor_libs
+OATH_CFLAGS := $oath_cflags
+OATH_LIBS := $oath_libs
 CHECK_CFLAGS := $check_cflags
 CHECK_LIBS := $check_libs
 

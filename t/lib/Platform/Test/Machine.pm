@@ -54,8 +54,9 @@ sub run ($what, @command) {
 
 our @base = qw(systemd systemd-sysv dbus sudo curl openssl iproute2 procps
     ca-certificates wrk);
-our @build = qw(build-essential debhelper dpkg-dev nginx nginx-dev libcrypt-dev
-    libfcgi-dev libpq-dev libsodium-dev libssl-dev libyajl-dev pkgconf perl lintian);
+our @build = qw(build-essential debhelper dpkg-dev nginx nginx-dev libcbor-dev libcrypt-dev
+    libfcgi-dev libfido2-dev liboath-dev libpq-dev libsodium-dev libssl-dev libyajl-dev pkgconf
+    perl lintian);
 
 # A tree of the suite with packages, made once and copied for each use.
 sub tree ($suite, $name, $packages, $then = undef) {
@@ -82,7 +83,7 @@ sub download ($tree) {
         'echo "127.0.0.1 localhost $(hostname)" >/etc/hosts; apt-get -qy'
         . ' -o Debug::NoLocking=1 install --download-only'
         . ' postgresql nginx curl logrotate libfcgi-bin libyajl2 libsodium23'
-        . ' libpq5 adduser');
+        . ' libfido2-1 liboath0 libpq5 adduser');
 }
 
 # No service may start in a tree that is not booted.
