@@ -101,6 +101,10 @@ typedef struct {
       "GATEWAY_CLAIM_REQUIRED",                                               \
       "the token does not have a claim that is required here",                \
       "insufficient_scope", 0)                                                \
+    X(AUTHENTICATION_REQUIRED, "authentication_required", PGW_REFUSES, 401,   \
+      "GATEWAY_AUTHENTICATION_REQUIRED",                                      \
+      "a stronger or more recent authentication is required here",            \
+      "insufficient_user_authentication", 0)                                  \
     X(KEYS_UNAVAILABLE, "keys_unavailable", PGW_REFUSES, 503,                 \
       "GATEWAY_KEYS_UNAVAILABLE",                                             \
       "the key of the token is not available yet", NULL, 0)                   \
@@ -219,6 +223,15 @@ typedef struct {
     ngx_str_t                    scope;        /* all values, if the claim is
                                                   the scope */
 } ngx_http_pgw_rule_t;
+
+
+/* How, and how long ago, the user of a token has to have authenticated. */
+
+typedef struct {
+    ngx_http_pgw_rule_t          acr;          /* only values; none for any */
+    time_t                       max_age;      /* s; 0 for any */
+    ngx_str_t                    challenge;    /* ", acr_values=..." */
+} ngx_http_pgw_authentication_t;
 
 
 /* A header that the gateway sets from a claim. */
@@ -345,6 +358,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_array_t                  *claim_headers;
     const ngx_array_t            *claims_read;   /* of main_conf_t */
     ngx_array_t                  *required;      /* rule_t, or NULL */
+    ngx_http_pgw_authentication_t  *authentication;  /* or NULL */
     ngx_http_pgw_token_from_t    *token_from;    /* NULL for only
                                                     Authorization */
     ngx_flag_t                    forward_authorization;
@@ -412,6 +426,8 @@ typedef struct {
     int64_t                  exp;      /* seconds */
     uint64_t                 missing;  /* bit mask of conf->required: rules that
                                           do not hold */
+    int64_t                  auth_time;  /* result of authentication_time(), if
+                                            the location requires it */
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* ids in strings */

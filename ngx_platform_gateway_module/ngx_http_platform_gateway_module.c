@@ -35,6 +35,7 @@
     X(audiences, ptr_value, NGX_CONF_UNSET_PTR, NULL)                         \
     X(trusted, ptr_value, NGX_CONF_UNSET_PTR, NULL)                           \
     X(required, ptr_value, NGX_CONF_UNSET_PTR, NULL)                          \
+    X(authentication, ptr_value, NGX_CONF_UNSET_PTR, NULL)                    \
     X(resource, ptr_value, NGX_CONF_UNSET_PTR, NULL)                          \
     X(leeway, sec_value, NGX_CONF_UNSET, 30)                                  \
     X(token_max_size, size_value, NGX_CONF_UNSET_SIZE, 16384)                 \
@@ -347,6 +348,9 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       PGW_ANY(1MORE, ngx_http_pgw_conf_strings, audiences, NULL) },
     { ngx_string("platform_gateway_require"),
       PGW_ANY(1MORE, ngx_http_pgw_claim_require, required, NULL) },
+    { ngx_string("platform_gateway_authentication"),
+      PGW_ANY(TAKE12, ngx_http_pgw_authentication_directive, authentication,
+              NULL) },
     { ngx_string("platform_gateway_leeway"),
       PGW_ANY(TAKE1, ngx_conf_set_sec_slot, leeway,
               PGW_POST(ngx_http_pgw_conf_leeway)) },

@@ -119,8 +119,8 @@ is $t->read_file('looked.log'), '', 'and a log, of its own requests alone';
 my @HEADER = qw(header alg typ crit kid key signature);
 my @CLAIMS = qw(payload kind claims issuer audience bound notBefore expiry context);
 my @ORDER = (qw(path cors location method bearer size shape), @HEADER[ 0 .. 4 ],
-    @CLAIMS[ 0 .. 7 ], qw(key signature session context require));
-my %PASSED = (map({ $_ => 'passed' } @ORDER), map { $_ => 'skipped' } qw(cors session require));
+    @CLAIMS[ 0 .. 7 ], qw(key signature session context require authentication));
+my %PASSED = (map({ $_ => 'passed' } @ORDER), map { $_ => 'skipped' } qw(cors session require authentication));
 
 my $said = agrees('verified', 'verified', token => $branch);
 is_deeply [ map {"$_->{check} $_->{result}"} @{ $said->{checks} } ],
@@ -129,7 +129,7 @@ is_deeply $said->{location}, { name => '/branch/', match => 'prefix',
     gateway => JSON::PP::true, access => ['branch'], methods => 'GET, HEAD, PUT, OPTIONS',
     routeId => 'branch', serviceName => 'branch-service',
     issuers => [ 'http://issuer.test', 'http://second.test' ], audiences => [],
-    leewaySeconds => 30, tokenMaxSize => 4096, shadow => JSON::PP::false,
+    authentication => undef, leewaySeconds => 30, tokenMaxSize => 4096, shadow => JSON::PP::false,
     corsOrigins => [ 'https://app.test', 'https://*.wild.test:8443' ],
     corsMethods => 'GET, PUT, PURGE, OPTIONS', corsHeaders => 'Authorization, X-One',
 }, 'the location';

@@ -353,7 +353,7 @@ config(@$_) for
     [ 'an unknown algorithm', qr/"algorithms" accepts RS256, RS384/,
         $BLOG =~ s/key_file/algorithms RS256 HS256; key_file/r ],
     [ 'another typ', qr/invalid value "JWT"/, $BLOG =~ s/key_file/typ JWT; key_file/r ],
-    [ 'another claim', qr/"claim" accepts subject, session and issued/,
+    [ 'another claim', qr/"claim" accepts subject, session, issued, acr and auth_time/,
         $BLOG =~ s/key_file/claim x y; key_file/r ],
     [ 'a level of nobody', qr/"access" needs a level/,
         $BLOG =~ s/key_file/access token x y; key_file/r ],

@@ -165,12 +165,58 @@ ngx_http_pgw_request_refusal(const ngx_http_pgw_request_t *gr)
 }
 
 
+/* Makes WWW-Authenticate of a refusal (RFC 6750, section 3; RFC 9728, section
+   5.1), or an empty one.  It has the required scope with 401, and the missing
+   scope with 403. */
+
+static ngx_int_t
+ngx_http_pgw_request_challenge(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_reason_t *reason, const char *detail)
+{
+    ngx_str_t             more = ngx_null_string;
+    const ngx_str_t      *scope = gr->scope;
+    ngx_http_pgw_text_t   text = { .request = r };
+
+    if (reason->error == NULL
+        && (reason->status != NGX_HTTP_UNAUTHORIZED
+            || (conf->metadata.len == 0 && scope == NULL)))
+    {
+        gr->challenge = reason->status == NGX_HTTP_UNAUTHORIZED
+                        ? conf->challenge : more;
+        return NGX_OK;
+    }
+
+    ngx_http_pgw_text_format(&text, conf->metadata.len
+                                    ? "%V, resource_metadata=\"%V\"" : "%V",
+                             &conf->challenge, &conf->metadata);
+
+    if (reason->error) {
+        ngx_http_pgw_text_format(&text, ", error=\"%s\"", reason->error);
+    }
+
+    if (reason->error && !(scope && reason->status == NGX_HTTP_FORBIDDEN)) {
+        ngx_http_pgw_text_format(&text, ", error_description=\"%s\"", detail);
+    }
+
+    if (scope) {
+        ngx_http_pgw_text_format(&text, ", scope=\"%V\"", scope);
+    }
+
+    if (gr->reason == NGX_HTTP_PGW_REASON_AUTHENTICATION_REQUIRED) {
+        ngx_http_pgw_text_format(&text, "%V", &conf->authentication->challenge);
+    }
+
+    gr->challenge = ngx_http_pgw_text_value(&text);
+
+    return text.failed ? NGX_ERROR : NGX_OK;
+}
+
+
 ngx_int_t
 ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e code, const char *detail)
 {
-    ngx_http_pgw_text_t             text;
-    const ngx_str_t                *scope = gr->scope;
     const ngx_http_pgw_reason_t    *reason = &ngx_http_pgw_reasons[code];
     const ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
@@ -185,46 +231,8 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http platform gateway: deny %s: %s", reason->name, detail);
 
-    /* WWW-Authenticate (RFC 6750, section 3; RFC 9728, section 5.1) has the
-       required scope with 401, and the missing scope with 403 */
-
-    ngx_str_null(&gr->challenge);
-
-    if (reason->error
-        || (reason->status == NGX_HTTP_UNAUTHORIZED
-            && (conf->metadata.len || scope)))
-    {
-        text = (ngx_http_pgw_text_t) { .request = r };
-        ngx_http_pgw_text_format(&text, conf->metadata.len
-                                        ? "%V, resource_metadata=\"%V\"" : "%V",
-                                 &conf->challenge, &conf->metadata);
-
-        if (reason->error) {
-            ngx_http_pgw_text_format(&text, ", error=\"%s\"", reason->error);
-        }
-
-        if (reason->error
-            && !(scope && reason->status == NGX_HTTP_FORBIDDEN))
-        {
-            ngx_http_pgw_text_format(&text, ", error_description=\"%s\"",
-                                     detail);
-        }
-
-        if (scope) {
-            ngx_http_pgw_text_format(&text, ", scope=\"%V\"", scope);
-        }
-
-        gr->challenge = ngx_http_pgw_text_value(&text);
-
-        if (text.failed) {
-            return NGX_ERROR;
-        }
-
-    } else if (reason->status == NGX_HTTP_UNAUTHORIZED) {
-        gr->challenge = conf->challenge;
-    }
-
-    return (ngx_int_t) reason->status;
+    return ngx_http_pgw_request_challenge(r, gr, conf, reason, detail) == NGX_OK
+           ? (ngx_int_t) reason->status : NGX_ERROR;
 }
 
 

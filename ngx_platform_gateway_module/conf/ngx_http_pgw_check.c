@@ -20,6 +20,8 @@ ngx_http_pgw_check_restriction(const ngx_http_pgw_loc_conf_t *conf)
     return conf->enable != NGX_CONF_UNSET ? NULL
            : conf->access ? "access"
            : conf->required != NGX_CONF_UNSET_PTR ? "require"
+           : conf->authentication != NGX_CONF_UNSET_PTR && conf->authentication
+           ? "authentication"
            : conf->trusted != NGX_CONF_UNSET_PTR ? "trusted"
            : conf->claim_headers != NGX_CONF_UNSET_PTR ? "claim_header" : NULL;
 }
@@ -62,7 +64,12 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
                && (conf->access & NGX_HTTP_PGW_PUBLIC)
                && conf->handler != ngx_http_pgw_resource_content.handler
                ? "is \"public\", so its \"platform_gateway_require\" has no "
-                 "effect: leave one out," : NULL)
+                 "effect: leave one out,"
+               : clcf->name.len && conf->authentication
+                 && conf->authentication != prev->authentication
+                 && (conf->access & NGX_HTTP_PGW_PUBLIC)
+               ? "is \"public\", so its \"platform_gateway_authentication\" "
+                 "has no effect: leave one out," : NULL)
             : conf->access & NGX_HTTP_PGW_PUBLIC
             ? "is both \"public\" and guarded: \"public\" must stand alone in "
               "\"platform_gateway_access\""

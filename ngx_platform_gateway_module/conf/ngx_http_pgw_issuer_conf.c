@@ -318,6 +318,14 @@ ngx_http_pgw_issuer_conf_defaults(ngx_http_pgw_main_conf_t *mcf,
     if (issuer->claims.session == NULL) {
         issuer->claims.session = issuer->name.len ? "sid" : "session_id";
     }
+
+    if (issuer->acr == NULL) {
+        issuer->acr = "acr";
+    }
+
+    if (issuer->auth_time == NULL) {
+        issuer->auth_time = "auth_time";
+    }
 }
 
 

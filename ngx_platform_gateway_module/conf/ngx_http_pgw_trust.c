@@ -82,22 +82,37 @@ ngx_http_pgw_trust_algorithms(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* claim subject|session|issued NAME; */
+/* claim subject|session|issued|acr|auth_time NAME; */
 
 static char *
 ngx_http_pgw_trust_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_str_t              *value = cf->args->elts;
     const char            **name;
+    ngx_uint_t              i;
     ngx_http_pgw_issuer_t  *issuer = conf;
 
-    name = ngx_strcmp(value[1].data, "subject") == 0 ? &issuer->claims.subject
-           : ngx_strcmp(value[1].data, "session") == 0
-           ? &issuer->claims.session
-           : ngx_strcmp(value[1].data, "issued") == 0 ? &issuer->issued : NULL;
+    const struct {
+        const char         *use;
+        const char        **name;
+    } uses[] = {
+        { "subject", &issuer->claims.subject },
+        { "session", &issuer->claims.session },
+        { "issued", &issuer->issued },
+        { "acr", &issuer->acr },
+        { "auth_time", &issuer->auth_time }
+    };
+
+    name = NULL;
+
+    for (i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
+        if (ngx_strcmp(value[1].data, uses[i].use) == 0) {
+            name = uses[i].name;
+        }
+    }
 
     if (name == NULL) {
-        return "accepts subject, session and issued";
+        return "accepts subject, session, issued, acr and auth_time";
     }
 
     if (*name) {

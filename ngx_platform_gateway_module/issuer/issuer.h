@@ -191,6 +191,8 @@ struct ngx_http_pgw_issuer_s {
                                                     time of issue, for
                                                     revocations; NULL for
                                                     "iat" */
+    const char                      *acr;        /* names of the claims of */
+    const char                      *auth_time;  /* the authentication */
     ngx_uint_t                       at_jwt;     /* "typ" has to be at+jwt */
     ngx_array_t                     *opens;      /* opens_t, or NULL */
     ngx_array_t                     *algorithms; /* const pj_alg_t *; NULL for

@@ -48,7 +48,8 @@ static const struct {
     { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK, NULL },
     { "session", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
     { "context", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
-    { "require", NGX_HTTP_PGW_STAGES, PJ_OK, NULL }
+    { "require", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "authentication", NGX_HTTP_PGW_STAGES, PJ_OK, NULL }
 };
 
 #define NGX_HTTP_PGW_CHECKS                                                   \
@@ -257,6 +258,7 @@ static void
 ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
 {
     ngx_uint_t                    access;
+    const char                   *fault;
     const ngx_http_pgw_issuer_t  *issuer = e->by.issuer;
 
     if (issuer->revocations) {
@@ -275,6 +277,17 @@ ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
         ngx_http_pgw_explain_note(e, "require", e->missing
                                   ? NGX_HTTP_PGW_REASON_CLAIM_REQUIRED : 0,
                                   NULL);
+    }
+
+    if (e->conf->authentication) {
+        fault = ngx_http_pgw_authentication_fault(e->conf->authentication,
+                    ngx_http_pgw_authentication_time(e->conf->authentication,
+                                                     issuer, e->claims.root),
+                    e->asked->at, ngx_http_pgw_issuer_leeway(issuer, e->conf));
+
+        ngx_http_pgw_explain_note(e, "authentication", fault
+                                  ? NGX_HTTP_PGW_REASON_AUTHENTICATION_REQUIRED
+                                  : 0, fault);
     }
 }
 
@@ -422,6 +435,8 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_json(text, ",\"corsMethods\":", &conf->cors_methods);
     ngx_http_pgw_text_json(text, ",\"corsHeaders\":", &conf->cors_headers);
 
+    ngx_http_pgw_authentication_explain(text, conf->authentication);
+
     ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
                              "\"shadow\":%s}", conf->leeway,
                              conf->token_max_size,
@@ -429,40 +444,62 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
 }
 
 
+/* Writes what the token has where check i failed: the value, the name of the
+   failed claim, or its authentication. */
+
+static void
+ngx_http_pgw_explain_found(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e, ngx_uint_t i)
+{
+    pj_str_t                    s;
+    ngx_uint_t                  reason = e->check[i].reason;
+    const char                 *found = ngx_http_pgw_explain_checks[i].found;
+    const pj_str_t             *nearest;
+    const pj_json_t            *m;
+    const ngx_http_pgw_rule_t  *rule;
+
+    rule = e->missing ? (ngx_http_pgw_rule_t *) e->conf->required->elts
+                        + __builtin_ctzll(e->missing) : NULL;
+
+    m = found == NULL ? NULL
+        : pj_json_member(ngx_http_pgw_explain_checks[i].stage
+                         == NGX_HTTP_PGW_STAGE_POLICY
+                         ? e->claims.root : e->header, found);
+
+    s = m && m->type == PJ_JSON_STRING
+        ? (pj_str_t) { m->text.data, ngx_min(m->text.len, PJ_KID_MAX_BYTES) }
+        : reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS ? e->claims.fault
+        : rule && reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
+        ? (pj_str_t) { rule->claim.text.data, rule->claim.text.len }
+        : (pj_str_t) { NULL, 0 };
+
+    if (s.len) {
+        ngx_http_pgw_text_json(text, found ? ",\"found\":" : ",\"claim\":", &s);
+    }
+
+    nearest = reason == NGX_HTTP_PGW_REASON_TOKEN_ISSUER
+              ? ngx_http_pgw_issuer_nearest(
+                                       ngx_http_pgw_main(e->request)->issuers,
+                                       &e->claims.iss) : NULL;
+    if (nearest) {
+        ngx_http_pgw_text_json(text, ",\"nearest\":", nearest);
+    }
+
+    if (reason == NGX_HTTP_PGW_REASON_AUTHENTICATION_REQUIRED) {
+        ngx_http_pgw_authentication_found(text, e->by.issuer, e->claims.root);
+    }
+}
+
+
 static void
 ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    pj_str_t          s;
-    ngx_uint_t        i, reason;
-    const char       *found;
-    const pj_json_t  *m;
-
-    const ngx_http_pgw_rule_t  *rule = e->missing
-                               ? (ngx_http_pgw_rule_t *) e->conf->required->elts
-                                 + __builtin_ctzll(e->missing) : NULL;
-    const pj_str_t  *nearest = ngx_http_pgw_issuer_nearest(
-                    ngx_http_pgw_main(e->request)->issuers, &e->claims.iss);
+    ngx_uint_t  i, reason;
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
         reason = e->check[i].reason;
-        found = reason ? ngx_http_pgw_explain_checks[i].found : NULL;
-
-        /* the token's value, or the name of the failed claim */
-
-        m = found == NULL ? NULL
-            : pj_json_member(ngx_http_pgw_explain_checks[i].stage
-                             == NGX_HTTP_PGW_STAGE_POLICY
-                             ? e->claims.root : e->header, found);
-
-        s = m && m->type == PJ_JSON_STRING
-            ? (pj_str_t) { m->text.data,
-                           ngx_min(m->text.len, PJ_KID_MAX_BYTES) }
-            : reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS ? e->claims.fault
-            : rule && reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
-            ? (pj_str_t) { rule->claim.text.data, rule->claim.text.len }
-            : (pj_str_t) { NULL, 0 };
 
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
@@ -476,15 +513,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
                                      ",\"reason\":\"%s\",\"detail\":\"%s\"",
                                      ngx_http_pgw_reasons[reason].name,
                                      e->check[i].detail);
-        }
-
-        if (s.len) {
-            ngx_http_pgw_text_json(text, found ? ",\"found\":" : ",\"claim\":",
-                                   &s);
-        }
-
-        if (reason == NGX_HTTP_PGW_REASON_TOKEN_ISSUER && nearest) {
-            ngx_http_pgw_text_json(text, ",\"nearest\":", nearest);
+            ngx_http_pgw_explain_found(text, e, i);
         }
 
         ngx_http_pgw_text_format(text, "}");

@@ -250,6 +250,14 @@ ngx_http_pgw_guard_authorize(ngx_http_pgw_request_t *gr,
         return NGX_HTTP_PGW_REASON_CLAIM_REQUIRED;
     }
 
+    if (conf->authentication
+        && ngx_http_pgw_authentication_fault(conf->authentication,
+                         ctx->grant.auth_time, ngx_time(),
+                         ngx_http_pgw_issuer_leeway(ctx->keys.issuer, conf)))
+    {
+        return NGX_HTTP_PGW_REASON_AUTHENTICATION_REQUIRED;
+    }
+
     return NGX_HTTP_PGW_REASON_VERIFIED;
 }
 

@@ -81,6 +81,13 @@ uint64_t ngx_http_pgw_claim_missing(const ngx_array_t *rules,
     return 0;
 }
 
+int64_t ngx_http_pgw_authentication_time(
+    const ngx_http_pgw_authentication_t *required,
+    const ngx_http_pgw_issuer_t *issuer, const pj_json_t *root)
+{
+    abort();
+}
+
 void ngx_http_pgw_keys_select(ngx_http_pgw_issuer_t *issuer,
                              ngx_http_pgw_keys_t *keys)
 {
@@ -163,6 +170,7 @@ START_TEST (test_policies) {
         ROW(BRANCH, &lists[0], &lists[1], 30, 100, 0, 0),
         ROW(BRANCH, &lists[0], &lists[3], 30, 100, 0, 0),
     };
+    static ngx_http_pgw_authentication_t recent;
     static ngx_http_pgw_loc_conf_t same
         = ROW(NGX_HTTP_PGW_ACCOUNT, &lists[0], NULL, 30, 100, 0, 0);
     static ngx_http_pgw_loc_conf_t none[] = {
@@ -170,6 +178,8 @@ START_TEST (test_policies) {
         ROW(NGX_HTTP_PGW_PUBLIC, &lists[0], NULL, 30, 100, 0, 0),
         ROW(BRANCH, NULL, NULL, 30, 100, 0, 0),
     };
+    static ngx_http_pgw_loc_conf_t steps_up
+        = ROW(BRANCH, &lists[0], NULL, 30, 100, 0, 0);
     const size_t n = sizeof(rows) / sizeof(rows[0]);
     ngx_http_pgw_main_conf_t mcf = {.policies = NULL};
     void *confs[] = {&mcf};
@@ -185,6 +195,9 @@ START_TEST (test_policies) {
     }
     ngx_http_pgw_token_intern(&cf, &same);
     ck_assert_uint_eq(same.policy, rows[0].policy);
+    steps_up.authentication = &recent;
+    ngx_http_pgw_token_intern(&cf, &steps_up);
+    ck_assert_uint_eq(steps_up.policy, n + 1);
     for (size_t i = 0; i < 3; i++) {
         ngx_http_pgw_token_intern(&cf, &none[i]);
         ck_assert_uint_eq(none[i].policy, 0);
@@ -327,11 +340,13 @@ START_TEST (test_rows) {
         ck_assert_uint_ge(row->status, 400);
         ck_assert(is_text(row->code, " \"\\abcdefghijklmnopqrstuvwxyz"));
         ck_assert(is_text(row->detail, "\"\\\r\n"));
-        ck_assert_int_eq(row->error != NULL,
-                         row->flags & NGX_HTTP_PGW_REASON_VERIFIES
-                             || i == NGX_HTTP_PGW_REASON_TOKEN_CONFLICT
-                             || i == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN
-                              || i == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED);
+        ck_assert_int_eq(
+            row->error != NULL,
+            row->flags & NGX_HTTP_PGW_REASON_VERIFIES
+                || i == NGX_HTTP_PGW_REASON_TOKEN_CONFLICT
+                || i == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN
+                || i == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
+                || i == NGX_HTTP_PGW_REASON_AUTHENTICATION_REQUIRED);
         if (row->flags & NGX_HTTP_PGW_REASON_NGINX)
             ck_assert_int_eq(ngx_http_pgw_reason_of_status(row->status), i);
     }

@@ -220,13 +220,12 @@ ngx_http_pgw_claim_words(const ngx_http_pgw_rule_t *rule, pj_str_t text)
 
 
 ngx_uint_t
-ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule, const pj_json_t *root)
+ngx_http_pgw_claim_accepted(const ngx_http_pgw_rule_t *rule,
+    const pj_json_t *value)
 {
-    const pj_json_t  *item, *value;
+    const pj_json_t  *item;
 
     static const pj_str_t  texts[] = { PJ_STR("false"), PJ_STR("true") };
-
-    value = ngx_http_pgw_claim_find(root, &rule->claim);
 
     switch (value ? value->type : PJ_JSON_NULL) {
 
@@ -254,6 +253,14 @@ ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule, const pj_json_t *root)
     default:
         return 0;
     }
+}
+
+
+ngx_uint_t
+ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule, const pj_json_t *root)
+{
+    return ngx_http_pgw_claim_accepted(rule, ngx_http_pgw_claim_find(root,
+                                                                &rule->claim));
 }
 
 

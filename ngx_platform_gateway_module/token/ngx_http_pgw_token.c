@@ -453,6 +453,8 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     grant->exp = claims->exp;
     grant->access = ngx_http_pgw_token_access(conf, issuer, claims);
     grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
+    grant->auth_time = ngx_http_pgw_authentication_time(conf->authentication,
+                                                        issuer, claims->root);
     headers = NGX_HTTP_PGW_GRANT_IDS + conf->claims_read->nelts;
     grant->nstrings = headers + conf->claim_headers->nelts;
     grant->size = grant->nstrings * sizeof(ngx_str_t);
@@ -523,6 +525,7 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
             && other->allow_confirmation == conf->allow_confirmation
             && other->claim_headers == conf->claim_headers
             && other->required == conf->required
+            && other->authentication == conf->authentication
             && other->issuers == conf->issuers
             && other->audiences == conf->audiences
             && other->trusted == conf->trusted)

@@ -9,6 +9,7 @@
 
 
 #include "ngx_http_pgw.h"
+#include "base/base.h"
 
 
 /* ngx_http_pgw_claim.c */
@@ -39,10 +40,14 @@ char *ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
 ngx_http_pgw_set_t  ngx_http_pgw_claim_require;
 
 /*
- * Returns 1 if the claim has one of the values of the rule.  A string, number
- * or boolean has to equal a value, an array has to contain one as a string, and
- * the text of "scope" or "scp" has to contain one as a word.
+ * Returns 1 if a claim, or NULL, has one of the values of the rule.  A string,
+ * number or boolean has to equal a value, an array has to contain one as a
+ * string, and the text of "scope" or "scp" has to contain one as a word.
  */
+ngx_uint_t ngx_http_pgw_claim_accepted(const ngx_http_pgw_rule_t *rule,
+    const pj_json_t *value);
+
+/* Returns 1 if the claim of the rule has one of its values. */
 ngx_uint_t ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule,
     const pj_json_t *root);
 
@@ -54,6 +59,31 @@ uint64_t ngx_http_pgw_claim_missing(const ngx_array_t *rules,
    rules; len is 0 if the rules are about other claims. */
 ngx_int_t ngx_http_pgw_claim_scopes(ngx_pool_t *pool, const ngx_array_t *rules,
     uint64_t lines, ngx_str_t *scope);
+
+
+/* ngx_http_pgw_authentication.c */
+
+/* platform_gateway_authentication [acr=VALUE,...] [max_age=TIME] | off; */
+ngx_http_pgw_set_t  ngx_http_pgw_authentication_directive;
+
+/* Returns the time in seconds at which the user of a good token authenticated,
+   0 if no time is required (required may be NULL), or a number below 0 if the
+   token cannot meet the requirement at any time. */
+int64_t ngx_http_pgw_authentication_time(
+    const ngx_http_pgw_authentication_t *required,
+    const ngx_http_pgw_issuer_t *issuer, const pj_json_t *root);
+
+/* Returns NULL if a result of authentication_time() meets the requirement at
+   the time now, or the fault. */
+const char *ngx_http_pgw_authentication_fault(
+    const ngx_http_pgw_authentication_t *required, int64_t time, int64_t now,
+    time_t leeway);
+
+/* Write what is required, or null, and what a token has, for an explanation. */
+void ngx_http_pgw_authentication_explain(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_authentication_t *required);
+void ngx_http_pgw_authentication_found(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_issuer_t *issuer, const pj_json_t *root);
 
 
 /* ngx_http_pgw_token.c */
