@@ -197,6 +197,10 @@ is_deeply [ map { described($_) } qw(/both /strong /fresh /both/off) ],
     [ { acr => ['aal2'], maxAgeSeconds => 300 }, { acr => [ 'aal2', 'urn:x:gold' ], maxAgeSeconds => undef },
         { acr => [], maxAgeSeconds => 300 }, undef ], 'explain: what is required';
 
+is_deeply [ map { my $said = http_post($port, '/explain', json => { path => '/both', at => $then + $_,
+        token => token(auth_time => $then) })->json; $said->{reason} } 0, 300, 301 ],
+    [ 'verified', 'verified', $REASON ], 'explain: to the second, for another time';
+
 # -- other ways in, by a good token (control) and by a weak one
 
 my ($good, $weak) = (token(), token(acr => 'aal1'));
