@@ -138,6 +138,81 @@ TEST (test_at_jwt_needs_an_audience) {
     refused("PLATFORM_JWT_AUDIENCE: ");
 }
 
+/* Settings of passkeys, and what they are then. */
+static const struct {
+    const char *cors, *origins, *rp_id;
+    const char *want_id, *want_origins, *refused;
+} passkeys[] = {
+    {NULL, NULL, NULL, NULL, NULL, NULL},
+    {"https://a.test", NULL, NULL, "a.test", "https://a.test", NULL},
+    {"https://a.test https://x.a.test:81 https://y.x.a.test", NULL, NULL,
+     "a.test", "https://a.test https://x.a.test:81 https://y.x.a.test", NULL},
+    {"https://x.a.test\thttps://a.test", NULL, NULL, "a.test",
+     "https://x.a.test\thttps://a.test", NULL},
+    {"http://localhost:5173 https://localhost", NULL, NULL, "localhost",
+     "http://localhost:5173 https://localhost", NULL},
+    /* More than one site, a pattern, no domain, not https: no passkeys. */
+    {"https://a.test https://b.test", NULL, NULL, NULL, NULL, NULL},
+    {"https://x.a.test https://y.a.test", NULL, NULL, NULL, NULL, NULL},
+    {"https://a.test https://xa.test", NULL, NULL, NULL, NULL, NULL},
+    {"https://a.test https://*.a.test", NULL, NULL, NULL, NULL, NULL},
+    {"https://127.0.0.1", NULL, NULL, NULL, NULL, NULL},
+    {"https://[::1]:8443", NULL, NULL, NULL, NULL, NULL},
+    {"http://a.test", NULL, NULL, NULL, NULL, NULL},
+    {"http://localhost https://a.test", NULL, NULL, NULL, NULL, NULL},
+    {"https://A.test", NULL, NULL, NULL, NULL, NULL},
+    {"https://a_b.test", NULL, NULL, NULL, NULL, NULL},
+    /* Set, both or one. */
+    {NULL, "https://x.a.test https://y.a.test", "a.test", "a.test",
+     "https://x.a.test https://y.a.test", NULL},
+    {"https://b.test", "https://x.a.test", NULL, "x.a.test", "https://x.a.test",
+     NULL},
+    {"https://x.a.test https://y.a.test", NULL, "a.test", "a.test",
+     "https://x.a.test https://y.a.test", NULL},
+    {NULL, "https://x.a.test", "a.test", "a.test", "https://x.a.test", NULL},
+    {NULL, "https://x.a.test https://y.a.test", NULL, NULL, NULL,
+     "PLATFORM_WEBAUTHN_RP_ID: is needed"},
+    {NULL, NULL, "a.test", NULL, NULL, "PLATFORM_WEBAUTHN_ORIGINS: is needed"},
+    {"https://a.test https://b.test", NULL, "a.test", NULL, NULL,
+     "PLATFORM_WEBAUTHN_ORIGINS: is needed"},
+    {"https://*.a.test", NULL, "a.test", NULL, NULL,
+     "PLATFORM_WEBAUTHN_ORIGINS: is needed"},
+    {NULL, "https://xa.test", "a.test", NULL, NULL,
+     "PLATFORM_WEBAUTHN_ORIGINS: the host"},
+    {NULL, "https://a.test", "x.a.test", NULL, NULL,
+     "PLATFORM_WEBAUTHN_ORIGINS: the host"},
+    {NULL, "https://a.test https://b.test", "a.test", NULL, NULL,
+     "PLATFORM_WEBAUTHN_ORIGINS: the host"},
+};
+
+static void set_or_not(const char *name, const char *value)
+{
+    if (value != NULL) {
+        setenv(name, value, 1);
+    } else {
+        unsetenv(name);
+    }
+}
+
+TESTS (test_passkeys, LENGTH(passkeys)) {
+    const char *want;
+
+    set_or_not("PLATFORM_CORS_ALLOWED_ORIGINS", passkeys[_i].cors);
+    set_or_not("PLATFORM_WEBAUTHN_ORIGINS", passkeys[_i].origins);
+    set_or_not("PLATFORM_WEBAUTHN_RP_ID", passkeys[_i].rp_id);
+    if (passkeys[_i].refused != NULL) {
+        refused(passkeys[_i].refused);
+        return;
+    }
+    ck_assert_msg(load(), "%s", err.text);
+    want = passkeys[_i].want_id;
+    ck_assert(want == NULL ? cfg.webauthn_rp_id == NULL
+                           : strcmp(cfg.webauthn_rp_id, want) == 0);
+    want = passkeys[_i].want_origins;
+    ck_assert(want == NULL ? cfg.webauthn_origins == NULL
+                           : strcmp(cfg.webauthn_origins, want) == 0);
+}
+
 TEST (test_partitioned_needs_same_site_none) {
     setenv("PLATFORM_AUTH_COOKIE_PARTITIONED", "true", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);

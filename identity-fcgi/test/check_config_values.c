@@ -101,6 +101,21 @@ static const struct {
     {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://a.b http://c:81", true},
     {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://*.example.com", true},
     {"PLATFORM_CORS_ALLOWED_ORIGINS", "*", false},
+    {"PLATFORM_WEBAUTHN_ORIGINS", "https://a.test https://x.a.test:81", true},
+    {"PLATFORM_WEBAUTHN_ORIGINS", "http://localhost:5173", true},
+    {"PLATFORM_WEBAUTHN_ORIGINS", "http://a.test", false},
+    {"PLATFORM_WEBAUTHN_ORIGINS", "https://a.test http://a.test", false},
+    {"PLATFORM_WEBAUTHN_ORIGINS", "https://*.a.test", false},
+    {"PLATFORM_WEBAUTHN_ORIGINS", "https://127.0.0.1", false},
+    {"PLATFORM_WEBAUTHN_ORIGINS", "https://A.test", false},
+    {"PLATFORM_WEBAUTHN_ORIGINS", "https://a.test/", false},
+    {"PLATFORM_WEBAUTHN_ORIGINS", "http://localhost.test", false},
+    {"PLATFORM_WEBAUTHN_ORIGINS", " ", false},
+    {"PLATFORM_WEBAUTHN_RP_ID", "https://a.test", false},
+    {"PLATFORM_WEBAUTHN_RP_ID", "a.test.", false},
+    {"PLATFORM_WEBAUTHN_RP_ID", "A.test", false},
+    {"PLATFORM_WEBAUTHN_RP_ID", "127.0.0.1", false},
+    {"PLATFORM_WEBAUTHN_RP_ID", "a.test b.test", false},
     {"PLATFORM_CORS_ALLOWED_ORIGINS", "null", false},
     {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://a.b/", false},
     {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://A.b", true},
@@ -239,7 +254,7 @@ TESTS (test_value, LENGTH(values)) {
     }
 }
 
-/* What keys.c and libpq judge, and the gateway's templates. */
+/* What keys.c and libpq judge, the gateway's templates, and check_config.c. */
 static const char *const judged_elsewhere[] = {
     "PLATFORM_DB_NAME",
     "PLATFORM_DB_PASSWORD",
@@ -250,6 +265,7 @@ static const char *const judged_elsewhere[] = {
     "PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS",
     "PLATFORM_JWT_PRIVATE_KEY_BASE64",
     "PLATFORM_JWT_PUBLIC_KEY_BASE64",
+    "PLATFORM_WEBAUTHN_RP_ID",
 };
 
 TEST (test_every_setting_has_its_values) {

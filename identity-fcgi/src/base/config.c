@@ -3,6 +3,7 @@
 #include "base/config.h"
 
 #include "base/config_forms.h"
+#include "base/config_webauthn.h"
 #include "base/parse.h"
 
 #include <openssl/crypto.h>
@@ -168,6 +169,13 @@ static const struct setting settings[] = {
     FOREIGN("PLATFORM_SYSTEM_RATE_LIMIT", "100r/s burst 200", SHARED(RATE)),
     FOREIGN("PLATFORM_TRUSTED_PROXIES", NULL, SHARED(NETWORK),
             .between = " \t,"),
+    TEXT("PLATFORM_WEBAUTHN_ORIGINS", webauthn_origins, NULL,
+         "https://name or https://name:port, separated by spaces; "
+         "http://localhost",
+         .form = CONFIG_WEBAUTHN_ORIGIN, .between = " \t"),
+    TEXT("PLATFORM_WEBAUTHN_RP_ID", webauthn_rp_id, NULL,
+         "a domain name in lower case, or localhost",
+         .form = CONFIG_WEBAUTHN_RP_ID, .max = 253),
     NUMBER("PLATFORM_WORKER_THREADS", worker_threads, "16", "1 to 256"),
     {.name = NULL}
 };
@@ -271,6 +279,20 @@ static void write_refusal(const struct setting *s, const char *text,
 
 /* -- rules across settings ------------------------------------------------ */
 
+static void derive_passkeys(struct config *cfg)
+{
+    if (cfg->webauthn_rp_id == NULL) {
+        cfg->webauthn_rp_id = config_webauthn_host(cfg->webauthn_origins != NULL
+                                                       ? cfg->webauthn_origins
+                                                       : cfg->cors_origins);
+    }
+    if (cfg->webauthn_origins == NULL && cfg->webauthn_rp_id != NULL &&
+        cfg->cors_origins != NULL &&
+        config_webauthn_may_use(cfg->cors_origins, cfg->webauthn_rp_id)) {
+        cfg->webauthn_origins = strdup(cfg->cors_origins);
+    }
+}
+
 static void derive(struct config *cfg, const struct parse_env *file)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -288,6 +310,7 @@ static void derive(struct config *cfg, const struct parse_env *file)
     if (lookup(file, "PLATFORM_DB_SEED_ON_START") == NULL) {
         cfg->db_seed_on_start = cfg->is_local && cfg->db_migrate_on_start;
     }
+    derive_passkeys(cfg);
 }
 
 const char *config_refuse_seed(const struct config *cfg)
@@ -306,6 +329,27 @@ const char *config_refuse_seed(const struct config *cfg)
                : "PLATFORM_DB_SEED_ON_START: local data goes only into a "
                  "database on a loopback address or a Unix socket; "
                  "accepted: false, or another PLATFORM_DB_HOST";
+}
+
+static const char *broken_passkeys(const struct config *cfg)
+{
+    if (cfg->webauthn_rp_id == NULL) {
+        return cfg->webauthn_origins == NULL
+                   ? NULL
+                   : "PLATFORM_WEBAUTHN_RP_ID: is needed, since "
+                     "PLATFORM_WEBAUTHN_ORIGINS have no common host; "
+                     "accepted: a domain name that all have or are below";
+    }
+    if (cfg->webauthn_origins == NULL) {
+        return "PLATFORM_WEBAUTHN_ORIGINS: is needed, since not all of "
+               "PLATFORM_CORS_ALLOWED_ORIGINS are https with the host "
+               "PLATFORM_WEBAUTHN_RP_ID or below it; accepted: origins that "
+               "are";
+    }
+    return config_webauthn_may_use(cfg->webauthn_origins, cfg->webauthn_rp_id)
+               ? NULL
+               : "PLATFORM_WEBAUTHN_ORIGINS: the host of each origin must be "
+                 "PLATFORM_WEBAUTHN_RP_ID or below it";
 }
 
 /* Returns the message for a broken rule across settings, or NULL. */
@@ -348,7 +392,7 @@ static const char *broken_rule(const struct config *cfg)
         wrong = "PLATFORM_DB_SEED_ON_START: true needs "
                 "PLATFORM_DB_MIGRATE_ON_START=true; accepted: false";
     }
-    return wrong;
+    return wrong != NULL ? wrong : broken_passkeys(cfg);
 }
 
 /* Returns true if the Levenshtein distance between a[0..len) and b is at most
@@ -470,6 +514,8 @@ bool config_print(FILE *out, const char *env_file, struct error *e)
             value = number;
         } else if (value == NULL && s->size == sizeof(bool)) {
             value = *(bool *) member ? "true" : "false";
+        } else if (value == NULL && s->kind == KIND_TEXT && s->size != 0) {
+            value = *(char **) member;
         }
         fprintf(out, "%s=%s%s\n", s->name, value != NULL ? value : "(unset)",
                 value != NULL ? mark : "");

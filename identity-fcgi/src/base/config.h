@@ -75,6 +75,9 @@ struct config {
     int64_t retry_after_max_s;
     int64_t sweep_interval_s; /* 0 for off */
     char *cors_origins;       /* separated by blanks, or NULL */
+    /* The relying party of passkeys and its origins, separated by blanks.
+     * Both are NULL if there are no passkeys. */
+    char *webauthn_rp_id, *webauthn_origins;
 
     char *warning; /* one line about an unknown variable, or NULL */
 };

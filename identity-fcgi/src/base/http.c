@@ -266,9 +266,9 @@ pj_str_t http_bearer(pj_str_t authorization)
     return web_plain(token, "-._~+/=") ? token : (pj_str_t){scheme.data, 0};
 }
 
-static bool origin_listed(const struct config *cfg, pj_str_t origin)
+bool http_origin_listed(const char *origins, pj_str_t origin)
 {
-    const char *p = cfg->cors_origins != NULL ? cfg->cors_origins : "";
+    const char *p = origins != NULL ? origins : "";
     web_origin_t allowed;
 
     for (size_t len; *p != '\0'; p += len) {
@@ -289,7 +289,7 @@ bool http_origin_allowed(const struct config *cfg,
         return !pj_str_caseeq(req->sec_fetch_site, PJ_STR("cross-site"));
     }
     return !pj_str_caseeq(req->origin, PJ_STR("null")) &&
-           (origin_listed(cfg, req->origin) ||
+           (http_origin_listed(cfg->cors_origins, req->origin) ||
             web_origin_own(req->origin, req->host,
                            pj_str_eq(req->scheme, PJ_STR("https"))));
 }

@@ -88,6 +88,10 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
  * empty span. data is NULL unless the scheme is Bearer. */
 pj_str_t http_bearer(pj_str_t authorization);
 
+/* Returns true if the origin, as browsers send it, is among origins, which are
+ * separated by blanks (NULL for none) and may be patterns. */
+bool http_origin_listed(const char *origins, pj_str_t origin);
+
 /* Returns true if the request may use the cookie: its Origin is listed or its
  * own host, or it is not from a cross-site page of a browser. */
 bool http_origin_allowed(const struct config *cfg,
