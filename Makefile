@@ -12,13 +12,14 @@ SANITIZE ?=
 COVERAGE ?=
 UNITDIR ?= /lib/systemd/system
 # Most of these tests wait most of the time; under valgrind they compute.
-PROVE_FLAGS ?= -j$(shell expr 3 \* $$(nproc))
+PROVE_FLAGS ?= -j$(shell expr 4 \* $$(nproc))
 VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
 # Those that wait longest begin first, or the last of them would run alone.
 LONG := browser_playground build_configure id_keys_commands \
   config_both_halves e2e_keys_rotate http_client e2e_make_run id_revocations \
   id_key_dir id_key_rotation id_lockout gw_keys_workers \
-  fault_database_lost_answers fault_failover gw_revocations_stale
+  fault_database_lost_answers fault_failover gw_revocations_stale \
+  id_import id_client_tokens id_places_api
 T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak t/id_database_plans.t
 

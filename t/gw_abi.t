@@ -31,7 +31,7 @@ $t->write_file('keys.json', jwks(jwt_key('a')));
 # cut where a structure begins and where it ends.
 my $text = qx{cd $root/$MODULE && cc -E -P $headers -I. nginx/ngx_http_pgw_abi.c};
 my @part = split /^(?=typedef struct \{|struct \w+ \{|\})/m, $text;
-system("ld -r -o $dir/others.o @others") == 0 or die "ld failed\n";
+system("ld -r -S -o $dir/others.o @others") == 0 or die "ld failed\n";
 
 # The text where that structure has another field before one (+field), lacks that
 # (-field), has that before its neighbour (~field), or another one at its end; where bits
