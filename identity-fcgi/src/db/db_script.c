@@ -63,6 +63,7 @@ static bool finish(struct db_script *s, bool sent, struct db_rows **rows)
                                db_now_ms() + s->limit_ms + DB_GRACE_MS, &res)
              : DB_LOST;
 
+    *rows = NULL; /* the caller may have freed earlier rows, and frees these */
     if (outcome == DB_DONE) {
         *rows = (struct db_rows *) res;
         return true;
