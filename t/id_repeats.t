@@ -8,7 +8,7 @@ use Platform::Test::Commands;
 my $t = Platform::Test->new;
 my $pg = $t->postgres;
 my $c = Platform::Test::Commands->new(test => $t, env => { PLATFORM_LOG_LEVEL => 'error' });
-my $identity = $t->identity_face;
+my $identity = $t->identity_face(PLATFORM_DB_LOCK_TIMEOUT => '1s');
 my $port = client_of($t);
 
 my %token;
@@ -55,6 +55,18 @@ is_repeat(make('First', 'k'), $first, 'of its own');
 # A day later it is a call like any other.
 $pg->sql("update client_calls set called_at = now() - interval '25 hours'");
 is_made(make('Third', 'k'), 'after 24 hours');
+
+# A call that waits for a lock is told to come again, and has not been carried out: where
+# its key is looked up, and where its answer is kept.
+for my $mode ('access exclusive', 'share') {
+    my $held = $pg->begin("lock table client_calls in $mode mode");
+    is_problem(make('Busy', $mode =~ tr/ /-/r), 503, 'AUTH_BUSY', "client_calls is locked, $mode");
+    $pg->end($held, 'rollback');
+    is count('Busy'), 0, 'nothing was made';
+    my $made = is_made(make('Busy', $mode =~ tr/ /-/r), 'then it is');
+    is_repeat(make('Busy', $mode =~ tr/ /-/r), $made, 'once');
+    $pg->sql("delete from workspaces where workspace_name = 'Busy'; delete from tenants where tenant_name = 'Busy'");
+}
 
 is_problem(make('Fourth', $_), 400, 'REQUEST_INVALID', 'no key: ' . length) for 'k' x 256, 'k k', "k\x{e9}";
 is_made(make('Fifth', '~' x 255), 'the longest one');

@@ -88,8 +88,10 @@ static bool replay(struct worker *w, const struct store_repeat *repeat)
     return false;
 }
 
-/* Returns true if the call is to be carried out. */
-static bool claim(struct worker *w, struct store_repeat *repeat)
+/* Returns true if the call is to be carried out.  The database's failures are
+ * answered after the transaction has ended: only then is their cause known. */
+static bool claim(struct worker *w, struct store_repeat *repeat,
+                  enum people_outcome *outcome)
 {
     switch (store_repeat_claim(&w->store, &w->arena, repeat)) {
     case STORE_REPEAT_FIRST:
@@ -104,12 +106,14 @@ static bool claim(struct worker *w, struct store_repeat *repeat)
                            "The first call with this Idempotency-Key is still "
                            "being carried out.");
     default:
-        return auth_database_unavailable(w);
+        *outcome = PEOPLE_FAILED;
+        return false;
     }
 }
 
 /* Keeps the answer that is in w->res. */
-static bool keep(struct worker *w, bool secret, struct store_repeat *repeat)
+static bool keep(struct worker *w, bool secret, struct store_repeat *repeat,
+                 enum people_outcome *outcome)
 {
     struct buf *body = &w->res->body;
 
@@ -122,8 +126,10 @@ static bool keep(struct worker *w, bool secret, struct store_repeat *repeat)
     repeat->location = w->location[0] != '\0' ? w->location : NULL;
     repeat->account_id = w->subject_id;
     repeat->body = secret ? NULL : body->data;
-    return store_repeat_keep(&w->store, repeat) == STORE_OK ||
-           auth_database_unavailable(w);
+    if (store_repeat_keep(&w->store, repeat) != STORE_OK) {
+        *outcome = PEOPLE_FAILED;
+    }
+    return *outcome == PEOPLE_DONE;
 }
 
 /* -- the transaction -- */
@@ -156,7 +162,8 @@ static bool attempt(struct worker *w, const struct call *c, void *state,
 {
     struct people p = {.store = &w->store, .arena = &w->arena, .may = w->may};
     enum people_outcome outcome = PEOPLE_DONE;
-    bool ok = c->repeat == NULL || claim(w, c->repeat);
+    bool ok = c->repeat == NULL || claim(w, c->repeat, &outcome);
+    bool answered = false;
 
     if (ok) {
         outcome = c->work(&p, state);
@@ -164,12 +171,14 @@ static bool attempt(struct worker *w, const struct call *c, void *state,
     }
     if (ok && c->answer != NULL) {
         c->answer(w, state);
-        ok = c->repeat == NULL || keep(w, c->secret, c->repeat);
+        answered = true;
+        ok = c->repeat == NULL || keep(w, c->secret, c->repeat, &outcome);
     }
     if (ok) {
         return commit(w);
     }
-    *again = store_transaction_rollback(&w->store) && outcome == PEOPLE_FAILED;
+    *again = store_transaction_rollback(&w->store) &&
+             outcome == PEOPLE_FAILED && !answered;
     return outcome != PEOPLE_DONE && !*again && system_refuse(w, &p, outcome);
 }
 
