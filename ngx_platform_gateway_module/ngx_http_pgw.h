@@ -491,6 +491,8 @@ typedef struct {
     ngx_http_pgw_reason_e        reason;
     const char                  *code;         /* NULL for the reason's */
     const char                  *detail;       /* NULL for the reason's */
+    ngx_str_t                    errors;       /* JSON array of the refusal's
+                                                  faults; may be empty */
     const ngx_str_t             *required;     /* levels of the location, or
                                                   NULL */
     const ngx_str_t             *scope;        /* sufficient scope, or NULL */

@@ -328,14 +328,37 @@ for my $question (map({ { path => '/branch/', origin => $APP, method => $_ } } q
 is http_post($t->port('other'), '/explain/bare', json => { path => '/none' })
     ->json->{reason}, 'route_not_found', 'a server that has no location at all';
 
-# Questions that get no answer: [status, code, path, request].
+# Questions that get no answer.  Unreadable ones, by the faults that the answer names: pointer and code, with bounds.
+
+my $long = 'x' x 65;
+for (
+    [ '', ' malformed' ], [ 'token=x', ' malformed' ], [ '[]', ' wrong_type' ],
+    [ '{"path":"/","path":"/"}', ' malformed' ],
+    [ '{"path":1}', '/path wrong_type' ], [ '{"path":""}', '/path too_short 1' ],
+    [ '{"token":"x"}', '/path missing' ], [ '{"path":"/","tokn":"x"}', '/tokn unknown' ],
+    [ '{"path":"/","a/b~c\"":1}', '/a~1b~0c" unknown' ], [ qq({"path":"/","$long":1}), ' unknown' ],
+    [ '{"path":"/","origin":null}', '/origin wrong_type' ],
+    [ '{"path":"/","at":"1"}', '/at wrong_type' ],
+    (map { [ qq({"path":"/","at":$_}), '/at out_of_range 0 253402300799' ] }
+        -1, 253402300800, 9223372036854775808),
+    [ '{"at":-1,"headers":["b"],"x":1,"method":{}}', '/at out_of_range 0 253402300799',
+        '/headers wrong_type', '/x unknown', '/method wrong_type', '/path missing' ],
+    [ '{' . join(',', map {qq("x$_":1)} 1 .. 20) . '}', map {"/x$_ unknown"} 1 .. 16 ],
+) {
+    my ($body, @faults) = @$_;
+    my $res = http_post($port, '/explain', body => $body);
+    my $name = 'none to ' . substr $body, 0, 60;
+    is_problem($res, 400, 'REQUEST_INVALID', $name);
+    is_deeply [ map { my $fault = $_; join ' ', map { $fault->{$_} // () } qw(pointer code minimum maximum) }
+        @{ $res->json->{errors} } ], \@faults, "$name: each fault" or diag $res->body;
+}
+is http_post($port, '/explain', body => $_)->status, 200, "accepted: $_"
+    for '{"path":"/","token":null}', map {qq({"path":"/","at":$_})} 0, 253402300799;
+
+# Others: [status, code, path, request].
 
 my ($ASKS, $FORBIDDEN) = ('{"path":"/"}', 'GATEWAY_ORIGIN_NOT_ALLOWED');
 is_problem(http_post($port, @$_[ 2 .. $#$_ ]), @$_[ 0, 1 ], "none to " . substr $_->[4], 0, 60) for
-    map({ [ 400, 'REQUEST_INVALID', '/explain', body => $_ ] } '', 'token=x', '[]', '{"path":1}',
-    '{"path":"/","path":"/"}', '{"path":"/","tokn":"x"}', '{"path":"/","origin":null}',
-    '{"path":"/","origin":"a","headers":["b"]}', '{"token":"x"}', '{"path":""}',
-    map {qq({"path":"/","at":$_})} '"1"', -1, 9223372036854775807),
     [ 403, 'GATEWAY_FORBIDDEN', '/explain', body => $ASKS, from => '127.0.0.2' ],
     map({ [ 403, $FORBIDDEN, '/explain', body => $ASKS, headers => $_ ] }
         [ Origin => $APP ], [ 'Sec-Fetch-Site' => 'same-origin' ]),

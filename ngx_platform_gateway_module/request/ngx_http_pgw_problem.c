@@ -373,6 +373,10 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
     ngx_http_pgw_text_literal(&text, ",\"code\":", code);
     ngx_http_pgw_text_plain(&text, ",\"requestId\":", &gr->request_id);
 
+    if (gr->errors.len && reason && reason->status == page->status) {
+        ngx_http_pgw_text_format(&text, ",\"errors\":%V", &gr->errors);
+    }
+
     if (ngx_http_pgw_text_reserve(&text, 1)) {
         *text.last++ = '}';
     }

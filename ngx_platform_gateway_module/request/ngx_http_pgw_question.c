@@ -10,15 +10,87 @@
 #include "base/base.h"
 
 
-#define NGX_HTTP_PGW_QUESTION_MAX  (64 * 1024)
+#define NGX_HTTP_PGW_QUESTION_MAX       (64 * 1024)
+#define NGX_HTTP_PGW_QUESTION_FAULTS    16            /* named at most */
+#define NGX_HTTP_PGW_QUESTION_NAME_MAX  64            /* bytes */
+#define NGX_HTTP_PGW_QUESTION_TIME_MAX  253402300799  /* the end of 9999 */
 
 
-/* Reads {"path", "method", ..., "at"}.  Returns NULL, or the fault. */
+/* The faults of a question; detail is of the first one, or NULL. */
 
-static const char *
-ngx_http_pgw_question_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
+typedef struct {
+    ngx_http_pgw_text_t   errors;   /* a JSON array without its end */
+    ngx_uint_t            count;
+    const char           *detail;
+} ngx_http_pgw_question_faults_t;
+
+
+/* Adds a fault.  name is that of the member, or NULL for the whole body; a long
+   one is not repeated.  code may have further members after it. */
+
+static void
+ngx_http_pgw_question_fault(ngx_http_pgw_question_faults_t *faults,
+    const pj_str_t *name, const char *code, const char *detail)
 {
-    size_t            i, known;
+    size_t    i;
+    u_char   *p, pointer[1 + 2 * NGX_HTTP_PGW_QUESTION_NAME_MAX];
+    pj_str_t  written = { pointer, 0 };
+
+    if (faults->count == NGX_HTTP_PGW_QUESTION_FAULTS) {
+        return;
+    }
+
+    p = pointer;
+
+    if (name && name->len <= NGX_HTTP_PGW_QUESTION_NAME_MAX) {
+        *p++ = '/';
+
+        for (i = 0; i < name->len; i++) {
+            p = name->data[i] == '~' ? ngx_cpymem(p, "~0", 2)
+                : name->data[i] == '/' ? ngx_cpymem(p, "~1", 2)
+                : ngx_cpymem(p, name->data + i, 1);
+        }
+    }
+
+    written.len = (size_t) (p - pointer);
+
+    ngx_http_pgw_text_json(&faults->errors, faults->count
+                           ? ",{\"pointer\":" : "[{\"pointer\":", &written);
+    ngx_http_pgw_text_format(&faults->errors, ",\"code\":%s}", code);
+
+    if (faults->count++ == 0) {
+        faults->detail = detail;
+    }
+}
+
+
+static void
+ngx_http_pgw_question_read_time(ngx_http_pgw_question_t *q, const pj_json_t *m,
+    ngx_http_pgw_question_faults_t *faults)
+{
+    if (m->type != PJ_JSON_NUMBER) {
+        ngx_http_pgw_question_fault(faults, &m->name, "\"wrong_type\"",
+                                    "the time is a number of seconds");
+
+    } else if (pj_json_seconds(m, PJ_ROUND_DOWN, &q->at) != PJ_OK
+               || q->at < 0 || q->at > NGX_HTTP_PGW_QUESTION_TIME_MAX)
+    {
+        ngx_http_pgw_question_fault(faults, &m->name,
+            "\"out_of_range\",\"minimum\":0,\"maximum\":"
+            ngx_value(NGX_HTTP_PGW_QUESTION_TIME_MAX),
+            "the time is not before the year 10000");
+    }
+}
+
+
+/* Reads {"path", "method", ..., "at"}. */
+
+static void
+ngx_http_pgw_question_read(ngx_http_pgw_question_t *q, const pj_json_t *root,
+    ngx_http_pgw_question_faults_t *faults)
+{
+    size_t            i;
+    pj_str_t          path = pj_str("path");
     const pj_json_t  *m;
 
     struct {
@@ -29,44 +101,69 @@ ngx_http_pgw_question_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
         { "method", &q->method },
         { "path", &q->path },
         { "origin", &q->origin },
-        { "headers", &q->headers }
+        { "headers", &q->headers },
+        { "at", NULL },
+        { NULL, NULL }
     };
 
-    m = pj_json_member(root, "at");
-    known = (m != NULL);
+    for (m = root->child; m; m = m->next) {
 
-    if (m
-        && (pj_json_seconds(m, PJ_ROUND_DOWN, &q->at) != PJ_OK
-            || q->at < 0 || q->at >= NGX_MAX_INT_T_VALUE - 300))
-    {
-        return "the time is a number of seconds";
-    }
-
-    for (i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-
-        m = pj_json_member(root, members[i].name);
-        if (m == NULL) {
-            continue;
+        for (i = 0; members[i].name; i++) {
+            if (pj_str_eq(m->name, pj_str(members[i].name))) {
+                break;
+            }
         }
 
-        known++;
+        if (members[i].name == NULL) {
+            ngx_http_pgw_question_fault(faults, &m->name, "\"unknown\"",
+                "the members are token, method, path, origin, headers and at");
 
-        if (m->type != PJ_JSON_STRING && (m->type != PJ_JSON_NULL || i > 0)) {
-            return "every member except at is a string";
-        }
+        } else if (members[i].value == NULL) {
+            ngx_http_pgw_question_read_time(q, m, faults);
 
-        members[i].value->len = m->text.len;
+        } else if (m->type != PJ_JSON_STRING
+                   && (m->type != PJ_JSON_NULL || i > 0))
+        {
+            ngx_http_pgw_question_fault(faults, &m->name, "\"wrong_type\"",
+                                        "every member except at is a string");
 
-        if (m->text.len) {
+        } else if (m->text.len) {
+            members[i].value->len = m->text.len;
             members[i].value->data = (u_char *) m->text.data;
         }
     }
 
-    if (known != root->count) {
-        return "the members are token, method, path, origin, headers and at";
+    m = pj_json_member(root, "path");
+
+    if (m == NULL || (m->type == PJ_JSON_STRING && m->text.len == 0)) {
+        ngx_http_pgw_question_fault(faults, &path,
+            m ? "\"too_short\",\"minimum\":1" : "\"missing\"",
+            "a path is required");
+    }
+}
+
+
+static ngx_int_t
+ngx_http_pgw_question_refuse(ngx_http_request_t *r,
+    ngx_http_pgw_question_faults_t *faults)
+{
+    ngx_int_t  rc;
+
+    ngx_http_pgw_text_format(&faults->errors, "]");
+
+    if (faults->errors.failed) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    return q->path.len ? NULL : "a path is required";
+    rc = ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                   "REQUEST_INVALID", faults->detail, 0);
+
+    if (rc == NGX_HTTP_BAD_REQUEST) {
+        ngx_http_pgw_request_writable(r)->errors =
+                                     ngx_http_pgw_text_value(&faults->errors);
+    }
+
+    return rc;
 }
 
 
@@ -77,7 +174,6 @@ ngx_http_pgw_question_body(ngx_http_request_t *r)
     size_t                      size;
     pj_str_t                    body = { (const u_char *) "", 0 };
     pj_arena_t                  arena;
-    const char                 *err;
     const pj_json_t            *root;
     ngx_http_variable_value_t  *v;
     ngx_http_pgw_question_t     question = {
@@ -85,6 +181,7 @@ ngx_http_pgw_question_body(ngx_http_request_t *r)
         .method = ngx_string("GET"),
         .at = ngx_time()
     };
+    ngx_http_pgw_question_faults_t   faults = { .errors = { .request = r } };
 
     static ngx_str_t  name = ngx_string("request_body");
 
@@ -107,15 +204,21 @@ ngx_http_pgw_question_body(ngx_http_request_t *r)
 
     pj_arena_init(&arena, p, size);
 
-    err = pj_json_parse(&arena, body, &root) != PJ_OK
-          || root->type != PJ_JSON_OBJECT
-          ? "the body is not a JSON object"
-          : ngx_http_pgw_question_read(&question, root);
+    if (pj_json_parse(&arena, body, &root) != PJ_OK) {
+        ngx_http_pgw_question_fault(&faults, NULL, "\"malformed\"",
+                                    "the body is not JSON");
 
-    ngx_http_finalize_request(r,
-           err ? ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
-                                           "REQUEST_INVALID", err, 0)
-               : ngx_http_pgw_explain_answer(r, &question));
+    } else if (root->type != PJ_JSON_OBJECT) {
+        ngx_http_pgw_question_fault(&faults, NULL, "\"wrong_type\"",
+                                    "the body is not a JSON object");
+
+    } else {
+        ngx_http_pgw_question_read(&question, root, &faults);
+    }
+
+    ngx_http_finalize_request(r, faults.count
+                                 ? ngx_http_pgw_question_refuse(r, &faults)
+                                 : ngx_http_pgw_explain_answer(r, &question));
 }
 
 
