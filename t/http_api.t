@@ -591,41 +591,7 @@ sub validate ($exchanges, $file = "$root/docs/openapi.yaml") {
     return $json->decode(scalar qx{$node $root/t/node/validate.mjs $file $path});
 }
 
-my $spec = validate(\@exchanges);
-for my $i (0 .. $#exchanges) {
-    my $e = $exchanges[$i];
-    is_deeply $spec->{faults}[$i], [], "as documented: $e->{name}"
-        or diag $json->encode([ @$e{qw(status headers body)} ]);
-}
-
-my %called = map { ("$_->{method} $_->{path}" => 1) } grep { $_->{status} =~ /^20[01]/ } @exchanges;
-is join(' ', grep { my $path = s/\{\w+\}/[^ ]+/gr;
-    !grep { /\A$path\z/ } keys %called } @{ $spec->{operations} }),
-    '', 'every operation has been seen to work';
-
-is_deeply $spec->{examples}, [], 'each answer has examples, which are as it says';
-
-# The documents for readers are made of it, and have together what it has.
-
-my $made = $t->dir;
-is system("$root/tools/openapi", $made), 0, 'tools/openapi';
-my @readers = map {"openapi-$_.yaml"} qw(frontend system);
-my @verbs = map {
-    is $t->read_file("$root/docs/$_"), $t->read_file($_), "docs/$_ is what it makes";
-    @{ validate([], "$made/$_")->{verbs} };
-} @readers;
-is_deeply [ sort @verbs ], [ sort @{ $spec->{verbs} } ], 'each operation is in one of them';
-is_deeply [ grep { !/\A(?:add|ask|change|check|delete|end|explain|get|issue|list|login|logout|make|put
-    |refresh|remove|reset|revoke|select|unlock)(?:[A-Z]|\z)/x } @verbs ], [], 'and is called by a verb';
-my $file = $t->read_file("$root/docs/openapi.yaml");
-my $wrong = $t->write_file('wrong.yaml', $file =~ s/expiresIn: \K900/soon/r);
-isnt scalar @{ validate([], $wrong)->{examples} }, 0, 'control: an example that is not';
-unlike $file, qr/(?:read|write)Only/, 'types for both ways are the same';
-is_deeply [ grep { !/uuid|\$ref/ } $file =~ /\b(?!request|event)\w+Id: \{ (?:type|\$).*/g ], [],
-    'ids are UUIDs';
-
-# Answers that are not as documented are found out.
-
+# Some are changed, so that they are not as documented.
 my %named = map { $_->{name} => $_ } @exchanges;
 my ($good, $bad) = @named{ map {"login: $_"} 'one branch', 'too many failures' };
 
@@ -653,11 +619,74 @@ my %change = (
     'a request that is not documented' => [ $good,
         sub { $_->{requestBody} = '{"account":""}' } ],
 );
-my @names = sort keys %change;
-my $faults = validate([ (map { changed(@{ $change{$_} }) } @names),
-    map { changed($_, sub { }) } $good, $bad ])->{faults};
-isnt scalar @{ shift @$faults }, 0, "found out: $_" for @names;
-is_deeply $faults, [ [], [] ], 'control: as they came';
+my @changes = sort keys %change;
+my $spec = validate([ @exchanges, (map { changed(@{ $change{$_} }) } @changes),
+    map { changed($_, sub { }) } $good, $bad ]);
+my @changed_faults = splice @{ $spec->{faults} }, scalar @exchanges;
+for my $i (0 .. $#exchanges) {
+    my $e = $exchanges[$i];
+    is_deeply $spec->{faults}[$i], [], "as documented: $e->{name}"
+        or diag $json->encode([ @$e{qw(status headers body)} ]);
+}
+isnt scalar @{ shift @changed_faults }, 0, "found out: $_" for @changes;
+is_deeply \@changed_faults, [ [], [] ], 'control: as they came';
+
+my %called = map { ("$_->{method} $_->{path}" => 1) } grep { $_->{status} =~ /^20[01]/ } @exchanges;
+is join(' ', grep { my $path = s/\{\w+\}/[^ ]+/gr;
+    !grep { /\A$path\z/ } keys %called } @{ $spec->{operations} }),
+    '', 'every operation has been seen to work';
+
+is_deeply $spec->{examples}, [], 'each answer has examples, which are as it says';
+
+# Nothing is served that the file does not have.  Each operation of programs has been
+# refused for want of the scope that the file names, and each body with a member too many.
+
+sub nameless ($operation) { return $operation =~ s/\{\w+\}/{}/gr }
+my %in_file = map { nameless($_) => 1 } @{ $spec->{operations} };
+my ($table) = $t->read_file($t->root . '/identity-fcgi/src/server/route.c') =~ /^\} routes\[\] = (.*?)^\};/ms;
+my @served;
+while ($table =~ /\{"(\S+)",((?:\s*\.on\[\w+\] = \w+,?)+)/g) {
+    my ($path, $on) = ($1, $2);
+    push @served, map { ($_ eq 'READ' ? 'GET' : $_) . " $path" } $on =~ /\[(\w+)\]/g;
+}
+cmp_ok scalar @served, '>', 40, 'the routes of identity';
+is_deeply [ grep { !$in_file{ nameless($_) } } @served ], [], 'each is in the file';
+
+# Of the exchanges of an operation those with that status and code.
+sub refused_as ($operation, $status, $code) {
+    my $is = $operation =~ s/\{\w+\}/[^\/]+/gr;
+    return grep { $_->{status} == $status && "$_->{method} $_->{path}" =~ /\A$is\z/
+        && $_->{body} =~ /"code":"$code"/ } @exchanges;
+}
+my @by_programs = grep {m{ /api/system/}} @{ $spec->{operations} };
+my %of_json = map { $_ => 1 } @{ $spec->{bodies} };
+for my $operation (@by_programs) {
+    my %challenge = map { $_->[1] => 1 } grep { $_->[0] eq 'WWW-Authenticate' }
+        map { @{ $_->{headers} } } refused_as($operation, 403, 'AUTH_SCOPE_REQUIRED');
+    is_deeply [ map {/ scope="(.*)"/} keys %challenge ], [ $spec->{scopes}{$operation} // 'none' ],
+        "$operation: refused without its scope";
+    ok !$of_json{$operation} || grep({ $_->{body} =~ m{"pointer":"/x","code":"unknown"} }
+        refused_as($operation, 400, 'REQUEST_INVALID')), "$operation: refused with another member";
+}
+
+# The documents for readers are made of it, and have together what it has.
+
+my $made = $t->dir;
+is system("$root/tools/openapi", $made), 0, 'tools/openapi';
+my @readers = map {"openapi-$_.yaml"} qw(frontend system);
+my @verbs = map {
+    is $t->read_file("$root/docs/$_"), $t->read_file($_), "docs/$_ is what it makes";
+    $t->read_file($_) =~ /^ +operationId: (\w+)$/mg;
+} @readers;
+is_deeply [ sort @verbs ], [ sort @{ $spec->{verbs} } ], 'each operation is in one of them';
+is_deeply [ grep { !/\A(?:add|ask|change|check|delete|end|explain|get|issue|list|login|logout|make|put
+    |refresh|remove|reset|revoke|select|unlock)(?:[A-Z]|\z)/x } @verbs ], [], 'and is called by a verb';
+my $file = $t->read_file("$root/docs/openapi.yaml");
+my $wrong = $t->write_file('wrong.yaml', $file =~ s/expiresIn: \K900/soon/r);
+isnt scalar @{ validate([], $wrong)->{examples} }, 0, 'control: an example that is not';
+unlike $file, qr/(?:read|write)Only/, 'types for both ways are the same';
+is_deeply [ grep { !/uuid|\$ref/ } $file =~ /\b(?!request|event)\w+Id: \{ (?:type|\$).*/g ], [],
+    'ids are UUIDs';
 
 # -- do file, page and sources know the same codes?
 
@@ -700,9 +729,9 @@ is_deeply [ grep { !$seen{$_} } sort keys %source ],
         INTERNAL_ERROR)],
     'all have been seen but those that take a fault, a crowd or own rules';
 
-my @mute = grep { $_->{status} == 400 && $_->{path} !~ m{/(?:token|explain)\z}
+my @mute = grep { $_->{status} == 400 && $_->{path} !~ m{/token\z}
         && $_->{body} !~ /"code":"GATEWAY_|"errors":\[\{"/ } @exchanges;
-is_deeply [ map { $_->{name} } @mute ], [], 'each 400 of identity names its faults';
+is_deeply [ map { $_->{name} } @mute ], [], 'each 400 of a JSON call names its faults';
 
 is $spec->{version}, ($t->read_file("$root/jose/pj_version.h") =~ /"(.*)"/)[0],
     'the file has the version of the program';

@@ -186,6 +186,44 @@ sub corridors_self_test {
     return map {"lint: corridors, $_"} @said;
 }
 
+# The names of prepared statements, { path => preprocessed text }, that two have:
+# PostgreSQL would refuse the second one on a connection (42P05).
+sub statements_twice {
+    my ($text) = @_;
+    my $string = qr/(?:"(?:[^"\\]|\\.)*"\s*)+/;
+    my (%home, @found);
+    for my $path (sort keys %$text) {
+        while ($text->{$path} =~ /\{\s*($string),\s*$string,\s*(?:true|false|[01]|DB_\w+)\s*\}/g) {
+            my $name = $1 =~ s/"\s*"|"|\s+\z//gr;
+            push @found, [$path, "the statement $name is another in $home{$name}"] if $home{$name};
+            $home{$name} //= $path;
+        }
+    }
+    return @found;
+}
+
+sub statements_self_test {
+    my $of = sub ($name) { return qq(static const struct db_statement s = {\n $name, "SELECT '{\\\"'" " 1",\n 1};) };
+    my %good = ('a.c' => $of->('"a_read"'), 'b.c' => $of->('"a" "_" "reads"'),
+        'c.c' => '{"a_read", "a_read", NUMBER}');
+    my @said = map {"the good half: $_->[1]"} statements_twice(\%good);
+    push @said, 'lets pass: a name twice'
+        if !statements_twice({ %good, 'd.c' => $of->('"a" "_read"') });
+    return map {"lint: statements, $_"} @said;
+}
+
+# With macros expanded, since some tables write names by them.
+sub preprocessed ($path) {
+    my $text = qx{cc -E -P -Ijose -Icommon -Iidentity-fcgi/src $path};
+    return $? == 0 ? $text : die "lint: cc does not read $path\n";
+}
+
+sub statements_of_all {
+    my %text = map { $_ => preprocessed($_) }
+        grep { slurp($_) =~ /struct db_statement \w/ } glob 'identity-fcgi/src/*/*.c';
+    return map {"$_->[0]:1: $_->[1] [statements]"} statements_twice(\%text);
+}
+
 sub corridors_of_all {
     return map {"$_->[0]:1: $_->[1] [corridors]"} map { my ($files, $prefix, $all) = @$_;
         grep { !$all || $_->[1] =~ /circle/ }

@@ -167,6 +167,11 @@ console.log(JSON.stringify({
   version: api.info.version,
   operations: operations.map(([name]) => name)
     .filter((name) => !name.startsWith('OPTIONS')),
+  scopes: Object.fromEntries(operations.flatMap(([name, { security }]) =>
+    security?.some((s) => s.systemToken)
+      ? [[name, security.flatMap((s) => s.systemToken).join(' ')]] : [])),
+  bodies: operations.filter(([, o]) => o.requestBody?.content['application/json'])
+    .map(([name]) => name),
   verbs: operations.map(([, { operationId }]) => operationId),
   codes: api.components.schemas.ErrorCode.oneOf.flatMap(
     (c) => c['x-status'].map((status) => `${status} ${c.const}`)),
