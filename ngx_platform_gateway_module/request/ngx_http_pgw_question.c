@@ -90,7 +90,6 @@ ngx_http_pgw_question_read(ngx_http_pgw_question_t *q, const pj_json_t *root,
     ngx_http_pgw_question_faults_t *faults)
 {
     size_t            i;
-    pj_str_t          path = pj_str("path");
     const pj_json_t  *m;
 
     struct {
@@ -106,10 +105,14 @@ ngx_http_pgw_question_read(ngx_http_pgw_question_t *q, const pj_json_t *root,
         { NULL, NULL }
     };
 
+    static const pj_str_t  path = { (const u_char *) "path", 4 };
+
     for (m = root->child; m; m = m->next) {
 
         for (i = 0; members[i].name; i++) {
-            if (pj_str_eq(m->name, pj_str(members[i].name))) {
+            if (m->name.len == ngx_strlen(members[i].name)
+                && ngx_memcmp(m->name.data, members[i].name, m->name.len) == 0)
+            {
                 break;
             }
         }
