@@ -6,6 +6,7 @@
 'use strict';
 
 const AUTH = '/api/auth/';
+const SYSTEM = '/api/system/';
 const CONTEXT = '/api/workspaces/current-context';
 
 // Headers of somebody who would like to be somebody else; the last one's name
@@ -16,8 +17,8 @@ const SPOOFED = {
   'X_Workspace_Id': 'another-workspace',
 };
 
-// Members of a request's body that are not shown.
-const SECRETS = ['credential', 'newCredential', 'resetCode'];
+// Members of a request or an answer that the log does not show.
+const SECRETS = ['credential', 'newCredential', 'resetCode', 'client_secret'];
 
 const $ = (id) => document.getElementById(id);
 
@@ -28,6 +29,7 @@ const state = {
   account: '', // the account token
   refresh: '',
   ended: '', // a branch token of a session that this page ended
+  system: '', // the token of a program, which is not of the session
   branches: [],
   over: false, // an answer said that the session has ended
 };
@@ -36,6 +38,7 @@ const TOKENS = {
   access: 'Branch token',
   account: 'Account token',
   refresh: 'Refresh token',
+  system: 'System token',
 };
 
 // What a code means for whoever reads this page; the others have a detail.
@@ -70,8 +73,12 @@ const MEANING = {
     + ' Retry-After says.',
   GATEWAY_TOKEN_MISSING: 'The path is guarded and no token came along. The'
     + ' service was not asked.',
-  GATEWAY_TOKEN_EXPIRED: 'The token has expired: refresh. The service was not'
-    + ' asked.',
+  AUTH_CLIENT_INVALID: 'Unknown or disabled client, or a wrong secret: the'
+    + ' answer does not tell which.',
+  AUTH_SCOPE_INVALID: 'A scope that does not exist, or that this client may not'
+    + ' have: no token.',
+  GATEWAY_TOKEN_EXPIRED: 'The token has expired: refresh, or as a program get'
+    + ' another one. The service was not asked.',
   GATEWAY_CONTEXT_FORBIDDEN: 'A good token, but not of the kind that opens'
     + ' this path. The service was not asked.',
   GATEWAY_RATE_LIMITED: 'Too many requests: wait as long as Retry-After says.',
@@ -165,9 +172,14 @@ function withoutTokens(text) {
   return text.replace(/eyJ[\w-]+\.[\w-]+\.[\w-]*/g, (token) => short(token, 28));
 }
 
+function withoutSecret(name, value) {
+  return SECRETS.includes(name) ? '…' : value;
+}
+
 function pretty(text) {
   try {
-    return withoutTokens(JSON.stringify(JSON.parse(text), null, 2));
+    return withoutTokens(JSON.stringify(JSON.parse(text, withoutSecret), null,
+      2));
   } catch {
     return withoutTokens(text);
   }
@@ -239,7 +251,8 @@ async function send(o) {
     const answer = await fetch(o.relay ? '/relay' : call.url, {
       method: o.relay ? 'POST' : o.method,
       headers,
-      body: o.body === undefined ? undefined : JSON.stringify(o.body),
+      body: o.form ? new URLSearchParams(o.form)
+        : o.body === undefined ? undefined : JSON.stringify(o.body),
       credentials: o.credentials || 'omit',
       cache: 'no-store',
     });
@@ -332,12 +345,14 @@ function requestText(call) {
   for (const [name, value] of Object.entries(call.headers)) {
     lines.push(`${name}: ${withoutTokens(value)}`);
   }
+  if (call.form) {
+    // The browser's own header, for which it need not ask first.
+    lines.push('Content-Type: application/x-www-form-urlencoded;charset=UTF-8',
+      '', Object.entries(call.form).map(([name, text]) =>
+        `${name}=${withoutSecret(name, encodeURIComponent(text))}`).join('&'));
+  }
   if (call.body !== undefined) {
-    const shown = { ...call.body };
-    for (const name of SECRETS.filter((secret) => shown[secret])) {
-      shown[name] = '…';
-    }
-    lines.push('', pretty(JSON.stringify(shown)));
+    lines.push('', pretty(JSON.stringify(call.body)));
   }
   return lines.join('\n');
 }
@@ -531,11 +546,28 @@ function meaning(call) {
       + (isOver(call) ? ' By itself the token is good, with '
         + `${left(decode(call.token).claims.exp)}.` : '');
   }
+  if (json.code === 'AUTH_SESSION_NOT_ACTIVE' && call.path.startsWith(SYSTEM)) {
+    return 'The token is over: the program was disabled, or lost a secret, a key'
+      + ' or a scope.';
+  }
+  if (json.code === 'AUTH_SCOPE_REQUIRED') {
+    const [, scope] = /scope="([^"]*)"/.exec(new Headers(call.answered)
+      .get('WWW-Authenticate')) || ['', 'it needs'];
+    return `The token lacks the scope ${scope}.`;
+  }
   return MEANING[json.code] || json.detail || json.message || '';
 }
 
 function loginAgain() {
   return el('a', { class: 'again', href: '#login' }, 'Log in again');
+}
+
+// The way out after a token that is good no more.
+function again(call) {
+  return call.path.startsWith(SYSTEM)
+    ? call.status === 401
+      && el('a', { class: 'again', href: '#client' }, 'Get another token')
+    : isOver(call) && loginAgain();
 }
 
 function facts(rows) {
@@ -570,10 +602,7 @@ function card(call) {
       code ? el('code', {}, code) : null,
       el('span', { class: 'time' }, `${Math.round(call.ms)} ms`)),
     el('p', { class: 'what' }, meaning(call)));
-  if (isOver(call)) {
-    box.append(loginAgain());
-  }
-  box.append(removed(call), ...(call.tables || []),
+  box.append(again(call) || '', removed(call), ...(call.tables || []),
     facts([['X-Request-Id', call.requestId],
       ['X-Correlation-Id', call.correlationId]]));
 
@@ -705,8 +734,10 @@ function tokenBox(kind) {
 function showSession() {
   const open = [...document.querySelectorAll('.token[open]')]
     .map((box) => box.dataset.kind);
-  const kinds = Object.keys(TOKENS).filter((kind) => state[kind]);
+  const kinds = Object.keys(TOKENS)
+    .filter((kind) => state[kind] && kind !== 'system');
   $('tokens').replaceChildren(...kinds.map(tokenBox));
+  $('client-token').replaceChildren(state.system ? tokenBox('system') : '');
   for (const box of document.querySelectorAll('.token')) {
     box.open = open.includes(box.dataset.kind);
   }
@@ -722,7 +753,7 @@ function showSession() {
   $('session-id').parentElement.hidden = !state.refresh;
   $('memory').hidden = !state.refresh;
   for (const [step, done] of [['login', state.refresh],
-    ['branch', state.access]]) {
+    ['branch', state.access], ['client', state.system]]) {
     const n = $(step).querySelector('.n');
     n.dataset.n = n.dataset.n || n.textContent;
     n.textContent = done ? '✓' : n.dataset.n;
@@ -752,7 +783,7 @@ function showSession() {
   }
   token.value = state.access ? 'access' : state.account ? 'account' : 'none';
 
-  for (const kind of ['access', 'refresh']) {
+  for (const kind of ['access', 'refresh', 'system']) {
     for (const button of document.querySelectorAll(`.needs-${kind}`)) {
       button.disabled = !state[kind];
     }
@@ -762,13 +793,16 @@ function showSession() {
   }
 }
 
+function time(text) {
+  return text && clock(Date.parse(text) / 1000);
+}
+
 function sessionItem(s) {
   const end = el('button', { type: 'button', class: 'second danger',
     'aria-label': `End session ${s.sessionId}` }, 'End session');
   on(end, 'click', () => endSession(s));
-  const time = (text) => text && clock(Date.parse(text) / 1000);
-  return el('li', { class: s.current ? 'session current' : 'session' },
-    el('div', { class: 'session-head' },
+  return el('li', { class: s.current ? 'item current' : 'item' },
+    el('div', { class: 'item-head' },
       el('p', {}, el('strong', {}, s.branchId
         ? `${s.workspaceName}, ${s.branchName}` : 'No branch chosen'),
       s.current ? el('span', { class: 'badge' }, 'this window') : null),
@@ -1131,6 +1165,7 @@ async function begin() {
   on($('logout-all'), 'click', () =>
     end(authorized('POST', 'logout-all'), true));
   on($('logout-button'), 'click', logout);
+  openOffice();
   document.addEventListener('click', (e) => {
     const link = e.target.closest('a[href^="#"]');
     const to = link && document.querySelector(link.hash);
@@ -1149,6 +1184,7 @@ async function begin() {
 
   Object.assign(state, await (await fetch('settings.json')).json());
   showCommands();
+  showClientCommands();
   $('gateway-origin').textContent = state.gateway;
   if (new URL(state.gateway).hostname !== location.hostname) {
     $('site-warning').hidden = false;

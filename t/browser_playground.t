@@ -25,9 +25,12 @@ is $?, 0, 'the client without its types' or diag $said;
 my $shots = Platform::Test::Env::build() . '/screenshots';
 mkdir $shots;
 
+my ($database) = $t->read_file('run/platform.env') =~ /^PLATFORM_DB_HOST="(.*)"/m;
+my $psql = Platform::Test::Env::postgres('psql') . " -XAtq -h $database -U platform platform";
+
 # Each check of the browser's is one of ours.
 my $browser = $t->process(browser => cmd => [ $node, "$tools/playground.js", $chromium,
-    "http://localhost:$port", "$run/logs/access.log", $shots ], ok_status => ['any'])->expect_end;
+    "http://localhost:$port", "$run/logs/access.log", $shots, $psql ], ok_status => ['any'])->expect_end;
 ok $browser->wait_end(800), 'the browser comes to an end';
 is $browser->status, 0, 'and has no complaint';
 my $checks = 0;

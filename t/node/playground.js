@@ -1,7 +1,7 @@
 // Walks through the playground in a browser, as browser_playground.t asks, and
 // prints "ok - ..." or "not ok - ..." for each check.
 //
-// usage: playground.js CHROMIUM PAGE ACCESS_LOG SCREENSHOTS
+// usage: playground.js CHROMIUM PAGE ACCESS_LOG SCREENSHOTS PSQL
 
 'use strict';
 
@@ -12,7 +12,7 @@ const { chromium } = require('playwright-core');
 
 const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
-const [program, origin, accessLog, shots] = process.argv.slice(2);
+const [program, origin, accessLog, shots, psql] = process.argv.slice(2);
 const CONTEXT = '/api/workspaces/current-context';
 const REFRESH = '/api/auth/refresh';
 const CALL = '#call-form button';
@@ -168,7 +168,7 @@ class Page {
       const way = [...box.querySelectorAll('.way li')];
       return {
         badge: part('.badge'), code: part('.call-line code'), time: part('.time'),
-        decision: part('details:last-of-type summary .quiet'),
+        decision: part('.folds > :last-child summary .quiet'),
         ids: [...box.querySelectorAll('.facts dd')].map((d) =>
           (d.querySelector('.id') || {}).title || d.textContent),
         failed: part('.checks .failed'), reason: part('.reason code'),
@@ -260,7 +260,7 @@ function faults() {
   // What is scrolled out of a list is not there.
   const seen = (e) => {
     const r = e.getBoundingClientRect();
-    const list = e.closest('#session-list') || e.closest('#beside');
+    const list = e.closest('.list') || e.closest('#beside');
     const { top, bottom } = (list || e).getBoundingClientRect();
     return { left: r.left, right: r.right, top: Math.max(r.top, top),
       bottom: Math.min(r.bottom, bottom) };
@@ -287,6 +287,7 @@ function faults() {
 
 // axe leaves out by default whether a control's name has the text that is seen.
 async function looks(p, name) {
+  await p.page.evaluate(() => document.getAnimations().forEach((a) => a.finish()));
   is(await p.page.evaluate(faults), [], `${name}: all can be seen and touched`);
   await p.page.evaluate(axe);
   is(await p.page.evaluate(async () => (await window.axe.run(document,
@@ -328,8 +329,9 @@ async function loginByKeyboard(p) {
     places.push(await p.focus());
   }
   is(places, ['call SELECT', 'call BUTTON', 'refresh SUMMARY', 'cheat SUMMARY',
-    'sessions SUMMARY', 'logout SUMMARY', 'beside DIV', 'session BUTTON',
-    'session SUMMARY', 'session SUMMARY', 'log SUMMARY'],
+    'sessions SUMMARY', 'logout SUMMARY', 'client SUMMARY', 'people SUMMARY',
+    'audit SUMMARY', 'beside DIV', 'session BUTTON', 'session SUMMARY', 'session SUMMARY',
+    'log SUMMARY'],
   'keyboard: from the left to the right, in the order of the steps');
   await press('Enter');
   ok(!await p.page.$eval(NEWEST, (e) => e.open), 'keyboard: an answer folds');
@@ -359,7 +361,7 @@ async function folding(p) {
   is((await opened()).slice(0, 3), [true, true, false], 'folding: an old one opens');
   is(await p.page.$$eval('.step', (all) => [all.filter((e) => e.open).map((e) => e.id),
     all.map((e) => e.querySelectorAll('.body button:not(.second, .id)').length)]),
-  [['call'], Array(7).fill(1)], 'folding: one step is open, each has one first button');
+  [['call'], Array(10).fill(1)], 'folding: one step is open, each has one first button');
   ok(await p.page.evaluate(() => document.documentElement.scrollHeight) < 1200,
     'folding: the page does not grow');
 }
@@ -678,7 +680,7 @@ async function refused(p, button, ...shown) {
 }
 
 function sessionItems(p) {
-  return p.page.$$eval('.session', (items) => items.map((item) => ({
+  return p.page.$$eval('#session-list .item', (items) => items.map((item) => ({
     where: item.querySelector('strong').textContent,
     current: Boolean(item.querySelector('.badge')),
     facts: Object.fromEntries([...item.querySelectorAll('dt')].map((dt) =>
@@ -759,7 +761,7 @@ async function sessions(browser) {
 
   // All.  The branch token is kept for a try.
   await one.press('#logout-all', 'sessions: all', success('LOGOUT_ALL'));
-  is([await one.text('#session-state'), await one.count('.session'),
+  is([await one.text('#session-state'), await one.count('#session-list .item'),
     await one.refreshCookie(), await one.page.inputValue('#call-token')],
   ['Not logged in.', 0, undefined, 'none'],
   'sessions: nothing is left of this one, and there is no token to send');
@@ -777,6 +779,147 @@ async function loggingOut(p) {
     [undefined, 'Not logged in.', 0], 'logout: the cookie is gone, and so are the tokens');
   await p.press('#refresh-cookie', 'after logout',
     '401 AUTH_REFRESH_TOKEN_MISSING allow: public');
+}
+
+// What the database has: lines of it.
+function sql(text) {
+  return execSync(psql, { input: text, encoding: 'utf8' }).trim().split('\n').filter(Boolean);
+}
+
+// What is shown of a list, on all of its pages.
+async function pages(p, step) {
+  const shown = [];
+  for (let next = true; next;) {
+    shown.push(...await p.page.$$eval(`#${step}-list .item`, (items) => items.map((item) =>
+      [item.querySelector('strong').textContent, ...[...item.querySelectorAll('dd .id')]
+        .map((id) => id.title)])));
+    next = await p.page.isVisible(`#${step}-next`);
+    if (next) {
+      await p.press(`#${step}-next`, `${step}: the next page`, SYSTEM_DONE);
+    }
+  }
+  return shown;
+}
+
+const SYSTEM_DONE = '200 SYSTEM_SUCCESS allow: verified';
+const SYSTEM_MADE = '201 SYSTEM_SUCCESS allow: verified';
+const ROBIN = '<img src=x onerror="document.title=1">&lt;b>robin@demo.test';
+
+// A program's token; what the page says of it is one line.
+async function clientToken(p, name, want, says, fields) {
+  await p.open('#client-id');
+  for (const [field, text] of Object.entries(fields)) {
+    await p.page.fill(`#client-${field}`, text);
+  }
+  await p.press('#client-form button', name, want);
+  is(await p.text(`${NEWEST} .what`), says, `${name}: what the page says`);
+}
+
+// A code made, used, and made again to be too late.
+async function inviting(p) {
+  await p.open('#invite-name');
+  await p.page.fill('#invite-name', ROBIN);
+  const [made] = await p.press('#invite-form button', 'invite', SYSTEM_MADE, SYSTEM_MADE);
+  is([await p.text('#people-list strong'), await p.count('#people-list img'),
+    await p.page.title()], [ROBIN, 0, 'Gateway playground'], 'invite: a name is text');
+  const got = await (await fetch(`${made.origin}/api/system/accounts/${made.json.accountId}`,
+    { headers: { Authorization: made.sent.authorization } })).json();
+  is([got.account, got.type, got.status, got.hasCredential],
+    [ROBIN, 'CUSTOMER', 'ACTIVE', false],
+    'invite: an account without a credential');
+  const use = async (name, want) => {
+    const code = await p.text('#people-list .code code');
+    await p.click('#people-list .code button');
+    is([await p.page.inputValue('#reset-account'), await p.page.inputValue('#reset-code'),
+      await p.count('#people-list .code')], [ROBIN, code, 0],
+    `${name}: the form has account and code, and the list no more`);
+    await p.page.fill('#new-credential', 'Robin-passw0rd!');
+    await p.press('#reset-form button', name, want);
+    ok(!(await p.text('#log')).includes(code), `${name}: the log has no code`);
+  };
+  await use('a code', '200 AUTH_RESET_CREDENTIAL_SUCCESS allow: public');
+  await p.press('#login-form button', 'invited', '200 AUTH_LOGIN_SUCCESS allow: public');
+  await p.press('#people-list [aria-label^="Reset code"]', 'a code again', SYSTEM_MADE);
+  is(sql(`UPDATE reset_codes SET expires_at = now() - interval '1 s' FROM accounts a
+    WHERE a.account_id = reset_codes.account_id AND account_name = $$${ROBIN}$$ RETURNING 1`),
+  ['1'], 'a code again: there is one, and its time is over');
+  await use('an expired code', '401 AUTH_RESET_CODE_INVALID allow: public');
+  like(await p.text(`${NEWEST} .what`), /the code is wrong, used, replaced or expired/,
+    'an expired code: what the page says');
+}
+
+// The program of the page; what its calls do is asked of the database.
+async function backOffice(browser) {
+  const p = await Page.open(browser, { viewport: { width: 1280, height: 1000 } });
+  await p.open('#client-id');
+  const commands = await p.text('#client-command');
+  const said = operator(commands);
+  const [, id] = /^client id +(\S+)/m.exec(said);
+  const secret = said.split('\n').pop();
+  like(secret, /^pgs_.{43}$/, 'office: the commands make a client and a secret');
+  ok(await p.page.isDisabled('#people-form button'), 'office: get a token first');
+  await clientToken(p, 'a wrong secret', '401 AUTH_CLIENT_INVALID allow: public', 'Unknown or'
+    + ' disabled client, or a wrong secret: the answer does not tell which.',
+  { id, secret: `pgs_${'A'.repeat(43)}` });
+  await clientToken(p, 'a scope too many', '400 AUTH_SCOPE_INVALID allow: public', 'A scope that'
+    + ' does not exist, or that this client may not have: no token.',
+  { secret, scope: 'places:write' });
+  await clientToken(p, 'some scopes', '200 - allow: public',
+    'A system token with the scopes people:read.', { scope: 'people:read' });
+  await p.page.fill('#invite-name', ROBIN);
+  await p.press('#invite-form button', 'a missing scope',
+    '403 AUTH_SCOPE_REQUIRED allow: verified');
+  is([await p.text(`${NEWEST} .what`), sql(`SELECT 1 FROM accounts
+    WHERE account_name = $$${ROBIN}$$`)], ['The token lacks the scope people:write.', []],
+  'a missing scope: what the page says, and nothing is done');
+  await p.select('#call-token', 'system');
+  await p.press(CALL, 'a program elsewhere', '403 GATEWAY_CONTEXT_FORBIDDEN deny: context_forbidden');
+  await clientToken(p, 'all scopes', '200 - allow: public', 'A system token with the scopes'
+    + ' audit:read credentials:write people:read people:write.', { scope: '' });
+
+  await p.press('#people-form button', 'accounts', SYSTEM_DONE);
+  is((await pages(p, 'people')).map((a) => a.reverse().join()).sort(), sql(
+    'SELECT account_id, account_name FROM accounts').map((a) => a.replace('|', ',')).sort(),
+  'accounts: each one, on one page');
+  await p.page.fill('#people-name', 'one@');
+  await p.press('#people-form button', 'a name', SYSTEM_DONE);
+  is((await pages(p, 'people')).map(([name]) => name), ['one@demo.test'], 'a name: the one');
+  await p.click('#people-list [aria-label^="Reset code"]');
+  await shot(p, 'playground-office', '.group');
+  await inviting(p);
+  for (const [press, status, then] of [['Disable', 'DISABLED', 'Enable'],
+    ['Enable', 'ACTIVE', 'Disable']]) {
+    await p.press(`#people-list [aria-label^="${press}"]`, press, SYSTEM_DONE);
+    is([sql(`SELECT status FROM accounts WHERE account_name = $$${ROBIN}$$`)[0],
+      await p.text('#people-list .badge'),
+      await p.page.evaluate(() => document.activeElement.textContent)],
+    [status, status, then], `${press}: it is done and shown, and the focus stays in place`);
+  }
+  await p.click('#people-list [aria-label^="Audit"]');
+  const account = await p.page.inputValue('#audit-account');
+  is((await pages(p, 'audit')).map((e) => e.slice(0, 3).join()), sql(`SELECT event, account_id,
+    by_account FROM audit_events WHERE account_id = '${account}'
+    ORDER BY event_id DESC`).map((e) => e.replaceAll('|', ',')), 'audit: of one account');
+  await p.page.fill('#audit-account', '');
+  await p.press('#audit-form button', 'audit', SYSTEM_DONE);
+  await p.open('#people-list');
+  await looks(p, 'office');
+  await p.page.setViewportSize({ width: 390, height: 844 });
+  await looks(p, 'office, narrow');
+  await p.page.setViewportSize({ width: 1280, height: 1000 });
+
+  is([await p.page.content(), JSON.stringify(p.seen.map((r) => r.url())),
+    fs.readFileSync(accessLog, 'utf8'), await p.page.evaluate(() =>
+      JSON.stringify([localStorage, sessionStorage, document.cookie]))]
+    .map((text) => text.includes(secret.slice(4))), Array(4).fill(false),
+  'office: the secret is in no text, address, log or storage');
+  operator((await p.text('#reset-command')).replace(/account reset-code[^]*/,
+    `account disable ${/client add (\S+)/.exec(commands)[1]}`));
+  await refused(p, '#people-form button');
+  await p.page.click(`${NEWEST} .again`);
+  await p.page.keyboard.press('Tab');
+  is((await p.focus()).split(' ')[0], 'client', 'office: and the way to another token');
+  await p.context.close();
 }
 
 // Everything that a page can show at once.
@@ -1038,7 +1181,7 @@ async function main() {
   const browser = await chromium.launch({ executablePath: program,
     args: ['--no-sandbox', '--disable-dev-shm-usage'] });
   try {
-    for (const part of [walk, sessions, clients, appearances]) {
+    for (const part of [walk, sessions, backOffice, clients, appearances]) {
       await part(browser);
     }
   } finally {
