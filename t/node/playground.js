@@ -876,6 +876,11 @@ async function backOffice(browser) {
   await p.press(CALL, 'a program elsewhere', '403 GATEWAY_CONTEXT_FORBIDDEN deny: context_forbidden');
   await clientToken(p, 'all scopes', '200 - allow: public', 'A system token with the scopes'
     + ' audit:read credentials:write people:read people:write.', { scope: '' });
+  is([await p.page.content(), JSON.stringify(p.seen.map((r) => r.url())),
+    fs.readFileSync(accessLog, 'utf8'), await p.page.evaluate(() =>
+      JSON.stringify([localStorage, sessionStorage, document.cookie]))]
+    .map((text) => text.includes(secret.slice(4))), Array(4).fill(false),
+  'office: the secret is in no text, address, log or storage');
 
   await p.press('#people-form button', 'accounts', SYSTEM_DONE);
   is((await pages(p, 'people')).map((a) => a.reverse().join()).sort(), sql(
@@ -885,6 +890,7 @@ async function backOffice(browser) {
   await p.press('#people-form button', 'a name', SYSTEM_DONE);
   is((await pages(p, 'people')).map(([name]) => name), ['one@demo.test'], 'a name: the one');
   await p.click('#people-list [aria-label^="Reset code"]');
+  await p.page.fill('#invite-name', '');
   await shot(p, 'playground-office', '.group');
   await inviting(p);
   for (const [press, status, then] of [['Disable', 'DISABLED', 'Enable'],
@@ -908,11 +914,6 @@ async function backOffice(browser) {
   await looks(p, 'office, narrow');
   await p.page.setViewportSize({ width: 1280, height: 1000 });
 
-  is([await p.page.content(), JSON.stringify(p.seen.map((r) => r.url())),
-    fs.readFileSync(accessLog, 'utf8'), await p.page.evaluate(() =>
-      JSON.stringify([localStorage, sessionStorage, document.cookie]))]
-    .map((text) => text.includes(secret.slice(4))), Array(4).fill(false),
-  'office: the secret is in no text, address, log or storage');
   operator((await p.text('#reset-command')).replace(/account reset-code[^]*/,
     `account disable ${/client add (\S+)/.exec(commands)[1]}`));
   await refused(p, '#people-form button');
