@@ -13,7 +13,7 @@ function showClientCommands() {
   const name = correlation();
   $('client-command').textContent = [
     command(`client add ${name}`, ...SCOPES.map((s) => `--allow ${s}`)),
-    command(`client secret add ${name}`)].join('\n\n');
+    command('client secret add', name)].join('\n\n');
 }
 
 async function getToken() {
