@@ -293,7 +293,7 @@ $(TEST_MOD): t/modules/ngx_http_test_late_module.c $(NGX_STAMP)
 	  $(NGX_LD_OPT) $(LDFLAGS) -o $@ $<
 
 .PHONY: t-modules
-t-modules: $(TEST_MOD) $(BUILD)/bench/herd
+t-modules: $(TEST_MOD) $(BUILD)/bench/herd $(BUILD)/test/check_webauthn_json
 
 # -- static analysis ----------------------------------------------------------------
 # A file is read again when it, or what it includes, has changed.

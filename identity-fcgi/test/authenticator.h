@@ -185,6 +185,9 @@ static inline void make_authenticator(struct authenticator *a, const char *cose)
     if (strcmp(cose, RS256) == 0 && rsa == NULL) {
         rsa = EVP_RSA_gen(2048);
     }
+    if (a->key != rsa) {
+        EVP_PKEY_free(a->key);
+    }
     memset(a, 0, sizeof(*a));
     a->cose = cose;
     a->key = strcmp(cose, ES256) == 0 ? EVP_EC_gen("P-256")

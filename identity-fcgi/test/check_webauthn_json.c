@@ -2,7 +2,7 @@
  *
  * With --judge it reads a JSON object a line, a registration or an assertion
  * with what the service keeps, and prints a verdict a line: for
- * t/webauthn_second_opinion.t. */
+ * t/node/passkeys.mjs. */
 
 #include "auth/webauthn_json.h"
 #include "handlers.h"
