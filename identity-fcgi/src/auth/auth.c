@@ -300,6 +300,18 @@ bool auth_attempt_identify(const struct keys *keys, pj_str_t account,
     return true;
 }
 
+bool auth_attempt_hmac(const void *keys, const char *name,
+                       unsigned char hmac[32])
+{
+    struct attempt attempt;
+
+    if (!auth_attempt_identify(keys, pj_str(name), PJ_STR(""), &attempt)) {
+        return false;
+    }
+    memcpy(hmac, attempt.account_hmac, sizeof(attempt.account_hmac));
+    return true;
+}
+
 bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
                         const char *limited_event, struct auth_attempt *a)
 {

@@ -123,6 +123,9 @@ bool auth_refuse_token(struct worker *w, const char *code, const char *detail);
 PJ_MUST_CHECK bool auth_attempt_identify(const struct keys *keys,
                                          pj_str_t account, pj_str_t remote_addr,
                                          struct attempt *out);
+/* Writes only the HMAC, for a struct end_attempts.  keys is a struct keys. */
+PJ_MUST_CHECK bool auth_attempt_hmac(const void *keys, const char *name,
+                                     unsigned char hmac[32]);
 
 struct auth_attempt {
     struct attempt attempt;

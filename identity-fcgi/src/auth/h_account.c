@@ -30,18 +30,6 @@ static bool read_nothing(struct worker *w)
     return auth_faultless(w);
 }
 
-static bool identify(void *context, const char *name, unsigned char hmac[32])
-{
-    const struct worker *w = context;
-    struct attempt attempt;
-
-    if (!auth_attempt_identify(w->keys, pj_str(name), PJ_STR(""), &attempt)) {
-        return false;
-    }
-    memcpy(hmac, attempt.account_hmac, sizeof(attempt.account_hmac));
-    return true;
-}
-
 /* -- deleting -- */
 
 static enum people_outcome end(struct people *p, void *state)
@@ -55,8 +43,8 @@ static void answer_delete(struct worker *w, const void *state)
     struct jsonw json;
 
     system_success(w, &json, "The account is deleted. This was held.");
-    system_members(&json, people_account_whole_members, &d->held);
-    system_members(&json, people_end_members, d);
+    system_members(&json, people_account_whole_members, &d->held->account);
+    system_members(&json, people_end_members, d->held);
     system_list(w, &json, "sessions", people_session_members, &d->sessions,
                 people_session_cursor);
     jsonw_object_end(&json);
@@ -75,8 +63,10 @@ static void erase(struct worker *w, const char *account_id)
 
 void h_account_delete(struct worker *w)
 {
-    struct end_delete d = {.attempts = {identify, w},
-                           .hash = password_nobody()};
+    struct end_held held = {.failed_logins = {NULL}};
+    struct end_delete d = {.attempts = {auth_attempt_hmac, w->keys},
+                           .hash = password_nobody(),
+                           .held = &held};
     const char *id;
 
     if (system_caller(w, "people:write") && system_path_id(w, 0, &id)) {
@@ -139,7 +129,7 @@ static void answer_unlock(struct worker *w, const void *state)
 
 void h_account_unlock(struct worker *w)
 {
-    struct end_failures e = {.attempts = {identify, w}};
+    struct end_failures e = {.attempts = {auth_attempt_hmac, w->keys}};
 
     if (system_caller(w, "people:write") && system_path_id(w, 0, &e.ref) &&
         read_nothing(w) && system_change(w, false, unlock, answer_unlock, &e)) {

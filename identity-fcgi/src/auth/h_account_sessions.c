@@ -3,7 +3,7 @@
 #include "auth/handlers.h"
 
 #include "auth/system_change.h"
-#include "people/people_account.h"
+#include "people/people_end.h"
 #include "people/people_session.h"
 
 #include <string.h>
@@ -65,29 +65,18 @@ void h_account_sessions(struct worker *w)
 
 /* -- ending one -- */
 
-struct session_named {
-    const char *account_id, *session_id;
-};
-
 static enum people_outcome end(struct people *p, void *state)
 {
-    const struct session_named *one = state;
-    struct account_item account;
-    enum people_outcome outcome =
-        people_account_lock(p, one->account_id, &account);
-
-    return outcome == PEOPLE_DONE
-               ? people_session_end(p, one->account_id, one->session_id)
-               : outcome;
+    return people_end_sessions(p, state);
 }
 
 static void answer_end(struct worker *w, const void *state)
 {
-    const struct session_named *one = state;
+    const struct end_sessions *one = state;
     struct jsonw json;
 
     system_success(w, &json, "The session was ended.");
-    jsonw_cstr(&json, "accountId", one->account_id);
+    jsonw_cstr(&json, "accountId", one->ref);
     jsonw_cstr(&json, "sessionId", one->session_id);
     jsonw_object_end(&json);
 }
@@ -95,17 +84,16 @@ static void answer_end(struct worker *w, const void *state)
 void h_account_sessions_end(struct worker *w)
 {
     static const char event[] = "account.sessions_revoked";
-    struct session_named one;
+    struct end_sessions one = {.ended = 0};
 
-    if (!system_caller(w, "people:write") ||
-        !system_path_id(w, 0, &one.account_id) ||
+    if (!system_caller(w, "people:write") || !system_path_id(w, 0, &one.ref) ||
         !system_path_id(w, 1, &one.session_id)) {
         return;
     }
     auth_actor(w, w->res->account_id, &w->jti, NULL, event);
     if (system_change(w, false, end, answer_end, &one)) {
         system_audit(w, &(struct system_event){.event = event,
-                                               .account_id = one.account_id,
+                                               .account_id = one.ref,
                                                .session_id = one.session_id});
     }
 }

@@ -339,18 +339,12 @@ static void answer_change(struct worker *w, const void *state)
 
 static void finish_change(struct worker *w, const struct account_change *c)
 {
-    struct system_event event = {.account_id = c->account.account_id};
-    bool disabled = strcmp(c->account.status, "DISABLED") == 0;
-
-    if (c->renamed) {
-        event.event = "account.renamed";
-        system_audit(w, &event);
+    for (const char *const *event = c->events; *event != NULL; event++) {
+        system_audit(
+            w, &(struct system_event){.event = *event,
+                                      .account_id = c->account.account_id});
     }
-    if (c->set_status || c->ended > 0) {
-        event.event = disabled ? "account.disabled" : "account.enabled";
-        system_audit(w, &event);
-    }
-    if (c->status != NULL && disabled) {
+    if (c->status != NULL && strcmp(c->status, "DISABLED") == 0) {
         (void) system_change_mark(w, c->account.account_id, answer_change, c);
     }
 }

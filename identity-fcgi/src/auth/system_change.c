@@ -220,7 +220,8 @@ bool system_change_more(struct worker *w, system_work_fn *work, void *state)
 bool system_change_mark(struct worker *w, const char *account_id,
                         system_answer_fn *answer, const void *state)
 {
-    struct session_mark mark = {.account_id = account_id, .more = true};
+    struct session_mark mark = {
+        .from = account_id, .to = account_id, .more = true};
     bool ok = true;
 
     while (ok && mark.more) {

@@ -1,4 +1,4 @@
-/* The parts that commands share: options, settings, keys, statements and
+/* The parts that commands share: options, settings, keys, transactions and
  * values. */
 
 #include "cmd/cmd.h"
@@ -15,8 +15,7 @@
 #include <unistd.h>
 
 #define TRIES 3
-#define SQL_MAX 4096
-#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-."
+#define RESULTS_BYTES (16 * 1024 * 1024)
 
 bool cmd_ends(struct cmd *c, int status, const char *format, ...)
 {
@@ -58,6 +57,25 @@ size_t cmd_given(const struct cmd *c, const char *name, const char **out,
     return n;
 }
 
+bool cmd_join(struct cmd *c, const char *name, size_t most, char between)
+{
+    struct buf out;
+    size_t n = 0;
+
+    buf_init(&out, c->secret, sizeof(c->secret));
+    for (size_t i = 0; i < c->given_count; i++) {
+        if (strcmp(c->given[i].option->name, name) == 0) {
+            if (n++ > 0) {
+                buf_addc(&out, between);
+            }
+            buf_addz(&out, c->given[i].value);
+        }
+    }
+    buf_addc(&out, '\0');
+    return (n <= most && !out.overflow) ||
+           cmd_misused(c, "--%s is given too often", name);
+}
+
 bool cmd_fold(struct cmd *c, const char *text)
 {
     pj_str_t name = pj_str(text);
@@ -71,13 +89,6 @@ bool cmd_fold(struct cmd *c, const char *text)
     }
     c->secret[name.len] = '\0';
     return true;
-}
-
-bool cmd_name_is_free(struct cmd *c)
-{
-    return !cmd_is_uuid(cmd_get(c, "folded")) ||
-           cmd_fail_as(c, "REQUEST_INVALID",
-                       "an account's name cannot be a UUID");
 }
 
 bool cmd_load(struct cmd *c)
@@ -159,7 +170,8 @@ static bool explain(struct cmd *c, bool committing)
         return cmd_people(c, &p, outcome);
     }
     (void) cmd_fail(c, "the database failed: %s; nothing was changed",
-                    error->message);
+                    error->message[0] != '\0' ? error->message
+                                              : "its answer is too large");
     if (error->state[0] == '\0' && committing) {
         (void) cmd_fail(c, LOST);
     }
@@ -188,6 +200,7 @@ bool cmd_no_database(struct cmd *c, const char *why)
 
 bool cmd_connect(struct cmd *c)
 {
+    static unsigned char results[RESULTS_BYTES];
     struct error why;
 
     if (c->db != NULL) {
@@ -196,30 +209,24 @@ bool cmd_connect(struct cmd *c)
     if (!cmd_load(c)) {
         return false;
     }
+    pj_arena_init(&c->results, results, sizeof(results));
     c->db = db_script_open(&c->cfg, c->cfg.db_statement_timeout_ms, &why);
     return c->db != NULL || cmd_no_database(c, why.text);
 }
 
-void cmd_keep(struct cmd *c, size_t results)
+bool cmd_transact(struct cmd *c, cmd_work_fn *work, void *state)
 {
-    while (c->result_count > results) {
-        db_rows_free(c->results[--c->result_count]);
-    }
-    c->row = 0;
-}
-
-bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
-{
-    size_t results = c->result_count, set = c->set_count;
+    struct store st = {.script = c->db};
+    struct people p = {.store = &st, .arena = &c->results, .may = PEOPLE_ANY};
+    unsigned char *free = c->results.pos;
 
     for (int i = 1;; i++) {
         bool committing;
 
         c->line[0] = '\0';
-        cmd_keep(c, results);
-        c->set_count = set;
-        c->changed = true;
-        committing = db_script_begin(c->db) && work(c);
+        c->results.pos = free;
+        committing = db_script_begin(c->db) && store_actor_set(c->db, NULL) &&
+                     cmd_people(c, &p, work(&p, state));
         if (committing && db_script_run(c->db, "COMMIT", NULL, 0)) {
             return true;
         }
@@ -232,73 +239,6 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
     }
 }
 
-/* -- statements -- */
-
-/* Returns the value of a parameter, whose kinds are described at cmd_sql(). */
-static const char *parameter(const struct cmd *c, const char *text, size_t len)
-{
-    const char *value = NULL;
-    char name[32], *kind = name;
-
-    snprintf(name, sizeof(name), "%.*s", (int) len, text);
-    (void) strsep(&kind, ".");
-    if (kind != NULL && strcmp(kind, "given") == 0) {
-        (void) cmd_given(c, name, &value, 1);
-        return value;
-    }
-    value = cmd_get(c, name);
-    return kind == NULL || value == NULL ||
-                   cmd_is_uuid(value) == (strcmp(kind, "id") == 0)
-               ? value
-               : NULL;
-}
-
-/* Replaces the parameters in sql by $1, $2 ... */
-static void bind(const struct cmd *c, const char *sql, struct buf *out,
-                 struct db_params *params)
-{
-    for (; *sql != '\0'; sql++) {
-        size_t len = *sql == ':' ? strspn(sql + 1, NAME_LETTERS) : 0;
-
-        if (strncmp(sql, "::", 2) == 0) { /* a cast */
-            buf_addz(out, "::");
-            sql++;
-        } else if (len > 0 && params->count < DB_MAX_PARAMS) {
-            db_params(params, db_any(parameter(c, sql + 1, len)));
-            buf_addf(out, "$%zu", params->count);
-            sql += len;
-        } else {
-            buf_addc(out, *sql);
-        }
-    }
-    buf_addc(out, '\0');
-}
-
-bool cmd_sql(struct cmd *c, const char *sql)
-{
-    struct db_params params = {0};
-    struct db_rows *rows;
-    char mem[SQL_MAX];
-    struct buf text;
-
-    buf_init(&text, mem, sizeof(mem));
-    bind(c, sql, &text, &params);
-    if (text.overflow || c->result_count == CMD_MAX_RESULTS) {
-        return cmd_fail(c, "too many statements; nothing was changed");
-    }
-    if (!db_script_query(c->db, mem, &params, &rows)) {
-        return false;
-    }
-    c->touched = (int64_t) db_affected(rows);
-    c->found = db_row_count(rows);
-    if (c->found > 0) {
-        c->results[c->result_count++] = rows;
-    } else {
-        db_rows_free(rows);
-    }
-    return true;
-}
-
 const char *cmd_option(const struct cmd *c, const char *name)
 {
     const char *value = NULL;
@@ -307,24 +247,13 @@ const char *cmd_option(const struct cmd *c, const char *name)
     return value;
 }
 
-void cmd_people_init(struct cmd *c, struct people *p, struct store *st,
-                     pj_arena_t *arena)
+void cmd_show(struct cmd *c, const struct people_member *members,
+              const void *item, const char *event)
 {
-    *st = (struct store){.script = c->db};
-    pj_arena_init(arena, c->arena, sizeof(c->arena));
-    *p = (struct people){.store = st, .arena = arena, .may = PEOPLE_ANY};
-}
-
-static bool operate(struct cmd *c)
-{
-    struct people p;
-    struct store st;
-    pj_arena_t arena;
-
-    cmd_people_init(c, &p, &st, &arena);
-    c->item = NULL;
-    memset(c->events, 0, sizeof(c->events));
-    return store_actor_set(c->db, NULL) && c->spec->operate(c, &p);
+    c->members = members;
+    c->item = item;
+    c->events[0] = event;
+    c->events[1] = NULL;
 }
 
 bool cmd_people(struct cmd *c, const struct people *p,
@@ -360,33 +289,6 @@ bool cmd_is_uuid(const char *text)
 bool cmd_is_time(const char *text)
 {
     return parse_time(text, &(int64_t){0});
-}
-
-bool cmd_find(struct cmd *c, const char *what, const char *ref,
-              const char *hint, const char *sql)
-{
-    const struct db_rows *rows;
-
-    cmd_set(c, "ref", ref);
-    if (!cmd_sql(c, sql)) {
-        return false;
-    }
-    if (c->found == 0) {
-        return hint == NULL ||
-               (cmd_is_uuid(ref)
-                    ? cmd_fail_as(c, "RESOURCE_NOT_FOUND",
-                                  "there is no %s with the id %s", what, ref)
-                    : cmd_fail_as(c, "RESOURCE_NOT_FOUND",
-                                  "there is no %s called \"%s\"%s", what, ref,
-                                  hint));
-    }
-    rows = c->results[c->result_count - 1];
-    return c->found == 1 ||
-           cmd_fail_as(c, "REQUEST_INVALID",
-                       "more than one %s is called \"%s\": give its id instead "
-                       "(%s, %s%s)",
-                       what, ref, db_text(rows, 0, 0, NULL),
-                       db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
 }
 
 /* -- values -- */
@@ -426,18 +328,9 @@ const char *cmd_get(const struct cmd *c, const char *name)
     if (value != NULL) {
         return value;
     }
-
     for (size_t i = 0; i < c->set_count; i++) {
         if (strcmp(c->set[i].name, name) == 0) {
             return c->set[i].text;
-        }
-    }
-    for (size_t i = c->result_count; i-- > 0;) {
-        size_t row = i + 1 == c->result_count ? c->row : 0;
-        int col = db_column(c->results[i], name);
-
-        if (col >= 0) {
-            return db_text(c->results[i], row, col, NULL); /* "" for null */
         }
     }
     if (cmd_given(c, name, &value, 1) == 0 && c->spec->operand != NULL &&
@@ -454,9 +347,7 @@ bool cmd_is(const struct cmd *c, const char *name, const char *text)
     return value != NULL && strcmp(value, text) == 0;
 }
 
-/* Returns the index of an existing or new value.  Aborts if the table is full,
- * because a missing value would be null and remove a condition from a
- * statement. */
+/* Returns the index of an existing or new value. */
 static size_t set_index(struct cmd *c, const char *name)
 {
     size_t i = 0;
@@ -486,60 +377,4 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     vsnprintf(c->set[i].copy, sizeof(c->set[i].copy), format, ap);
     va_end(ap);
     c->set[i].text = c->set[i].copy;
-}
-
-/* -- the transaction -- */
-
-#define ACCOUNT_SQL                                                            \
-    "SELECT account_id AS accountId, account_name AS account,"                 \
-    "       account_type AS type, account_type AS accountType, status"         \
-    "  FROM accounts"                                                          \
-    " WHERE account_id = :ref.id OR account_name COLLATE \"C\" = :ref.name"
-
-#define WORKSPACE_SQL                                                          \
-    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"     \
-    "       w.status, tenant_id AS tenantId, tenant_name AS tenantName"        \
-    "  FROM workspaces w JOIN tenants t USING (tenant_id)"                     \
-    " WHERE workspace_id = :ref.id"                                            \
-    "    OR workspace_name COLLATE \"C\" = :ref.name"                          \
-    " ORDER BY workspace_id"
-
-/* Locks the rows that the command may change, the account first, so that
- * changes are serialised and commands cannot deadlock. */
-bool cmd_work(struct cmd *c)
-{
-    const struct cmd_spec *s = c->spec;
-    const char *workspace = s->lock ? cmd_get(c, "workspace") : NULL;
-    const char *what = s->to != NULL ? s->to : "status";
-    const char *to = s->to != NULL ? cmd_get(c, "to") : s->status;
-    bool writes = s->event != NULL;
-
-    if (s->operate != NULL) {
-        return operate(c);
-    }
-    if (!s->list && !store_actor_set(c->db, s->event)) {
-        return false;
-    }
-    if (cmd_get(c, "account") != NULL &&
-        !cmd_find(c, "account", c->account, "",
-                  writes ? ACCOUNT_SQL " FOR NO KEY UPDATE" : ACCOUNT_SQL)) {
-        return false;
-    }
-    if (writes && cmd_is(c, "status", "DELETED") && !s->keyless) {
-        return cmd_fail_as(c, "RESOURCE_NOT_FOUND", "this account is deleted");
-    }
-    if ((workspace != NULL &&
-         !cmd_find(c, "workspace", workspace, "",
-                   writes ? WORKSPACE_SQL " FOR NO KEY UPDATE OF w"
-                          : WORKSPACE_SQL)) ||
-        (s->find != NULL && !s->find(c))) {
-        return false;
-    }
-    if (to != NULL) {
-        c->changed = !cmd_is(c, what, to);
-        cmd_set(c, "changed", c->changed ? "t" : "f");
-        cmd_set(c, what, to);
-    }
-    return (s->sql == NULL || !c->changed || cmd_sql(c, s->sql)) &&
-           (s->work == NULL || s->work(c));
 }

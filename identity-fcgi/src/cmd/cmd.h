@@ -19,7 +19,6 @@
 #define CMD_LIMIT 100     /* default --limit of lists */
 #define CMD_MAX_GIVEN 300 /* options in a command line */
 #define CMD_MAX_BRANCHES 200
-#define CMD_MAX_RESULTS (2 * CMD_MAX_BRANCHES + 8)
 #define CMD_MAX_SET 20
 #define CMD_SECRET_MAX (20 * 1024)
 
@@ -66,7 +65,8 @@ struct cmd_pages {
 struct cmd_spec {
     const char *words;   /* for example "account add" */
     const char *operand; /* NULL, or for example "NAME", which sets the value
-                            "name"; "[NAME]" is optional and sets no value */
+                            "name"; "[NAME]" is optional and sets no value.  In
+                            the groups account and client it is an account */
     const char *purpose; /* one line */
     const char *more;    /* further lines of help, or NULL */
     struct cmd_option options[CMD_MAX_OPTIONS + 1];
@@ -75,28 +75,22 @@ struct cmd_spec {
     bool (*check)(struct cmd *c);  /* settings, secrets */
     bool (*before)(struct cmd *c); /* prints in transactions of its own; none is
                                       open while writing to standard output */
-    /* In a transaction: finds the account and, if lock is set, the workspace;
-     * locks both if there is an event. */
-    bool lock;
-    bool (*find)(struct cmd *c); /* finds further rows */
-    const char *status;          /* the new status, unless "to" is set */
-    const char *to;              /* the value that --to changes */
-    const char *sql;             /* runs unless the new value is the old one */
-    bool (*work)(struct cmd *c);
-    /* Instead of these steps, in the transaction: an operation of people/.  It
-     * sets c->members, c->item and c->events. */
-    bool (*operate)(struct cmd *c, struct people *p);
+    /* An operation of people/, in a transaction.  It sets c->members, c->item
+     * and c->events, also if it fails. */
+    enum people_outcome (*operate)(struct cmd *c, struct people *p);
+    const char *status;            /* the new one */
     const struct cmd_pages *pages; /* a list, whose pages are read by people/ */
-    /* After the transaction: */
-    const char *event; /* the audit line, if c->changed */
+    /* After the transaction, and the audit lines of c->events: */
     bool (*after)(struct cmd *c);
     bool (*print)(struct cmd *c); /* cmd_out_values() if NULL */
     /* Names of values, described in cmd_out.c.  "name=label" replaces the
      * label; "name=" is for JSON only. */
     const char *columns[CMD_MAX_COLUMNS + 1];
-    bool
-        keyless; /* the account may be deleted, and a signing key is optional */
-    bool list;   /* prints rows; as JSON, an object per line */
+    bool keyless; /* a signing key is optional */
+    bool list;    /* prints rows; as JSON, an object per line */
+    /* A part of a result, called words: as JSON, its columns instead of the
+     * members of c->item. */
+    bool part;
 };
 
 /* The tables of the files in cmd/. */
@@ -127,22 +121,17 @@ struct cmd {
     bool loaded; /* cfg is loaded */
     struct config cfg;
     struct keys *keys;
-    char account[ACCOUNT_NAME_MAX + 1]; /* the account option, normalised */
+    char account[ACCOUNT_NAME_MAX + 1]; /* option or operand, normalised */
     char secret[CMD_SECRET_MAX + 1];
     size_t secret_len;
 
     struct db_script *db;
-    size_t found;    /* rows of the last result */
-    int64_t touched; /* rows that the last statement changed */
-    bool changed;    /* the transaction changed something; initially true */
-    struct db_rows *results[CMD_MAX_RESULTS];
-    size_t result_count;
-    size_t row; /* current row of the last result */
+    pj_arena_t results; /* of operations */
     /* The result of an operation of people/, whose members are values; or NULL.
      */
     const struct people_member *members;
     const void *item;
-    const char *events[3]; /* what operate changed; NULL after the last one */
+    const char *events[4]; /* what operate changed; NULL after the last one */
     struct {
         const char *name, *text;
         char copy[80];
@@ -173,6 +162,10 @@ bool cmd_ends(struct cmd *c, int status, const char *format, ...)
 size_t cmd_given(const struct cmd *c, const char *name, const char **out,
                  size_t cap);
 
+/* Joins the values of a repeatable option in c->secret.  Refuses more than
+ * most. */
+bool cmd_join(struct cmd *c, const char *name, size_t most, char between);
+
 /* Normalises the name or id of an account into c->secret. */
 bool cmd_fold(struct cmd *c, const char *text);
 
@@ -182,54 +175,37 @@ bool cmd_fold(struct cmd *c, const char *text);
 bool cmd_load(struct cmd *c);
 bool cmd_keys(struct cmd *c);
 
-/* Refuses the new name "folded" if it looks like an id. */
-bool cmd_name_is_free(struct cmd *c);
-
-/* -- statements and values -- */
+/* -- transactions and values -- */
 
 /* Fails because the database cannot be reached.  Adds a hint if the settings
  * were probably forgotten. */
 bool cmd_no_database(struct cmd *c, const char *why);
 bool cmd_connect(struct cmd *c);
 
-/* Runs work in a transaction, and again after a deadlock.  Results and values
- * of a failed attempt are dropped. */
-bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c));
-bool cmd_work(struct cmd *c); /* the work of c->spec */
+/* Runs an operation with its state in a transaction, and again after a
+ * deadlock.  Its results stay in c->results. */
+typedef enum people_outcome cmd_work_fn(struct people *p, void *state);
+bool cmd_transact(struct cmd *c, cmd_work_fn *work, void *state);
 
-/* Runs a statement. :name is a parameter with the value of this name, or null.
- * Rows are referred to by id or name: :name.id is the value if it is a UUID,
- * else null, and :name.name the reverse. :name.given is the option's value,
- * even if a row has a value of this name.  The columns of the first row become
- * values. */
-bool cmd_sql(struct cmd *c, const char *sql);
-
-/* The value of an option, even if a row has a value of this name; or NULL. */
+/* The value of an option, even if c->item has a member of this name; or
+ * NULL. */
 const char *cmd_option(const struct cmd *c, const char *name);
 
-/* Prepares an operation in the transaction; its results are in the arena. */
-void cmd_people_init(struct cmd *c, struct people *p, struct store *st,
-                     pj_arena_t *arena);
+/* Sets the result of operate, and its event, which may be NULL. */
+void cmd_show(struct cmd *c, const struct people_member *members,
+              const void *item, const char *event);
+
 /* Returns true for PEOPLE_DONE; else fails with the refusal of p. */
 bool cmd_people(struct cmd *c, const struct people *p,
                 enum people_outcome outcome);
-
-/* Frees all results after the first ones. */
-void cmd_keep(struct cmd *c, size_t results);
-
-/* Runs sql, which finds ref by :ref.id and :ref.name; its first column is the
- * id.  Fails if there are several rows, or none unless hint is NULL.  If ref is
- * a name, hint is appended to the message. */
-bool cmd_find(struct cmd *c, const char *what, const char *ref,
-              const char *hint, const char *sql);
 
 bool cmd_is_uuid(const char *text);
 /* Returns true for a time in the format of results. */
 bool cmd_is_time(const char *text);
 
-/* Returns the value of this name: a value that was set, of a column ("" is
- * null), of an option ("t" for a flag), or the operand.  NULL if there is
- * none. */
+/* Returns the value of this name: of a member of c->item ("" is null), a value
+ * that was set, of an option ("t" for a flag), or the operand.  NULL if there
+ * is none. */
 const char *cmd_get(const struct cmd *c, const char *name);
 bool cmd_is(const struct cmd *c, const char *name, const char *text);
 /* Sets a value.  cmd_set() keeps the pointer, the others copy the text. */

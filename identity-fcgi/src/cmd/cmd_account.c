@@ -1,20 +1,16 @@
-/*
- * account add, rename, delete, disable, enable, set-credential, unlock,
- * revoke-sessions; sessions revoke.
- *
- * A lockout is a single write to the account's row, however many sessions the
- * account has, because every statement that reads a session compares it.  The
- * rows of the ended sessions are marked afterwards in batches.
- */
+/* account add, rename, delete, disable, enable, set-credential, reset-code,
+ * unlock, revoke-sessions; sessions revoke */
 
 #include "cmd/cmd.h"
 
+#include "auth/auth.h"
 #include "auth/password.h"
 #include "auth/reset_code.h"
-#include "base/uuid.h"
 #include "cmd/cmd_lookup.h"
 #include "cmd/cmd_out.h"
 #include "cmd/cmd_secret.h"
+#include "people/people_end.h"
+#include "people/people_session.h"
 #include "store/store_actor.h"
 
 #include <arpa/inet.h>
@@ -25,8 +21,13 @@
 #define CREDENTIAL_MAX 1024 /* bytes, the limit of login */
 #define LINE_END 2
 #define FORBIDDEN "PLATFORM_AUTH_CREDENTIAL_FORBIDDEN"
-#define BATCH_ACCOUNTS "500"
-#define BATCH_SESSIONS 1000
+
+/* Results, one per process. */
+static struct account_item added;
+static struct account_change change;
+static struct end_sessions revoked;
+static struct end_failures unlocked;
+static struct end_reset reset;
 
 /* -- credentials -- */
 
@@ -117,111 +118,117 @@ static bool read_credential(struct cmd *c)
     return check_new_credential(c) && hash(c);
 }
 
-/* -- names -- */
+/* A refusal names no member of the API's requests. */
+static enum people_outcome refused(struct people *p,
+                                   enum people_outcome outcome)
+{
+    p->field = NULL;
+    return outcome;
+}
+
+/* -- adding and changing -- */
+
+static enum people_outcome add(struct cmd *c, struct people *p)
+{
+    const char *type = cmd_option(c, "type");
+    const struct account_new given = {.name = c->account,
+                                      .type = type != NULL ? type : "CUSTOMER",
+                                      .hash = cmd_get(c, "hash")};
+
+    cmd_show(c, people_account_members, &added, "account.added");
+    return refused(p, people_account_add(p, &given, &added));
+}
 
 static bool fold_new_name(struct cmd *c)
 {
-    if (!cmd_fold(c, cmd_get(c, "to"))) {
-        return false;
-    }
-    cmd_set(c, "to", c->secret);
-    cmd_set(c, "folded", c->secret);
-    return true;
+    return cmd_fold(c, cmd_option(c, "to"));
 }
 
-/* -- locking out -- */
-
-/* The accounts :from to :to, or the locked account. */
-#define IN_RANGE                                                               \
-    "a.account_id BETWEEN coalesce(:from::uuid, :accountId)"                   \
-    " AND coalesce(:to::uuid, :accountId)"
-
-/* Locks out the accounts with a session that was not over at :since, or all.
- * The time is later than the last lockout and not before any existing session,
- * even if the clock was set back.  A row is selected instead of EXISTS, which
- * might read the whole table for all accounts. */
-static bool lock_out(struct cmd *c)
+static enum people_outcome change_account(struct cmd *c, struct people *p)
 {
-    static const char sql[] =
-        "UPDATE accounts a SET sessions_valid_after = greatest("
-        "   clock_timestamp(), a.sessions_valid_after + interval '1 us',"
-        "   (SELECT max(s.created_at) FROM auth_sessions s"
-        "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'))"
-        " WHERE " IN_RANGE "   AND (:since::timestamptz IS NULL OR ("
-        "       SELECT true FROM auth_sessions s"
-        "        WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
-        "          AND s.created_at > a.sessions_valid_after"
-        "          AND s.expires_at > :since LIMIT 1))"
-        " RETURNING (SELECT true FROM auth_sessions s"
-        "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
-        "     LIMIT 1) IS TRUE AS endsSessions";
+    enum people_outcome outcome;
 
-    /* "sessions revoke" locks out many accounts without cmd_work(). */
-    if ((c->spec->event == NULL && !store_actor_set(c->db, NULL)) ||
-        !cmd_sql(c, sql)) {
-        return false;
-    }
-    c->changed = c->changed || cmd_is(c, "endsSessions", "t");
-    return true;
+    change = (struct account_change){
+        .ref = c->account,
+        .name = cmd_option(c, "to") != NULL ? c->secret : NULL,
+        .status = c->spec->status,
+        .hash = cmd_get(c, "hash")};
+    outcome = people_account_change(p, &change);
+    cmd_show(c, people_account_members, &change.account, NULL);
+    memcpy(c->events, change.events, sizeof(c->events));
+    return refused(p, outcome);
 }
 
-/* Marks at most :most rows of these accounts.  The inner limit and the order
- * prevent a join that reads the whole table. */
-#define MARK(held)                                                             \
-    "UPDATE auth_sessions"                                                     \
-    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"      \
-    " WHERE session_id = ANY (ARRAY("                                          \
-    "   SELECT s.session_id FROM accounts a CROSS JOIN LATERAL ("              \
-    "     SELECT session_id FROM auth_sessions"                                \
-    "      WHERE account_id = a.account_id AND status = 'ACTIVE'"              \
-    "        AND created_at <= a.sessions_valid_after"                         \
-    "      ORDER BY created_at LIMIT :most FOR UPDATE " held ") AS s"          \
-    "    WHERE " IN_RANGE " ORDER BY a.account_id LIMIT :most))"
+/* -- ended sessions -- */
 
-static bool mark_rows(struct cmd *c)
+/* Marks the rows of the sessions that a lockout of these accounts has ended.
+ * May take long. */
+static bool mark(struct cmd *c, const char *from, const char *to,
+                 int64_t *marked)
 {
-    return cmd_sql(c, cmd_is(c, "most", "1") ? MARK("") : MARK("SKIP LOCKED"));
-}
+    struct session_mark some = {.from = from, .to = to, .more = true};
 
-/* Skips locked rows, then waits for them one by one.  It never waits for a row
- * while holding another, so it cannot deadlock with other transactions that
- * revoke several sessions. */
-static bool mark(struct cmd *c, int64_t *total)
-{
-    bool wait = false;
-
-    do {
-        cmd_setf(c, "most", "%d", wait ? 1 : BATCH_SESSIONS);
-        if (!cmd_transact(c, mark_rows)) {
+    while (some.more) {
+        if (!cmd_transact(c, people_session_mark, &some)) {
             return false;
         }
-        *total += c->touched;
-        wait = !wait && c->touched < BATCH_SESSIONS;
-    } while (wait || c->touched > 0);
+        *marked += some.marked;
+    }
     return true;
 }
 
-/* Marks the rows of the sessions that the lockout has ended.  May take long. */
-static bool mark_account(struct cmd *c)
+/* The same for one account, which the result is about.  From then on the
+ * members of the result are these. */
+static bool finish(struct cmd *c, const char *account_id, int64_t ended,
+                   const struct people_member *members, const void *item)
 {
-    int64_t ended = cmd_get(c, "session") != NULL; /* the --session */
+    int64_t marked = 0;
 
-    if (cmd_is(c, "endsSessions", "t") && !mark(c, &ended)) {
-        return cmd_fail(c,
-                        "all sessions are over, but not all of their rows "
-                        "were marked: run the same command to go on: %s",
-                        c->line);
+    c->members = members;
+    c->item = item;
+    return ended == 0 || mark(c, account_id, account_id, &marked) ||
+           cmd_fail(c,
+                    "all sessions are over, but not all of their rows were "
+                    "marked: run the same command to go on: %s",
+                    c->line);
+}
+
+static bool finish_change(struct cmd *c)
+{
+    return finish(c, change.account.account_id, change.ended,
+                  people_account_change_members, &change);
+}
+
+#define REVOKED "account.sessions_revoked"
+
+static enum people_outcome revoke(struct cmd *c, struct people *p)
+{
+    enum people_outcome outcome;
+
+    revoked = (struct end_sessions){.ref = c->account,
+                                    .session_id = cmd_option(c, "session")};
+    if (revoked.session_id != NULL && !store_actor_set(c->db, REVOKED)) {
+        return PEOPLE_FAILED;
     }
-    cmd_setn(c, "revokedSessions", ended);
-    return true;
+    outcome = people_end_sessions(p, &revoked);
+    cmd_show(c, people_account_members, &revoked.account,
+             revoked.ended > 0 ? REVOKED : NULL);
+    return outcome;
+}
+
+static bool finish_revoke(struct cmd *c)
+{
+    return finish(c, revoked.account.account_id,
+                  revoked.session_id == NULL ? revoked.ended : 0,
+                  people_end_sessions_members, &revoked);
 }
 
 /* -- account delete -- */
 
 static bool prepare(struct cmd *c)
 {
-    cmd_set(c, "no-login", "t");
-    return cmd_keys(c) && read_credential(c);
+    return cmd_keys(c) && (password_setup(&c->cfg) ||
+                           cmd_fail(c, "the credential could not be hashed"));
 }
 
 /* Prints all data first; if that fails, nothing is deleted.  The reader may be
@@ -233,131 +240,73 @@ static bool print_account(struct cmd *c)
             cmd_fail(c, "%s; nothing was deleted", c->line));
 }
 
-static bool erase(struct cmd *c)
+static enum people_outcome erase(struct cmd *c, struct people *p)
 {
-    return cmd_sql(c, "WITH ended AS (UPDATE members SET status = 'INACTIVE'"
-                      "   WHERE account_id = :accountId RETURNING member_id),"
-                      " forgotten AS (DELETE FROM login_attempts"
-                      "   WHERE account_hmac = decode(:hmac, 'hex'))"
-                      " DELETE FROM branch_grants USING ended"
-                      "  WHERE branch_grants.member_id = ended.member_id") &&
-           lock_out(c);
-}
+    struct end_delete d = {.ref = c->account,
+                           .attempts = cmd_lookup_attempts(c),
+                           .hash = password_nobody()};
+    enum people_outcome outcome = people_end_delete(p, &d);
 
-/* Erases the clients of the next sessions after :erasedTime and :erasedId.  All
- * sessions have ended. */
-static bool erase_some(struct cmd *c)
-{
-    return cmd_sql(
-        c, "WITH page AS MATERIALIZED ("
-           "   SELECT session_id, created_at FROM auth_sessions"
-           "    WHERE account_id = :accountId AND status = 'REVOKED'"
-           "      AND (:erasedTime::timestamptz IS NULL"
-           "           OR (created_at >= :erasedTime"
-           "               AND (created_at > :erasedTime"
-           "                    OR session_id > :erasedId)))"
-           "    ORDER BY created_at, session_id LIMIT 1000),"
-           " erased AS ("
-           "   UPDATE auth_sessions"
-           "      SET used_address = NULL, used_agent = NULL,"
-           "          login_address = NULL, login_agent = NULL"
-           "    WHERE session_id = ANY (ARRAY(SELECT session_id FROM page))"
-           "      AND num_nonnulls(used_address, used_agent, login_address,"
-           "                       login_agent) > 0)"
-           " SELECT created_at::text AS atTime, session_id AS atId FROM page"
-           "  ORDER BY created_at DESC, session_id DESC LIMIT 1");
-}
-
-/* Uses a transaction for each page, so that progress is kept. */
-static bool erase_clients(struct cmd *c)
-{
-    size_t kept = c->result_count;
-    bool more = true;
-
-    while (more) {
-        if (!cmd_transact(c, erase_some)) {
-            return false;
-        }
-        more = c->found > 0;
-        if (more) {
-            cmd_setf(c, "erasedTime", "%s", cmd_get(c, "atTime"));
-            cmd_setf(c, "erasedId", "%s", cmd_get(c, "atId"));
-        }
-        cmd_keep(c, kept);
-    }
-    return true;
+    change = (struct account_change){
+        .account = d.account, .changed = !d.again, .ended = d.ended};
+    change.account.status = "DELETED";
+    cmd_show(c, people_account_members, &change.account,
+             d.again ? NULL : "account.deleted");
+    return outcome;
 }
 
 /* Runs after marking, because revoked sessions are no longer written to. */
 static bool erase_sessions(struct cmd *c)
 {
-    return (mark_account(c) && erase_clients(c)) ||
-           cmd_fail(c,
-                    "the account is deleted, but not its sessions' addresses "
-                    "and agents: repeat this with its id, %s: %s",
-                    cmd_get(c, "accountId"), c->line);
-}
+    const char *id = change.account.account_id;
+    struct session_erase some = {.account_id = id, .more = true};
+    int64_t marked = 0;
+    bool ok = mark(c, id, id, &marked);
 
-/* -- account revoke-sessions -- */
-
-static bool revoke(struct cmd *c)
-{
-    if (cmd_get(c, "session") == NULL) {
-        c->changed = false;
-        return lock_out(c);
+    while (ok && some.more) {
+        ok = cmd_transact(c, people_session_erase, &some);
     }
-    return cmd_sql(c, "UPDATE auth_sessions s SET status = 'REVOKED',"
-                      "       revoked_at = greatest(now(), s.created_at)"
-                      "  FROM accounts a"
-                      " WHERE a.account_id = :accountId"
-                      "   AND s.account_id = :accountId"
-                      "   AND s.session_id = :session AND s.status = 'ACTIVE'"
-                      "   AND s.created_at > a.sessions_valid_after") &&
-           (c->touched > 0 ||
-            cmd_fail(c, "the account has no active session with this id"));
+    c->members = people_account_change_members;
+    c->item = &change;
+    return ok || cmd_fail(c,
+                          "the account is deleted, but not its sessions' "
+                          "addresses and agents: repeat this with its id, %s: "
+                          "%s",
+                          id, c->line);
 }
 
 /* -- account reset-code -- */
 
 static bool check_reset_code(struct cmd *c)
 {
-    const char *life = cmd_get(c, "ttl");
-    unsigned char hash[RESET_CODE_BYTES];
-    char hex[2 * sizeof(hash) + 1];
+    static unsigned char hash[RESET_CODE_BYTES];
+    const char *life = cmd_option(c, "ttl");
     int64_t ttl_ms = 3600 * 1000;
 
     if ((life != NULL && !parse_duration(life, &ttl_ms)) || !cmd_load(c)) {
         return life == NULL ? false : cmd_misused(c, "--ttl is a duration");
     }
-    if (!reset_code_new(c->secret, hash)) {
-        return cmd_fail(c, "the code could not be made");
-    }
-    (void) uuid_hex(hex, hash, sizeof(hash));
-    cmd_setf(c, "codeHash", "%s", hex);
-    cmd_set(c, "resetCode", c->secret);
-    cmd_setn(c, "expiresAt", (int64_t) time(NULL) + ttl_ms / 1000);
-    return true;
+    reset = (struct end_reset){
+        .ref = c->account,
+        .code = c->secret,
+        .code_hash = hash,
+        .expires_us = ((int64_t) time(NULL) + ttl_ms / 1000) * 1000000};
+    return reset_code_new(c->secret, hash) ||
+           cmd_fail(c, "the code could not be made");
 }
 
-/* A code replaces the account's last one. */
-static bool make_reset_code(struct cmd *c)
+static enum people_outcome make_reset_code(struct cmd *c, struct people *p)
 {
-    if (!cmd_is(c, "status", "ACTIVE")) {
-        return cmd_fail(c, "the account is disabled; run account enable first");
+    enum people_outcome outcome = people_end_reset(p, &reset);
+
+    if (outcome == PEOPLE_CONFLICT &&
+        strcmp(reset.account.status, "DISABLED") == 0) {
+        return people_refuse(p, outcome, NULL,
+                             "the account is disabled; run account enable "
+                             "first");
     }
-    if (cmd_is(c, "type", "SYSTEM")) {
-        return cmd_fail(c,
-                        "this account is a client: it has no credential; run "
-                        "client secret add");
-    }
-    return cmd_sql(c, "INSERT INTO reset_codes"
-                      " (account_id, code_sha256, expires_at)"
-                      " VALUES (:accountId, decode(:codeHash, 'hex'),"
-                      "         to_timestamp(:expiresAt::bigint))"
-                      " ON CONFLICT (account_id) DO UPDATE"
-                      " SET code_sha256 = excluded.code_sha256, tries = 0,"
-                      "     created_at = now(),"
-                      "     expires_at = excluded.expires_at");
+    cmd_show(c, people_end_reset_members, &reset, "account.reset_code_made");
+    return outcome;
 }
 
 static bool print_reset_code(struct cmd *c)
@@ -376,78 +325,67 @@ static bool is_address(const char *text)
            inet_pton(AF_INET6, text, parsed) == 1;
 }
 
-static bool unlock(struct cmd *c)
+static enum people_outcome unlock(struct cmd *c, struct people *p)
 {
-    const char *address = cmd_get(c, "address");
+    const char *address = cmd_option(c, "address");
+    static struct attempt from;
 
-    if (!cmd_lookup_attempts(c) ||
-        !cmd_sql(c, "DELETE FROM login_attempts"
-                    " WHERE account_hmac = decode(:hmac, 'hex')")) {
-        return false;
+    unlocked = (struct end_failures){.ref = c->account,
+                                     .attempts = cmd_lookup_attempts(c)};
+    if (address != NULL) {
+        if (!auth_attempt_identify(c->keys, PJ_STR(""), pj_str(address),
+                                   &from)) {
+            return PEOPLE_FAILED;
+        }
+        unlocked.address = from.address;
     }
-    cmd_setn(c, "clearedAddresses", c->touched);
-    if (address == NULL) {
-        return true;
-    }
-    if (!cmd_sql(c, "DELETE FROM login_attempts"
-                    " WHERE account_hmac = '' AND address = :prefix")) {
-        return false;
-    }
-    cmd_set(c, "clearedAddressTotal", c->touched > 0 ? "t" : "f");
-    return true;
+    cmd_show(c,
+             address != NULL ? people_end_address_members
+                             : people_end_failures_members,
+             &unlocked, "account.unlocked");
+    return people_end_failures(p, &unlocked);
 }
 
 /* -- sessions revoke -- */
 
 static bool is_past_time(const char *text)
 {
-    char now[32];
+    int64_t s;
 
-    snprintf(now, sizeof(now), "%lld", (long long) time(NULL));
-    cmd_out_time(now, now, sizeof(now));
-    return cmd_is_time(text) && strcmp(text, now) <= 0; /* of equal length */
+    return parse_time(text, &s) && s <= (int64_t) time(NULL);
 }
 
-/* Reads the next accounts by id. */
-static bool next_accounts(struct cmd *c)
+/* Locks out all accounts with a session that was not over at this time, and
+ * counts them; or marks the rows of all sessions that are over. */
+static bool walk(struct cmd *c, int64_t since_us, int64_t *count)
 {
-    return cmd_sql(c, "SELECT account_id FROM accounts"
-                      " WHERE :to::uuid IS NULL OR account_id > :to"
-                      " ORDER BY account_id LIMIT " BATCH_ACCOUNTS);
-}
+    struct session_step step = {.since_us = since_us};
 
-/* Locks out all accounts with a session that was not over at :since, in
- * batches, and counts them.  With marking, marks the rows of their sessions
- * instead. */
-static bool walk(struct cmd *c, bool marking, int64_t *count)
-{
-    cmd_set(c, "to", NULL);
     for (;;) {
-        if (!cmd_transact(c, next_accounts)) {
+        if (!cmd_transact(c, people_session_step, &step)) {
             return false;
         }
-        if (c->found == 0) {
+        if (!step.found) {
             return true;
         }
-        cmd_setf(c, "from", "%s", cmd_get(c, "account_id"));
-        c->row = c->found - 1;
-        cmd_setf(c, "to", "%s", cmd_get(c, "account_id"));
-        if (!(marking ? mark(c, count) : cmd_transact(c, lock_out))) {
+        *count += step.locked_out;
+        if (since_us == 0 && !mark(c, step.from, step.to, count)) {
             return false;
         }
-        *count += marking ? 0 : c->touched;
-        cmd_keep(c, 0);
+        memcpy(step.after, step.to, sizeof(step.after));
     }
 }
 
 static bool revoke_everybody(struct cmd *c)
 {
-    int64_t accounts = 0, sessions = 0;
+    int64_t accounts = 0, sessions = 0, since_s = 0, since_us;
     bool locked_out, ok;
 
     cmd_out_audit(c, "sessions.revoking", NULL);
-    locked_out = walk(c, false, &accounts);
-    ok = locked_out && walk(c, true, &sessions);
+    (void) parse_time(cmd_option(c, "since"), &since_s);
+    since_us = since_s > 0 ? since_s * 1000000 : 1; /* 0 is for marking */
+    locked_out = walk(c, since_us, &accounts);
+    ok = locked_out && walk(c, 0, &sessions);
     cmd_setn(c, "accounts", accounts);
     cmd_setn(c, "revokedSessions", sessions);
     cmd_out_audit(c, "sessions.revoked", NULL);
@@ -461,12 +399,8 @@ static bool revoke_everybody(struct cmd *c)
 /* -- the table -- */
 
 /* clang-format off */
-#define ACCOUNT \
-    "account", "accountId=id", "type", "status", "changed", \
-    "revokedSessions", "clearedAddresses", "clearedAddressTotal"
-#define SET_STATUS \
-    "UPDATE accounts SET status = :status, updated_at = now()" \
-    " WHERE account_id = :accountId"
+#define ACCOUNT "account", "accountId=id", "type", "status"
+#define ENDED "revokedSessions"
 #define ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
 #define CREDENTIAL_MORE \
     "The credential is read from standard input, one line; on a terminal " \
@@ -478,50 +412,33 @@ const struct cmd_spec cmd_accounts[] = {
          {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", CMD_TYPE},
          {"no-login", NULL,
           .help = "nobody can log in until a credential is set"}},
-     .check = read_credential, .find = cmd_name_is_free,
-     .sql = "INSERT INTO accounts"
-            " (account_name, account_type, credential_hash)"
-            " VALUES (:folded, coalesce(:type, 'CUSTOMER'), :hash)"
-            " RETURNING account_id AS accountId, account_name AS account,"
-            "           account_type AS type, status",
-     .event = "account.added", .columns = {ACCOUNT}},
+     .check = read_credential, .operate = add, .columns = {ACCOUNT}},
     {"account rename", "ACCOUNT", "give it another name", ACCOUNT_MORE
      "The id stays, and with it sessions and tokens.\n",
      .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
-     .check = fold_new_name, .find = cmd_name_is_free, .to = "account",
-     .sql = "UPDATE accounts SET account_name = :to, updated_at = now()"
-            " WHERE account_id = :accountId",
-     .event = "account.renamed", .columns = {ACCOUNT}},
+     .check = fold_new_name, .operate = change_account,
+     .after = finish_change, .columns = {ACCOUNT, "changed"}},
     {"account delete", "ACCOUNT", "erase name and credential, for good",
      ACCOUNT_MORE
      "First prints all that is held about it, as account show does; if that\n"
      "cannot be written, nothing is deleted.  Its id, the ids of memberships\n"
      "and sessions stay for the record; the name is free.\n",
      .check = prepare, .keyless = true, .before = print_account,
-     .status = "DELETED",
-     .sql = "UPDATE accounts SET status = :status, deleted_at = now(),"
-            "       updated_at = now(), account_name = account_id::text,"
-            "       credential_hash = :hash"
-            " WHERE account_id = :accountId",
-     .work = erase, .event = "account.deleted", .after = erase_sessions,
-     .columns = {ACCOUNT}},
+     .operate = erase, .after = erase_sessions,
+     .columns = {ACCOUNT, "changed", ENDED}},
     {"account disable", "ACCOUNT", "refuse logins and end all sessions",
      ACCOUNT_MORE
      "Within a second the gateway refuses access tokens already issued.\n",
-     .status = "DISABLED", .sql = SET_STATUS, .work = lock_out,
-     .event = "account.disabled", .after = mark_account, .columns = {ACCOUNT}},
+     .status = "DISABLED", .operate = change_account,
+     .after = finish_change, .columns = {ACCOUNT, "changed", ENDED}},
     {"account enable", "ACCOUNT", "allow logins again", ACCOUNT_MORE,
-     .status = "ACTIVE", .sql = SET_STATUS,
-     .event = "account.enabled", .columns = {ACCOUNT}},
+     .status = "ACTIVE", .operate = change_account, .after = finish_change,
+     .columns = {ACCOUNT, "changed"}},
     {"account set-credential", "ACCOUNT",
      "replace the credential and end all sessions",
      ACCOUNT_MORE CREDENTIAL_MORE,
-     .check = read_credential,
-     .sql = "UPDATE accounts SET credential_hash = :hash, updated_at = now()"
-            " WHERE account_id = :accountId",
-     .work = lock_out,
-     .event = "account.credential_set", .after = mark_account,
-     .columns = {ACCOUNT}},
+     .check = read_credential, .operate = change_account,
+     .after = finish_change, .columns = {ACCOUNT, ENDED}},
     {"account reset-code", "ACCOUNT", "make a code to set a credential with",
      ACCOUNT_MORE
      "The person gives it to POST /api/auth/reset-credential, once, with at\n"
@@ -530,24 +447,22 @@ const struct cmd_spec cmd_accounts[] = {
      .options = {
          {"ttl", "TIME", "its life, at most 1d (default 1h)", 0,
           .within = "5m to 1d", .accepted = "a duration, 5m to 1d"}},
-     .check = check_reset_code, .work = make_reset_code,
-     .event = "account.reset_code_made", .after = print_reset_code,
-     .columns = {"accountId=", "resetCode=", "expiresAt="}},
+     .check = check_reset_code, .operate = make_reset_code,
+     .after = print_reset_code},
     {"account unlock", "ACCOUNT", "forget failed logins", ACCOUNT_MORE
      "Needs the signing key: failed logins are counted under an HMAC that is\n"
      "made with it.\n",
      .options = {
          {"address", "IP", "also forget all that was counted for this address",
           0, is_address, .accepted = "an IP address"}},
-     .check = cmd_keys, .work = unlock,
-     .event = "account.unlocked", .columns = {ACCOUNT}},
+     .check = cmd_keys, .operate = unlock,
+     .columns = {ACCOUNT, "clearedAddresses", "clearedAddressTotal"}},
     {"account revoke-sessions", "ACCOUNT", "end all sessions, or one",
      ACCOUNT_MORE,
      .options = {
          {"session", "UUID", "end only this one", .valid = cmd_is_uuid,
           .accepted = "a UUID"}},
-     .work = revoke, .event = "account.sessions_revoked",
-     .after = mark_account, .columns = {ACCOUNT}},
+     .operate = revoke, .after = finish_revoke, .columns = {ACCOUNT, ENDED}},
     {"sessions revoke", NULL, "end everybody's sessions after data loss",
      "For a database that may have lost its last commits (a failover, a\n"
      "crash): tokens that were logged out or replaced may work again, and\n"

@@ -5,8 +5,8 @@
 
 #include "auth/client.h"
 #include "auth/password.h"
-#include "base/uuid.h"
 #include "cmd/cmd_out.h"
+#include "people/people_client.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -15,98 +15,60 @@
 
 #define JWK_MAX_BYTES 4096
 
+/* Options and results, one per process. */
+static struct client_change change;
+static struct client_whole shown;
+
 /* -- scopes -- */
-
-/* Joins the options of this name, each a known scope, by commas. */
-static bool read_scopes(struct cmd *c, const char *option)
-{
-    const char *scopes[CMD_MAX_SCOPES];
-    size_t count = cmd_given(c, option, scopes, CMD_MAX_SCOPES);
-    struct buf codes;
-
-    if (count > CMD_MAX_SCOPES) {
-        return cmd_misused(c, "--%s is given too often", option);
-    }
-    buf_init(&codes, c->secret, sizeof(c->secret));
-    for (size_t i = 0; i < count; i++) {
-        buf_addf(&codes, "%s%s", i > 0 ? "," : "", scopes[i]);
-    }
-    buf_addc(&codes, '\0');
-    cmd_set(c, "codes", c->secret);
-    return true;
-}
 
 static bool check_scopes(struct cmd *c)
 {
-    return read_scopes(c, "scope");
+    const char *option = cmd_option(c, "allow") != NULL ? "allow" : "scope";
+
+    change.scopes = c->secret;
+    return cmd_join(c, option, CMD_MAX_SCOPES, ',');
 }
 
 static bool check_add(struct cmd *c)
 {
-    if (!cmd_load(c)) {
-        return false;
-    }
-    if (!password_setup(&c->cfg)) {
-        return cmd_fail(c, "the credential could not be hashed");
-    }
-    cmd_set(c, "hash", password_nobody());
-    return read_scopes(c, "allow");
+    return cmd_load(c) &&
+           (password_setup(&c->cfg) ||
+            cmd_fail(c, "the credential could not be hashed")) &&
+           check_scopes(c);
 }
 
-static bool find_client(struct cmd *c)
+static enum people_outcome add(struct cmd *c, struct people *p)
 {
-    return cmd_is(c, "type", "SYSTEM") ||
-           cmd_fail_as(c, "RESOURCE_CONFLICT",
-                       "\"%s\" is not a client: its type is %s",
-                       cmd_get(c, "account"), cmd_get(c, "type"));
+    const struct account_new given = {
+        .name = c->account, .type = "SYSTEM", .hash = password_nobody()};
+    enum people_outcome outcome = people_client_add(p, &given, &change);
+
+    p->field = NULL; /* no request has it */
+    cmd_show(c, people_client_members, &change.client, "client.added");
+    return outcome;
 }
 
-/* Reads the scopes that the client has now. */
-static bool read_now(struct cmd *c)
+static enum people_outcome allow(struct cmd *c, struct people *p)
 {
-    return cmd_sql(c, "SELECT string_agg(scope, ',' ORDER BY scope) AS scopes"
-                      "  FROM client_scopes WHERE account_id = :accountId");
-}
+    bool take = strcmp(c->spec->words, "client disallow") == 0;
+    enum people_outcome outcome;
 
-static bool allow(struct cmd *c)
-{
-    if (!cmd_sql(c, "INSERT INTO client_scopes (account_id, scope)"
-                    " SELECT :accountId::uuid,"
-                    "        unnest(string_to_array(:codes, ','))"
-                    " ON CONFLICT DO NOTHING")) {
-        return false;
-    }
-    c->changed = c->touched > 0;
-    return read_now(c);
-}
-
-/* A new account is a change, whatever its scopes. */
-static bool allow_new(struct cmd *c)
-{
-    bool ok = allow(c);
-
-    c->changed = true;
-    return ok;
-}
-
-static bool disallow(struct cmd *c)
-{
-    if (!cmd_sql(c, "DELETE FROM client_scopes"
-                    " WHERE account_id = :accountId"
-                    "   AND scope = ANY (string_to_array(:codes, ','))")) {
-        return false;
-    }
-    c->changed = c->touched > 0;
-    return read_now(c);
+    change.ref = c->account;
+    outcome = take ? people_client_disallow(p, &change)
+                   : people_client_allow(p, &change);
+    cmd_show(c, people_client_members, &change.client,
+             !change.changed ? NULL
+             : take          ? "client.disallowed"
+                             : "client.allowed");
+    return outcome;
 }
 
 /* -- secrets -- */
 
 static bool check_secret(struct cmd *c)
 {
-    unsigned char hash[CLIENT_HASH_BYTES];
-    const char *life = cmd_get(c, "expires-in");
-    char hex[2 * sizeof(hash) + 1];
+    static unsigned char hash[CLIENT_HASH_BYTES];
+    const char *life = cmd_option(c, "expires-in");
     int64_t ms = 0;
 
     if (life != NULL && !parse_duration(life, &ms)) {
@@ -115,16 +77,20 @@ static bool check_secret(struct cmd *c)
     if (!cmd_load(c)) {
         return false;
     }
-    if (!client_new_secret(c->secret, hash)) {
-        return cmd_fail(c, "the secret could not be made");
-    }
-    (void) uuid_hex(hex, hash, sizeof(hash));
-    cmd_setf(c, "secretHash", "%s", hex);
-    cmd_set(c, "secret", c->secret);
+    change.new_secret = c->secret;
+    change.secret_hash = hash;
     if (life != NULL) {
-        cmd_setn(c, "expiresAt", (int64_t) time(NULL) + ms / 1000);
+        change.expires_us = ((int64_t) time(NULL) + ms / 1000) * 1000000;
     }
-    return true;
+    return client_new_secret(c->secret, hash) ||
+           cmd_fail(c, "the secret could not be made");
+}
+
+static enum people_outcome add_secret(struct cmd *c, struct people *p)
+{
+    change.ref = c->account;
+    cmd_show(c, people_client_secret_members, &change, "client.secret_added");
+    return people_client_add_secret(p, &change);
 }
 
 static bool print_secret(struct cmd *c)
@@ -133,12 +99,12 @@ static bool print_secret(struct cmd *c)
     return true;
 }
 
-static bool removed(struct cmd *c)
+static enum people_outcome remove_secret(struct cmd *c, struct people *p)
 {
-    return c->touched > 0 ||
-           cmd_fail_as(
-               c, "RESOURCE_NOT_FOUND", "the client has no %s with this id",
-               strstr(c->spec->words, "key") != NULL ? "key" : "secret");
+    change.ref = c->account;
+    change.secret_id = cmd_option(c, "id");
+    cmd_show(c, people_client_members, &change.client, "client.secret_removed");
+    return people_client_remove(p, &change);
 }
 
 /* -- keys -- */
@@ -202,8 +168,8 @@ static bool write_key(struct cmd *c, const pj_key_t *key)
 
         snprintf(copy, sizeof(c->secret) - (size_t) n - 1, "%.*s",
                  (int) kid.len, (const char *) kid.data);
-        cmd_set(c, "jwk", c->secret);
-        cmd_set(c, "kid", copy);
+        change.jwk = c->secret;
+        change.kid = copy;
     }
     pj_key_free(named);
     return !err || cmd_fail_as(c, "REQUEST_INVALID",
@@ -225,130 +191,116 @@ static bool check_key(struct cmd *c)
     return ok;
 }
 
+static enum people_outcome add_key(struct cmd *c, struct people *p)
+{
+    change.ref = c->account;
+    cmd_show(c, people_client_key_members, &change, "client.key_added");
+    return people_client_add_key(p, &change);
+}
+
+static enum people_outcome remove_key(struct cmd *c, struct people *p)
+{
+    change.ref = c->account;
+    change.kid = cmd_option(c, "kid");
+    cmd_show(c, people_client_key_members, &change, "client.key_removed");
+    return people_client_remove(p, &change);
+}
+
 /* -- showing -- */
 
-/* clang-format off */
-#define AT(column, name) "extract(epoch FROM " column ") AS " name
-static const struct cmd_spec parts[] = {
-    {"secrets", .list = true,
-     .sql = "SELECT secret_id AS secretId, " AT("created_at", "createdAt") ","
-            AT("expires_at", "expiresAt") " FROM client_secrets"
-            " WHERE account_id = :accountId ORDER BY created_at, secret_id",
-     .columns = {"secretId", "createdAt", "expiresAt"}},
-    {"keys", .list = true,
-     .sql = "SELECT kid, " AT("created_at", "createdAt") " FROM client_keys"
-            " WHERE account_id = :accountId ORDER BY kid",
-     .columns = {"kid", "createdAt"}}};
+static enum people_outcome read_clients(const struct cmd *c, struct people *p,
+                                        const char *cursor, int64_t limit,
+                                        struct people_rows *rows)
+{
+    const struct client_query query = {
+        .after = cursor != NULL ? cursor : cmd_option(c, "after"),
+        .limit = limit};
+
+    return people_client_list(p, &query, rows);
+}
+
+static const struct cmd_pages clients = {read_clients, people_client_cursor,
+                                         people_client_list_members};
+
+static const struct cmd_spec parts[] = {/* people_client_lists */
+                                        {"secrets", .part = true, .list = true,
+                                         .columns = {"secretId", "createdAt",
+                                                     "expiresAt"}},
+                                        {"keys", .part = true, .list = true,
+                                         .columns = {"kid", "createdAt"}}};
+
+static enum people_outcome show(struct cmd *c, struct people *p)
+{
+    cmd_show(c, people_client_members, &shown.item, NULL);
+    return people_client_read(p, c->account, &shown);
+}
 
 static bool show_parts(struct cmd *c)
 {
     (void) cmd_out_values(c);
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        if (!cmd_out_part(c, &parts[i])) {
-            return false;
-        }
+    for (size_t i = 0; people_client_lists[i].name != NULL; i++) {
+        cmd_out_part(c, &parts[i], &people_client_lists[i], &shown);
     }
     return true;
 }
 
 /* -- the table -- */
 
-#define CLIENT_COLUMNS \
-    "account", "accountId=client id", "status", "scopes", "changed="
+#define CLIENT_COLUMNS "account", "accountId=client id", "status", "scopes"
 #define CLIENT_MORE "CLIENT is the name or id of an account of type SYSTEM.\n"
-#define ENDS_MORE \
+#define ENDS_MORE                                                              \
     "Tokens that the client has end: at the gateways within a second.\n"
-#define SCOPE {"scope", "SCOPE", "a scope", CMD_NEEDED | CMD_MANY, CMD_SCOPE}
+#define SCOPE                                                                  \
+    {                                                                          \
+        "scope", "SCOPE", "a scope", CMD_NEEDED | CMD_MANY, CMD_SCOPE          \
+    }
 
 const struct cmd_spec cmd_clients[] = {
     {"client add", "NAME", "create a client, which gets tokens by itself",
      "Its id is the client_id.  client secret add or client key add lets it\n"
      "authenticate at POST /api/auth/token.\n",
-     .options = {
-         {"allow", "SCOPE", "a scope that it may have", CMD_NEEDED | CMD_MANY,
-          CMD_SCOPE}},
-     .check = check_add, .find = cmd_name_is_free,
-     .sql = "INSERT INTO accounts"
-            " (account_name, account_type, credential_hash)"
-            " VALUES (:folded, 'SYSTEM', :hash)"
-            " RETURNING account_id AS accountId, account_name AS account,"
-            "           account_type AS type, status",
-     .work = allow_new, .event = "client.added", .columns = {CLIENT_COLUMNS}},
+     .options = {{"allow", "SCOPE", "a scope that it may have",
+                  CMD_NEEDED | CMD_MANY, CMD_SCOPE}},
+     .check = check_add, .operate = add, .columns = {CLIENT_COLUMNS}},
     {"client allow", "CLIENT", "allow further scopes", CLIENT_MORE,
-     .options = {SCOPE}, .check = check_scopes, .find = find_client,
-     .work = allow, .event = "client.allowed", .columns = {CLIENT_COLUMNS}},
+     .options = {SCOPE}, .check = check_scopes, .operate = allow,
+     .columns = {CLIENT_COLUMNS}},
     {"client disallow", "CLIENT", "take scopes away", CLIENT_MORE ENDS_MORE,
-     .options = {SCOPE}, .check = check_scopes, .find = find_client,
-     .work = disallow, .event = "client.disallowed",
+     .options = {SCOPE}, .check = check_scopes, .operate = allow,
      .columns = {CLIENT_COLUMNS}},
     {"client list", NULL, "list clients by name", NULL,
-     .sql = "SELECT account_id AS accountId, account_name AS account, status,"
-            "       (SELECT string_agg(scope, ',' ORDER BY scope)"
-            "          FROM client_scopes s WHERE s.account_id = a.account_id)"
-            "           AS scopes,"
-            "       (SELECT count(*) FROM client_secrets s"
-            "         WHERE s.account_id = a.account_id"
-            "           AND (expires_at IS NULL OR expires_at > now()))"
-            "           AS secrets,"
-            "       (SELECT count(*) FROM client_keys k"
-            "         WHERE k.account_id = a.account_id) AS keys,"
-            AT("created_at", "createdAt")
-            "  FROM accounts a WHERE account_type = 'SYSTEM'"
-            "   AND status <> 'DELETED'"
-            "   AND (:after::text IS NULL"
-            "        OR account_name COLLATE \"C\""
-            "           > lower(:after COLLATE \"C\"))"
-            " ORDER BY account_name COLLATE \"C\""
-            " LIMIT coalesce(:limit::int, 100)",
-     .options = {
-         {"after", "NAME", .help = "go on after this name"},
-         {"limit", "N", "show at most N (default 100)",
-          .accepted = "1 to 100000", .form = "[1-9][0-9]{0,4}|100000"}},
-     .list = true,
+     .options = {{"after", "NAME", .help = "go on after this name"},
+                 {"limit", "N", "show at most N (default 100)",
+                  .accepted = "1 to 100000", .form = "[1-9][0-9]{0,4}|100000"}},
+     .pages = &clients, .list = true,
      .columns = {"accountId=client id", "status", "createdAt", "secrets",
                  "keys", "account", "scopes"}},
     {"client show", "CLIENT", "show its scopes, secrets and keys",
      CLIENT_MORE "Of a secret only the id is kept, and a hash.\n",
-     .find = find_client, .work = read_now, .print = show_parts,
-     .columns = {CLIENT_COLUMNS}},
+     .operate = show, .print = show_parts, .columns = {CLIENT_COLUMNS}},
     {"client secret add", "CLIENT", "make a secret, which is shown once",
      CLIENT_MORE
      "A client has at most two live secrets: add one, use it, remove the\n"
      "other.\n",
-     .options = {
-         {"expires-in", "TIME", "its life (default: until it is removed)", 0,
-          .within = "1m to 3650d", .accepted = "a duration, 1m to 3650d"}},
-     .check = check_secret, .find = find_client,
-     .sql = "INSERT INTO client_secrets (account_id, secret_sha256, expires_at)"
-            " VALUES (:accountId, decode(:secretHash, 'hex'),"
-            "         to_timestamp(:expiresAt::bigint))"
-            " RETURNING secret_id AS secretId",
-     .event = "client.secret_added", .after = print_secret,
-     .columns = {"accountId=", "secretId=", "secret=", "expiresAt="}},
+     .options = {{"expires-in", "TIME",
+                  "its life (default: until it is removed)", 0,
+                  .within = "1m to 3650d",
+                  .accepted = "a duration, 1m to 3650d"}},
+     .check = check_secret, .operate = add_secret, .after = print_secret},
     {"client secret remove", "CLIENT", "remove a secret", CLIENT_MORE ENDS_MORE,
-     .options = {
-         {"id", "UUID", "its id, as client show has it", CMD_NEEDED,
-          .valid = cmd_is_uuid, .accepted = "a UUID"}},
-     .find = find_client,
-     .sql = "DELETE FROM client_secrets"
-            " WHERE account_id = :accountId AND secret_id = :id",
-     .work = removed, .event = "client.secret_removed",
-     .columns = {"account", "accountId=client id"}},
+     .options = {{"id", "UUID", "its id, as client show has it", CMD_NEEDED,
+                  .valid = cmd_is_uuid, .accepted = "a UUID"}},
+     .operate = remove_secret, .columns = {"account", "accountId=client id"}},
     {"client key add", "CLIENT", "add a public key, for signed assertions",
      CLIENT_MORE
      "The key is read from standard input: PEM or a JWK; RSA of 2048 bits or\n"
      "more, P-256 or Ed25519.  A client has at most four.\n",
-     .check = check_key, .find = find_client,
-     .sql = "INSERT INTO client_keys (account_id, kid, jwk)"
-            " VALUES (:accountId, :kid, :jwk)",
-     .event = "client.key_added",
+     .check = check_key, .operate = add_key,
      .columns = {"account", "accountId=client id", "kid"}},
     {"client key remove", "CLIENT", "remove a public key",
      CLIENT_MORE ENDS_MORE,
-     .options = {{"kid", "ID", "its key id", CMD_NEEDED}}, .find = find_client,
-     .sql = "DELETE FROM client_keys"
-            " WHERE account_id = :accountId AND kid = :kid",
-     .work = removed, .event = "client.key_removed",
+     .options = {{"kid", "ID", "its key id", CMD_NEEDED}},
+     .operate = remove_key,
      .columns = {"account", "accountId=client id", "kid"}},
     {.words = NULL},
 };

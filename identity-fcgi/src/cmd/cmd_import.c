@@ -10,6 +10,7 @@
 #include "auth/password.h"
 #include "cmd/cmd_out.h"
 #include "cmd/cmd_problem.h"
+#include "people/people_account.h"
 
 #include <openssl/crypto.h>
 #include <string.h>
@@ -65,6 +66,7 @@ static bool add_line(struct cmd *c)
 {
     const pj_json_t *root, *account, *given;
     const char *hash = password_nobody(), *wrong = NULL;
+    struct people p = {.line = ""};
     struct stored stored;
     pj_arena_t arena;
     pj_err_t err;
@@ -84,10 +86,11 @@ static bool add_line(struct cmd *c)
     if (account == NULL || account->type != PJ_JSON_STRING) {
         return cmd_fail(c, "account is missing, or no string");
     }
-    cmd_set(c, "folded", c->secret);
-    if (!cmd_fold(c, copy(c->secret, sizeof(c->secret), account->text)) ||
-        !cmd_name_is_free(c)) {
+    if (!cmd_fold(c, copy(c->secret, sizeof(c->secret), account->text))) {
         return false;
+    }
+    if (people_account_check_name(&p, c->secret) != PEOPLE_DONE) {
+        return cmd_fail(c, "%s", p.line);
     }
     if (given != NULL && given->type != PJ_JSON_NULL) {
         hash = copy(state.hash, sizeof(state.hash), given->text);
@@ -118,36 +121,37 @@ static void add_error(struct cmd *c)
     c->status = 0;
 }
 
-/* Fails because of a violated constraint, or of what add_line() found. */
-static void refuse_line(struct cmd *c, const char *why)
+/* Counts the result of a line, or reports its refusal. */
+static void report_line(struct cmd *c, const struct account_imported *line)
 {
-    struct people p;
-    enum people_outcome outcome = people_violated(&p, why);
+    struct people p = {.line = ""};
+    enum people_outcome outcome = people_account_result(&p, line->result);
+    char number[24];
 
-    if (outcome != PEOPLE_FAILED) {
-        (void) cmd_people(c, &p, outcome);
+    if (line->refused) {
+        (void) cmd_fail_as(c, "REQUEST_INVALID", "%s", line->result);
+    } else if (outcome == PEOPLE_DONE || outcome == PEOPLE_EXISTS) {
+        state.added += outcome == PEOPLE_DONE;
+        state.unchanged += outcome == PEOPLE_EXISTS;
+        return;
     } else {
-        (void) cmd_fail_as(c, "REQUEST_INVALID", "%s", why);
+        (void) cmd_people(c, &p, outcome);
     }
+    snprintf(number, sizeof(number), "%lld", (long long) line->number);
+    cmd_problem_print(c, number);
+    c->line[0] = '\0';
+    c->status = 0;
+    state.refused++;
 }
 
-/* Counts and reports the outcomes of a committed batch. */
-static void report_outcomes(struct cmd *c)
+/* Counts and reports the results of a committed batch. */
+static void report_batch(struct cmd *c, const struct people_rows *rows)
 {
+    const struct account_imported *lines = rows->items;
     int64_t added = state.added;
 
-    for (c->row = 0; c->row < c->found; c->row++) {
-        if (cmd_is(c, "outcome", "made")) {
-            state.added++;
-        } else if (cmd_is(c, "outcome", "known")) {
-            state.unchanged++;
-        } else {
-            refuse_line(c, cmd_get(c, "outcome"));
-            cmd_problem_print(c, cmd_get(c, "n"));
-            c->line[0] = '\0';
-            c->status = 0;
-            state.refused++;
-        }
+    for (size_t i = 0; i < rows->count; i++) {
+        report_line(c, &lines[i]);
     }
     if (state.added > added) {
         cmd_setn(c, "accounts", (state.added - added));
@@ -155,19 +159,24 @@ static void report_outcomes(struct cmd *c)
     }
 }
 
-/* Writes the batch unless it is empty, and starts another. */
+static enum people_outcome write_batch(struct people *p, void *rows)
+{
+    return people_account_import(p, state.batch, rows);
+}
+
+/* Writes the batch and starts another. */
 static bool next_batch(struct cmd *c)
 {
-    if (state.out.len > 1) {
-        jsonw_array_end(&state.json);
-        buf_addc(&state.out, '\0');
-        cmd_set(c, "batch", state.batch);
-        cmd_keep(c, 0);
-        if (!cmd_transact(c, cmd_work)) {
-            return false;
-        }
-        report_outcomes(c);
+    unsigned char *free = c->results.pos;
+    struct people_rows rows;
+
+    jsonw_array_end(&state.json);
+    buf_addc(&state.out, '\0');
+    if (!cmd_transact(c, write_batch, &rows)) {
+        return false;
     }
+    report_batch(c, &rows);
+    c->results.pos = free;
     buf_init(&state.out, state.batch, sizeof(state.batch));
     jsonw_init(&state.json, &state.out);
     jsonw_array(&state.json, NULL);
@@ -178,7 +187,7 @@ static bool next_batch(struct cmd *c)
 
 static bool read_file(struct cmd *c)
 {
-    bool ok = next_batch(c);
+    bool ok = true;
 
     while (ok && read_line()) {
         if (state.len > 0 && !add_line(c)) {
@@ -208,9 +217,16 @@ static bool open_file(struct cmd *c)
 
 static bool import(struct cmd *c)
 {
-    bool ok = read_file(c);
+    bool ok;
 
-    cmd_keep(c, 0);
+    buf_init(&state.out, state.batch, sizeof(state.batch));
+    jsonw_init(&state.json, &state.out);
+    jsonw_array(&state.json, NULL);
+    /* An empty batch tells whether the database is usable. */
+    if (!cmd_connect(c) || !next_batch(c)) {
+        return false;
+    }
+    ok = read_file(c);
     cmd_setn(c, "added", state.added);
     cmd_setn(c, "unchanged", state.unchanged);
     cmd_setn(c, "refused", state.refused);
@@ -240,12 +256,6 @@ const struct cmd_spec cmd_imports[] = {
      "be given again.  For each refused line its number and the reason go to\n"
      "standard error; the others are imported.\n",
      .check = open_file,
-     /* The first run, without a batch, checks that the database is usable. */
-     .sql = "SELECT l->>'n' AS n,"
-            "       CASE WHEN l ? 'why' THEN l->>'why'"
-            "       ELSE import_account(l->>'name', l->>'hash', l->>'line') END"
-            "       AS outcome"
-            "  FROM jsonb_array_elements(:batch::jsonb) AS b (l)",
      .after = import,
      .columns = {"added", "unchanged", "refused"}},
     {.words = NULL},

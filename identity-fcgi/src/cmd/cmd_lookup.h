@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cmd/cmd.h"
+#include "people/people_end.h"
 
 /* Reads and prints the pages of a list. */
 bool cmd_lookup_pages(struct cmd *c);
@@ -10,6 +11,5 @@ bool cmd_lookup_pages(struct cmd *c);
 /* Prints all data about the account. */
 bool cmd_lookup_account(struct cmd *c);
 
-/* Sets "hmac" and, for --address, "prefix", under which failed logins are
- * counted. */
-bool cmd_lookup_attempts(struct cmd *c);
+/* How failed logins are found: not at all without a signing key. */
+struct end_attempts cmd_lookup_attempts(const struct cmd *c);

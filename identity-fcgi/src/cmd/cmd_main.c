@@ -295,52 +295,58 @@ bool cmd_main_parse(struct cmd *c, int argc, char *const *argv)
 
 /* -- running -- */
 
-static bool run(struct cmd *c)
+/* Normalises the account that the command is about, if there is one. */
+static bool fold_account(struct cmd *c)
 {
-    const char *account = cmd_get(c, "account"), *client = cmd_get(c, "client");
     const struct cmd_spec *s = c->spec;
+    const char *account = cmd_option(c, "account");
 
-    if (cmd_get(c, "env-file") != NULL) {
-        c->env_file = cmd_get(c, "env-file");
-    }
-    if (account == NULL && (words_after(s, "account") != NULL ||
-                            words_after(s, "client") != NULL)) {
-        account = cmd_get(c, "name"); /* of a new account */
+    if (account == NULL && c->operand != NULL && s->operand[0] != '[' &&
+        (words_after(s, "account") != NULL ||
+         words_after(s, "client") != NULL)) {
+        account = c->operand;
     }
     if (account == NULL) {
-        account = client;
+        return true;
     }
-    if (account != NULL) {
-        if (!cmd_fold(c, account)) {
-            return false;
-        }
-        memcpy(c->account, c->secret, sizeof(c->account));
-        cmd_set(c, "folded", c->account);
+    if (!cmd_fold(c, account)) {
+        return false;
     }
-    if (client != NULL) { /* a client is an account */
-        cmd_set(c, "account", c->account);
+    memcpy(c->account, c->secret, sizeof(c->account));
+    return true;
+}
+
+static enum people_outcome operate(struct people *p, void *state)
+{
+    struct cmd *c = state;
+
+    return c->spec->operate(c, p);
+}
+
+static bool run(struct cmd *c)
+{
+    const struct cmd_spec *s = c->spec;
+
+    if (cmd_option(c, "env-file") != NULL) {
+        c->env_file = cmd_option(c, "env-file");
     }
-    if (s->check != NULL && !s->check(c)) {
+    if (!fold_account(c) || (s->check != NULL && !s->check(c))) {
         return false;
     }
     s = c->spec; /* check may have replaced it */
     cmd_out_open(c);
     if ((s->before != NULL && !s->before(c)) ||
-        ((s->work != NULL || s->sql != NULL || s->operate != NULL) &&
-         !(cmd_connect(c) && cmd_transact(c, cmd_work)))) {
+        (s->operate != NULL &&
+         !(cmd_connect(c) && cmd_transact(c, operate, c)))) {
         return false;
     }
     for (const char **event = c->events; *event != NULL; event++) {
         cmd_out_audit(c, *event,
                       strcmp(*event, "tenant.added") == 0 ? "tenantId" : NULL);
     }
-    if (s->event != NULL && c->changed) {
-        cmd_out_audit(c, s->event, NULL);
-    }
     return (s->after == NULL || s->after(c)) &&
            (s->pages != NULL   ? cmd_lookup_pages
             : s->print != NULL ? s->print
-            : s->list          ? cmd_out_rows
                                : cmd_out_values)(c) &&
            cmd_out_close(c);
 }
@@ -405,7 +411,6 @@ int cmd_main_end(struct cmd *c)
         cmd_problem_print(c, NULL);
         status = CMD_LOST;
     }
-    cmd_keep(c, 0);
     db_script_close(c->db);
     keys_release(c->keys);
     if (c->loaded) {

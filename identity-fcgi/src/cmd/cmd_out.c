@@ -277,10 +277,10 @@ void cmd_out_claim(struct cmd *c, const char *label, const char *value,
 }
 
 /* Prints the available values of the columns, or the headings of a list.  As
- * JSON, what the API answers. */
+ * JSON, the members that the API answers with. */
 static void print_columns(struct cmd *c, bool head)
 {
-    if (c->json && c->item != NULL) {
+    if (c->json && c->item != NULL && !c->spec->part) {
         system_members(&c->w, c->members, c->item);
         return;
     }
@@ -328,69 +328,48 @@ void cmd_out_row(struct cmd *c)
     flush(c);
 }
 
-static bool read_page(struct cmd *c)
+void cmd_out_rows(struct cmd *c, const struct people_member *members,
+                  const struct people_rows *rows)
 {
-    return cmd_sql(c, c->spec->sql);
-}
-
-/* Prints the rows of a page.  Returns true if there may be another page. */
-static bool print_page(struct cmd *c)
-{
-    for (c->row = 0; c->row < c->found; c->row++) {
+    c->members = members;
+    for (size_t i = 0; i < rows->count; i++) {
+        c->item = (const char *) rows->items + i * rows->size;
         cmd_out_row(c);
     }
-    c->row = c->found - 1;
-    if (c->found < CMD_PAGE || cmd_get(c, "fromTime") == NULL) {
-        return false;
-    }
-    cmd_setf(c, "beforeTime", "%s", cmd_get(c, "fromTime"));
-    cmd_setf(c, "beforeId", "%s", cmd_get(c, "sessionId"));
-    return true;
+    c->item = NULL;
 }
 
-bool cmd_out_part(struct cmd *c, const struct cmd_spec *part)
+void cmd_out_list(struct cmd *c, bool any)
 {
-    const struct cmd_spec *saved = c->spec;
-    size_t kept = c->result_count;
-    bool ok, more = true;
-
-    c->spec = part;
-    ok = cmd_transact(c, read_page);
     c->begun = false;
-    if (c->json) {
-        jsonw_array(&c->w, part->words);
-    } else {
-        buf_addf(&c->out, "\n%s:%s", part->words, c->found > 0 ? "\n" : " ");
+    if (c->spec->part && c->json) {
+        jsonw_array(&c->w, c->spec->words);
+    } else if (c->spec->part) {
+        buf_addf(&c->out, "\n%s:%s", c->spec->words, any ? "\n" : " ");
     }
-    if (ok && c->found == 0) {
+    if (!any) {
         cmd_out_line(c, "none");
-        more = false;
     }
-    while (ok && more) {
-        more = print_page(c);
-        cmd_keep(c, kept);
-        ok = !more || cmd_transact(c, read_page);
-    }
+}
+
+void cmd_out_part_end(struct cmd *c)
+{
     if (c->json) {
         jsonw_array_end(&c->w);
     }
     c->begun = true; /* print an empty line before further values */
-    c->spec = saved;
-    return ok;
 }
 
-bool cmd_out_rows(struct cmd *c)
+void cmd_out_part(struct cmd *c, const struct cmd_spec *part,
+                  const struct people_member *list, const void *item)
 {
-    const char *limit = cmd_get(c, "limit");
-    size_t max = limit != NULL ? strtoul(limit, NULL, 10) : CMD_LIMIT;
+    const struct people_rows *rows =
+        (const void *) ((const char *) item + list->offset);
+    const struct cmd_spec *saved = c->spec;
 
-    for (c->row = 0; c->row < c->found; c->row++) {
-        cmd_out_row(c);
-    }
-    if (c->found == 0) {
-        cmd_out_line(c, "none");
-    } else if (!c->json && c->found == max) {
-        fprintf(stderr, "identity-fcgi: there may be more: see --help\n");
-    }
-    return true;
+    c->spec = part;
+    cmd_out_list(c, rows->count > 0);
+    cmd_out_rows(c, list->of, rows);
+    cmd_out_part_end(c);
+    c->spec = saved;
 }

@@ -14,12 +14,15 @@ void cmd_out_audit(struct cmd *c, const char *event, const char *only);
 void cmd_out_open(struct cmd *c);
 bool cmd_out_values(struct cmd *c);
 void cmd_out_row(struct cmd *c);
-bool cmd_out_rows(struct cmd *c); /* all rows of the last result */
-/* Runs a list's statement and prints the rows as a member of an object.  While
- * a page is full (CMD_PAGE rows), continues after its last row, whose fromTime
- * and sessionId become beforeTime and beforeId. */
-#define CMD_PAGE 1000
-bool cmd_out_part(struct cmd *c, const struct cmd_spec *part);
+/* Begins a list, which has no rows unless any is set. */
+void cmd_out_list(struct cmd *c, bool any);
+void cmd_out_rows(struct cmd *c, const struct people_member *members,
+                  const struct people_rows *rows);
+/* Prints a member of item, which is a list, as a part of a result.  Such a part
+ * can also be printed by cmd_out_list(), rows, and this end. */
+void cmd_out_part(struct cmd *c, const struct cmd_spec *part,
+                  const struct people_member *list, const void *item);
+void cmd_out_part_end(struct cmd *c);
 void cmd_out_claim(struct cmd *c, const char *label, const char *value,
                    bool time);
 void cmd_out_line(struct cmd *c, const char *line);

@@ -41,8 +41,8 @@ static bool check_workspace(struct cmd *c)
 }
 
 /* Adds the option that would do to a refusal of the tenant. */
-static bool refuse_tenant(struct cmd *c, struct people *p,
-                          enum people_outcome outcome)
+static void hint_tenant(const struct cmd *c, struct people *p,
+                        enum people_outcome outcome)
 {
     const char *tenant = cmd_option(c, "tenant"), *hint = "";
 
@@ -55,18 +55,17 @@ static bool refuse_tenant(struct cmd *c, struct people *p,
     }
     snprintf(p->line + strlen(p->line), sizeof(p->line) - strlen(p->line), "%s",
              hint);
-    return cmd_people(c, p, outcome);
 }
 
-static bool show_place(struct cmd *c)
+static enum people_outcome show_place(struct cmd *c,
+                                      enum people_outcome outcome)
 {
-    c->members = people_place_changed[kind_of(c)];
-    c->item = &place;
-    memcpy(c->events, place.events, sizeof(c->events));
-    return true;
+    cmd_show(c, people_place_changed[kind_of(c)], &place, NULL);
+    memcpy(c->events, place.events, sizeof(place.events));
+    return outcome;
 }
 
-static bool add_place(struct cmd *c, struct people *p)
+static enum people_outcome add_place(struct cmd *c, struct people *p)
 {
     enum place_kind kind = kind_of(c);
     const struct place_change change = {
@@ -75,53 +74,48 @@ static bool add_place(struct cmd *c, struct people *p)
         .name = c->operand};
     enum people_outcome outcome = people_place_add(p, kind, &change, &place);
 
-    return outcome == PEOPLE_DONE ? show_place(c)
-                                  : refuse_tenant(c, p, outcome);
+    hint_tenant(c, p, outcome);
+    return show_place(c, outcome);
 }
 
-static bool change_place(struct cmd *c, struct people *p)
+static enum people_outcome change_place(struct cmd *c, struct people *p)
 {
     const struct place_change change = {.place = c->operand,
                                         .in = cmd_option(c, "workspace"),
                                         .name = cmd_option(c, "to"),
                                         .status = c->spec->status};
 
-    return cmd_people(c, p,
-                      people_place_change(p, kind_of(c), &change, &place)) &&
-           show_place(c);
+    return show_place(c, people_place_change(p, kind_of(c), &change, &place));
 }
 
 /* -- members -- */
 
-static bool show_member(struct cmd *c)
+static enum people_outcome change_member(
+    struct cmd *c, struct people *p,
+    enum people_outcome (*change)(struct people *, const struct member_change *,
+                                  struct member *))
 {
-    c->members = people_member_changed;
-    c->item = &member;
-    c->events[0] = member.event;
-    return true;
+    const struct member_change wanted = {
+        .account = c->account, .workspace = cmd_option(c, "workspace")};
+    enum people_outcome outcome = change(p, &wanted, &member);
+
+    cmd_show(c, people_member_changed, &member, member.event);
+    return outcome;
 }
 
-static bool put_member(struct cmd *c, struct people *p)
+static enum people_outcome put_member(struct cmd *c, struct people *p)
 {
-    const struct member_change change = {
-        .account = c->account, .workspace = cmd_option(c, "workspace")};
-
-    return cmd_people(c, p, people_member_put(p, &change, &member)) &&
-           show_member(c);
+    return change_member(c, p, people_member_put);
 }
 
-static bool end_member(struct cmd *c, struct people *p)
+static enum people_outcome end_member(struct cmd *c, struct people *p)
 {
-    const struct member_change change = {
-        .account = c->account, .workspace = cmd_option(c, "workspace")};
-
-    return cmd_people(c, p, people_member_end(p, &change, &member)) &&
-           show_member(c);
+    return change_member(c, p, people_member_end);
 }
 
 /* -- grants -- */
 
-static bool change_grants(struct cmd *c, struct people *p)
+static enum people_outcome change_grants(struct cmd *c, struct people *p)
 {
     enum people_outcome (*change)(struct people *, const struct grant_change *,
                                   struct member_grant *) =
@@ -129,18 +123,18 @@ static bool change_grants(struct cmd *c, struct people *p)
                                                     : people_member_revoke;
     const char *branches[CMD_MAX_BRANCHES];
     size_t count = cmd_given(c, "branch", branches, CMD_MAX_BRANCHES);
-    bool ok = true;
+    enum people_outcome outcome = PEOPLE_DONE;
 
-    for (size_t i = 0; ok && i < count; i++) {
+    for (size_t i = 0; outcome == PEOPLE_DONE && i < count; i++) {
         const struct grant_change wanted = {.account = c->account,
                                             .branch = branches[i],
                                             .workspace =
                                                 cmd_option(c, "workspace"),
                                             .roles = c->secret};
 
-        ok = cmd_people(c, p, change(p, &wanted, &grants[i]));
+        outcome = change(p, &wanted, &grants[i]);
     }
-    return ok;
+    return outcome;
 }
 
 static bool print_grants(struct cmd *c)
@@ -161,25 +155,14 @@ static bool print_grants(struct cmd *c)
 /* Joins the roles by commas in c->secret. */
 static bool check_grant(struct cmd *c)
 {
-    const char *roles[MAX_ROLES];
-    size_t count = cmd_given(c, "role", roles, MAX_ROLES);
-    struct buf codes;
-
     if (cmd_given(c, "branch", NULL, 0) > CMD_MAX_BRANCHES) {
         return cmd_misused(c,
                            "a member may be granted at most %d active branches",
                            CMD_MAX_BRANCHES);
     }
-    if (count > MAX_ROLES) {
-        return cmd_misused(c, "a member may hold at most %d roles in a branch",
-                           MAX_ROLES);
-    }
-    buf_init(&codes, c->secret, sizeof(c->secret));
-    for (size_t i = 0; i < count; i++) {
-        buf_addf(&codes, "%s%s", i > 0 ? "," : "", roles[i]);
-    }
-    buf_addc(&codes, '\0');
-    return true;
+    return cmd_join(c, "role", MAX_ROLES, ',') ||
+           cmd_misused(c, "a member may hold at most %d roles in a branch",
+                       MAX_ROLES);
 }
 
 static bool check_revoke(struct cmd *c)

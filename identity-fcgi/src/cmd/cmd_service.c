@@ -6,6 +6,7 @@
 #include "auth/token.h"
 #include "cmd/cmd_out.h"
 #include "cmd/cmd_secret.h"
+#include "people/people_account.h"
 #include "store/migrate.h"
 #include "store/sweep.h"
 
@@ -22,55 +23,32 @@ static bool is_ttl(const char *text)
     return parse_within(text, "1s to 1h", true, &ttl_ms) && ttl_ms % 1000 == 0;
 }
 
-/* Converts the database's seconds to microseconds; 0 for null. */
-static int64_t to_us(const char *seconds)
-{
-    return strtoll(seconds, NULL, 10) * 1000000;
-}
-
-/* Signs a token and sets its values as read back from it.  A lockout applies to
- * it like to the tokens of a session; the account's row is locked. */
-static bool issue(struct cmd *c)
+/* Signs a token, and sets its values as read back from it. */
+static bool sign(struct cmd *c, struct token *token, struct session *s)
 {
     int64_t ttl_ms, now = (int64_t) time(NULL);
-    struct session s = {0};
-    struct token token = {.kind = PJ_TOKEN_SYSTEM,
-                          .session = &s,
-                          .client_scope = cmd_get(c, "scopeText")};
     pj_claims_t claims;
     pj_arena_t arena;
     struct buf out;
 
-    if (!cmd_is(c, "status", "ACTIVE")) {
-        return cmd_fail_as(c, "RESOURCE_CONFLICT",
-                           "the account is disabled; run account enable first");
-    }
-    if (!cmd_sql(c, "SELECT extract(epoch FROM clock_timestamp()) AS clock,"
-                    "       extract(epoch FROM sessions_valid_after)"
-                    "           AS lockedOut"
-                    "  FROM accounts WHERE account_id = :accountId")) {
-        return false;
-    }
-    s.clock.now_us = to_us(cmd_get(c, "clock"));
-    s.clock.valid_after_us = to_us(cmd_get(c, "lockedOut"));
-    token.iat = session_issued_at(now, &s.clock);
+    token->iat = session_issued_at(now, &s->clock);
     buf_init(&out, c->secret, sizeof(c->secret));
     pj_arena_init(&arena, c->arena, sizeof(c->arena));
-    snprintf(s.account_id, STORE_UUID, "%s", cmd_get(c, "accountId"));
-    snprintf(s.account_type, sizeof(s.account_type), "%s", cmd_get(c, "type"));
-    if (!parse_duration(cmd_get(c, "ttl"), &ttl_ms) ||
-        !uuid_generate(s.session_id)) {
-        return cmd_fail(c, "the token could not be signed");
+    if (!parse_duration(cmd_option(c, "ttl"), &ttl_ms) ||
+        !uuid_generate(s->session_id)) {
+        return false;
     }
-    token.exp = now + ttl_ms / 1000;
-    if (!token_issue(&c->cfg, c->keys->signing, &token, &out) ||
+    token->exp = now + ttl_ms / 1000;
+    if (!token_issue(&c->cfg, c->keys->signing, token, &out) ||
         token_verify(&c->cfg, c->keys, NULL, &arena,
                      (pj_str_t){(const unsigned char *) out.data, out.len}, now,
                      TOKEN_CHECK_ALL, &claims)) {
-        return cmd_fail(c, "the token could not be signed");
+        return false;
     }
     buf_addc(&out, '\0');
     cmd_set(c, "token", c->secret);
+    cmd_setf(c, "accountId", "%s", s->account_id);
+    cmd_setf(c, "accountType", "%s", s->account_type);
     cmd_setf(c, "sessionId", "%.*s", (int) claims.session_id.len,
              (const char *) claims.session_id.data);
     cmd_setf(c, "tokenId", "%.*s", (int) claims.jti.len,
@@ -80,23 +58,48 @@ static bool issue(struct cmd *c)
     return !out.overflow;
 }
 
+/* A lockout applies to the token like to the tokens of a session; the account's
+ * row is locked. */
+static enum people_outcome issue(struct cmd *c, struct people *p)
+{
+    struct session s = {0};
+    struct token token = {.kind = PJ_TOKEN_SYSTEM,
+                          .session = &s,
+                          .client_scope = cmd_get(c, "scopeText")};
+    struct account_item account;
+    enum people_outcome outcome = people_account_lock(p, c->account, &account);
+
+    if (outcome == PEOPLE_DONE && strcmp(account.status, "ACTIVE") != 0) {
+        return people_refuse(p, PEOPLE_CONFLICT, NULL,
+                             "the account is disabled; run account enable "
+                             "first");
+    }
+    if (outcome == PEOPLE_DONE) {
+        outcome = people_account_clock(p, account.account_id, &s.clock);
+    }
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    snprintf(s.account_id, STORE_UUID, "%s", account.account_id);
+    snprintf(s.account_type, sizeof(s.account_type), "%s", account.type);
+    if (!sign(c, &token, &s)) {
+        (void) cmd_fail(c, "the token could not be signed");
+        return PEOPLE_FAILED;
+    }
+    c->events[0] = "token.system_issued";
+    return PEOPLE_DONE;
+}
+
 /* Joins the scopes of --allow by spaces, as tokens have them. */
 static bool check_token(struct cmd *c)
 {
-    static char text[256];
-    const char *scopes[CMD_MAX_SCOPES];
-    size_t count = cmd_given(c, "allow", scopes, CMD_MAX_SCOPES);
-    struct buf out;
+    static char text[512];
 
-    if (count > CMD_MAX_SCOPES) {
-        return cmd_misused(c, "--allow is given too often");
+    if (!cmd_join(c, "allow", CMD_MAX_SCOPES, ' ')) {
+        return false;
     }
-    buf_init(&out, text, sizeof(text) - 1);
-    for (size_t i = 0; i < count; i++) {
-        buf_addf(&out, "%s%s", i > 0 ? " " : "", scopes[i]);
-    }
-    text[out.len] = '\0';
-    if (count > 0) {
+    if (c->secret[0] != '\0') {
+        snprintf(text, sizeof(text), "%.*s", (int) sizeof(text) - 1, c->secret);
         cmd_set(c, "scopeText", text);
     }
     return cmd_keys(c);
@@ -309,7 +312,7 @@ static bool sweep(struct cmd *c)
     }
     cmd_set(c, "busy", result == SWEEP_BUSY ? "t" : "f");
     if (any > 0) {
-        cmd_out_audit(c, c->spec->event, NULL);
+        cmd_out_audit(c, "sweep.done", NULL);
     }
     return result != SWEEP_FAILED ||
            cmd_fail_as(c, "DATABASE_UNAVAILABLE", "%s", e.text);
@@ -329,8 +332,7 @@ const struct cmd_spec cmd_services[] = {
          {"ttl", "TIME", "its lifetime, at most 1h", CMD_NEEDED, is_ttl,
           .accepted = "whole seconds or a number with s, m or h, 1s to 1h"},
          {"allow", "SCOPE", "a scope that it has", CMD_MANY, CMD_SCOPE}},
-     .check = check_token, .work = issue, .event = "token.system_issued",
-     .after = print_token,
+     .check = check_token, .operate = issue, .after = print_token,
      .columns = {"token=", "accountId=", "accountType=", "sessionId=",
                  "tokenId=", "issuedAt=", "expiresAt="}},
     {"token inspect", NULL, "show what a token says, and verify it",
@@ -363,8 +365,8 @@ const struct cmd_spec cmd_services[] = {
           .accepted = "integer seconds or a number with s, m, h or d, "
           "at most 3650d"}},
      .check = cmd_load, .after = sweep,
-     .event = "sweep.done", .columns = {"sessions", "rotatedTokens", "attempts",
-                 "revocations", "busy="}},
+     .columns = {"sessions", "rotatedTokens", "attempts", "revocations",
+                 "busy="}},
     {.words = NULL},
 };
 /* clang-format on */

@@ -5,6 +5,7 @@
 #include "people/people_session.h"
 #include "store/sql.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define ITEM(structure, field)                                                 \
@@ -137,6 +138,13 @@ const struct people_member people_account_whole_members[] = {
      membership_members},
     PEOPLE_MEMBERS_END};
 
+const struct people_member people_account_lists[] = {
+    {"memberships", PEOPLE_ROWS, offsetof(struct account_whole, memberships),
+     membership_members},
+    {"grants", PEOPLE_ROWS, offsetof(struct account_whole, grants),
+     grant_columns},
+    PEOPLE_MEMBERS_END};
+
 #define FIND(more)                                                             \
     "SELECT " COLUMNS more " FROM accounts"                                    \
     " WHERE account_id = $1 OR account_name COLLATE \"C\" = $2"
@@ -236,21 +244,47 @@ enum people_outcome people_account_find(struct people *p, const char *ref,
                        people_account_members, out);
 }
 
+static const struct db_statement account_clock_sql = {
+    "account_clock",
+    "SELECT clock_timestamp(), " SQL_VALID_AFTER("a") " FROM accounts a"
+                                                      " WHERE account_id = $1",
+    DB_READS};
+
+enum people_outcome people_account_clock(struct people *p, const char *id,
+                                         struct store_clock *out)
+{
+    struct sql_query q = {0};
+    enum people_outcome outcome;
+
+    db_params(&q.p, DB_ID(id));
+    outcome = people_run(p, &q, &account_clock_sql);
+    if (outcome == PEOPLE_DONE) {
+        sql_copy_clock(q.rows, 0, out);
+        (void) sql_end(&q);
+    }
+    return outcome;
+}
+
 /* -- changing -- */
 
 static const struct db_statement account_lock_sql = {
     "account_lock", FIND("") " FOR NO KEY UPDATE", DB_WRITES};
 
-enum people_outcome people_account_lock(struct people *p, const char *ref,
-                                        struct account_item *out)
+enum people_outcome people_account_lock_any(struct people *p, const char *ref,
+                                            struct account_item *out)
 {
     enum people_outcome outcome =
         people_find(p, &account_lock_sql, "account", ref, NULL, 0,
                     people_account_members, out);
 
-    if (outcome == PEOPLE_DONE) {
-        outcome = people_may(p, out->type);
-    }
+    return outcome == PEOPLE_DONE ? people_may(p, out->type) : outcome;
+}
+
+enum people_outcome people_account_lock(struct people *p, const char *ref,
+                                        struct account_item *out)
+{
+    enum people_outcome outcome = people_account_lock_any(p, ref, out);
+
     if (outcome == PEOPLE_DONE && strcmp(out->status, "DELETED") == 0) {
         return people_refuse(p, PEOPLE_CONFLICT, NULL,
                              "this account is deleted");
@@ -258,7 +292,8 @@ enum people_outcome people_account_lock(struct people *p, const char *ref,
     return outcome;
 }
 
-static enum people_outcome check_name(struct people *p, const char *name)
+enum people_outcome people_account_check_name(struct people *p,
+                                              const char *name)
 {
     return people_is_id(name) ? people_refuse(p, PEOPLE_INVALID, "account",
                                               "an account's name cannot be a "
@@ -271,47 +306,75 @@ static enum people_outcome check_name(struct people *p, const char *name)
 static const struct db_statement account_add_sql = {
     "account_add", "SELECT import_account($1, $2, $3)", DB_WRITES};
 
-/* The refusal of import_account(): a constraint's name, or a sentence. */
-static enum people_outcome refuse_import(struct people *p, const char *why)
+/* result is that of import_account(): "made", "known", or a refusal, which is a
+ * constraint's name or a sentence. */
+enum people_outcome people_account_result(struct people *p, const char *result)
 {
-    enum people_outcome outcome = people_violated(p, why);
+    enum people_outcome outcome;
 
-    if (outcome == PEOPLE_FAILED) {
-        return people_refuse(p, PEOPLE_INVALID, "memberships", "%s", why);
+    if (strcmp(result, "made") == 0) {
+        return PEOPLE_DONE;
     }
-    if (strncmp(why, "accounts_", strlen("accounts_")) != 0) {
-        p->field = "memberships";
-    }
-    return outcome;
+    outcome = people_violated(p, strcmp(result, "known") == 0 ? "accounts_name"
+                                                              : result);
+    return outcome != PEOPLE_FAILED
+               ? outcome
+               : people_refuse(p, PEOPLE_INVALID, NULL, "%s", result);
 }
 
 enum people_outcome people_account_add(struct people *p,
                                        const struct account_new *given,
                                        struct account_item *out)
 {
-    enum people_outcome outcome = check_name(p, given->name);
+    enum people_outcome outcome = people_account_check_name(p, given->name);
     struct sql_query q = {0};
-    const char *result;
+    char line[64];
 
     if (outcome != PEOPLE_DONE) {
         return outcome;
     }
+    snprintf(line, sizeof(line), "{\"type\":\"%s\"}", given->type);
     db_params(&q.p, DB_TEXT(given->name), DB_TEXT(given->hash),
-              DB_TEXT(given->line));
+              DB_TEXT(given->line != NULL ? given->line : line));
     outcome = people_run(p, &q, &account_add_sql);
     if (outcome != PEOPLE_DONE) {
         return outcome;
     }
-    result = db_text(q.rows, 0, 0, NULL);
-    if (strcmp(result, "known") == 0) {
-        outcome = people_violated(p, "accounts_name");
-    } else if (strcmp(result, "made") != 0) {
-        outcome = refuse_import(p, result);
-    }
+    outcome = people_account_result(p, db_text(q.rows, 0, 0, NULL));
     (void) sql_end(&q);
+    if (outcome != PEOPLE_DONE && outcome != PEOPLE_EXISTS &&
+        (p->field == NULL || strcmp(p->field, "type") != 0)) {
+        p->field = "memberships";
+    }
     /* Also refuses a type that the caller may not make. */
     return outcome == PEOPLE_DONE ? people_account_lock(p, given->name, out)
                                   : outcome;
+}
+
+/* -- importing -- */
+
+static const struct people_member imported_members[] = {
+    PEOPLE_MEMBER("number", NUMBER, struct account_imported, number),
+    PEOPLE_MEMBER("result", TEXT, struct account_imported, result),
+    PEOPLE_MEMBER("refused", BOOL, struct account_imported, refused),
+    PEOPLE_MEMBERS_END};
+
+static const struct db_statement account_import_sql = {
+    "account_import",
+    "SELECT (l->>'n')::bigint, CASE WHEN l ? 'why' THEN l->>'why'"
+    "       ELSE import_account(l->>'name', l->>'hash', l->>'line') END,"
+    "       l ? 'why'"
+    "  FROM jsonb_array_elements($1::text::jsonb) AS b (l)",
+    DB_WRITES};
+
+enum people_outcome people_account_import(struct people *p, const char *batch,
+                                          struct people_rows *out)
+{
+    struct sql_query q = {0};
+
+    db_params(&q.p, DB_TEXT(batch));
+    return people_list(p, &q, &account_import_sql, imported_members,
+                       sizeof(struct account_imported), INT32_MAX, out);
 }
 
 /* -- name and status -- */
@@ -324,40 +387,57 @@ const struct people_member people_account_change_members[] = {
 
 static const struct db_statement account_change_sql = {
     "account_change",
-    "UPDATE accounts SET account_name = $2, status = $3, updated_at = now()"
+    "UPDATE accounts SET account_name = $2, status = $3, updated_at = now(),"
+    "       credential_hash = coalesce($4, credential_hash)"
     " WHERE account_id = $1",
     DB_WRITES};
+
+static void name_events(struct account_change *c, bool renamed, bool set_status)
+{
+    bool disabled = strcmp(c->account.status, "DISABLED") == 0;
+    const char **next = c->events;
+
+    memset(c->events, 0, sizeof(c->events));
+    if (renamed) {
+        *next++ = "account.renamed";
+    }
+    if (c->hash != NULL) {
+        *next++ = "account.credential_set";
+    }
+    if (set_status || (c->status != NULL && c->ended > 0)) {
+        *next = disabled ? "account.disabled" : "account.enabled";
+    }
+}
 
 enum people_outcome people_account_change(struct people *p,
                                           struct account_change *c)
 {
     struct account_item *account = &c->account;
     enum people_outcome outcome = people_account_lock(p, c->ref, account);
-    bool disable;
+    bool renamed, set_status;
 
     if (outcome == PEOPLE_DONE && c->name != NULL) {
-        outcome = check_name(p, c->name);
+        outcome = people_account_check_name(p, c->name);
     }
     if (outcome != PEOPLE_DONE) {
         return outcome;
     }
-    disable = c->status != NULL && strcmp(c->status, "DISABLED") == 0;
-    c->renamed = c->name != NULL && strcmp(c->name, account->name) != 0;
-    c->set_status =
-        c->status != NULL && strcmp(c->status, account->status) != 0;
-    c->changed = c->renamed || c->set_status;
-    account->name = c->renamed ? c->name : account->name;
-    account->status = c->set_status ? c->status : account->status;
+    renamed = c->name != NULL && strcmp(c->name, account->name) != 0;
+    set_status = c->status != NULL && strcmp(c->status, account->status) != 0;
+    account->name = renamed ? c->name : account->name;
+    account->status = set_status ? c->status : account->status;
+    c->changed = renamed || set_status || c->hash != NULL;
     c->ended = 0;
-    if (disable) { /* before they are over */
-        outcome = people_session_count(p, account->account_id, &c->ended);
+    if (c->changed) {
+        outcome = people_do(p, &account_change_sql, NULL,
+                            DB_ID(account->account_id), DB_TEXT(account->name),
+                            DB_TEXT(account->status), db_any(c->hash));
     }
-    if (outcome == PEOPLE_DONE && c->changed) {
-        outcome =
-            people_do(p, &account_change_sql, NULL, DB_ID(account->account_id),
-                      DB_TEXT(account->name), DB_TEXT(account->status));
+    if (outcome == PEOPLE_DONE &&
+        (c->hash != NULL ||
+         (c->status != NULL && strcmp(c->status, "DISABLED") == 0))) {
+        outcome = people_session_lock_out(p, account->account_id, &c->ended);
     }
-    return outcome == PEOPLE_DONE && disable
-               ? people_session_lock_out(p, account->account_id)
-               : outcome;
+    name_events(c, renamed, set_status);
+    return outcome;
 }

@@ -40,6 +40,8 @@ struct account_whole {
 /* Those of an account_item, updatedAt, sessionsValidAfter, deletedAt,
  * hasCredential, memberships with grants */
 extern const struct people_member people_account_whole_members[];
+/* Its lists: memberships, and the grants of all of them */
+extern const struct people_member people_account_lists[];
 
 enum people_outcome people_account_read(struct people *p, const char *id,
                                         struct account_whole *out);
@@ -47,18 +49,29 @@ enum people_outcome people_account_read(struct people *p, const char *id,
 enum people_outcome people_account_find(struct people *p, const char *ref,
                                         struct account_item *out);
 
+/* The times that a token of the account, which is locked, depends on. */
+enum people_outcome people_account_clock(struct people *p, const char *id,
+                                         struct store_clock *out);
+
 /* -- changing -- */
 
 /* Finds an account by ref, an id or a name, and locks it.  Refuses one that the
  * caller may not change, and one that is deleted. */
 enum people_outcome people_account_lock(struct people *p, const char *ref,
                                         struct account_item *out);
+/* The same, but it may be deleted. */
+enum people_outcome people_account_lock_any(struct people *p, const char *ref,
+                                            struct account_item *out);
+
+/* PEOPLE_INVALID for a name that looks like an id. */
+enum people_outcome people_account_check_name(struct people *p,
+                                              const char *name);
 
 struct account_new {
     const char *name; /* normalised */
     const char *type;
     const char *hash; /* of its credential */
-    /* A line of account import with its type and memberships. */
+    /* A line of account import with its type and memberships, or NULL. */
     const char *line;
 };
 enum people_outcome people_account_add(struct people *p,
@@ -68,16 +81,33 @@ enum people_outcome people_account_add(struct people *p,
 struct account_change {
     const char *ref;             /* id or name */
     const char *name, *status;   /* the new ones; NULL for no change */
+    const char *hash;            /* of a new credential; or NULL */
     struct account_item account; /* as it is then */
-    bool renamed, set_status;    /* what was changed */
-    bool changed;                /* either of them */
-    int64_t ended;               /* sessions */
+    bool changed;
+    const char *events[4]; /* what was changed; NULL after the last one */
+    int64_t ended;         /* sessions */
 };
 
 /* Those of an account_item, changed, revokedSessions */
 extern const struct people_member people_account_change_members[];
 
-/* The sessions of a disabled account are over.  Their rows are marked by
- * people_session_mark(). */
+/* The sessions of a disabled account, and those that an old credential opened,
+ * are over.  Their rows are marked by people_session_mark(). */
 enum people_outcome people_account_change(struct people *p,
                                           struct account_change *change);
+
+/* -- importing -- */
+
+struct account_imported {
+    int64_t number;     /* of the line */
+    const char *result; /* for people_account_result(), or why it was refused */
+    bool refused;       /* before */
+};
+
+/* Makes accounts of the elements of a JSON array: their n (the line's number),
+ * name, hash and line, or n and why.  An account is written completely or not
+ * at all. */
+enum people_outcome people_account_import(struct people *p, const char *batch,
+                                          struct people_rows *out);
+/* PEOPLE_EXISTS if the account was there already; else why it was refused. */
+enum people_outcome people_account_result(struct people *p, const char *result);

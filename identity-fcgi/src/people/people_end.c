@@ -31,22 +31,33 @@ static const struct people_member failure_members[] = {
     PEOPLE_MEMBER("until", TIME, struct failure, until_us), PEOPLE_MEMBERS_END};
 
 const struct people_member people_end_members[] = {
-    {"failedLogins", PEOPLE_ROWS, offsetof(struct end_delete, failed_logins),
+    {"failedLogins", PEOPLE_ROWS, offsetof(struct end_held, failed_logins),
      failure_members},
     PEOPLE_MEMBERS_END};
 
 static const struct db_statement end_failures_sql = {
     "end_failures",
-    "SELECT address::text, failures::bigint, window_ends_at"
+    "SELECT abbrev(address), failures::bigint, window_ends_at"
     "  FROM login_attempts WHERE account_hmac = $1",
     DB_READS};
 static const struct db_statement end_forget_sql = {
     "end_forget", "DELETE FROM login_attempts WHERE account_hmac = $1",
     DB_WRITES};
 
-const struct people_member people_end_failures_members[] = {
-    ITEM(struct end_failures),
-    PEOPLE_MEMBER("clearedAddresses", NUMBER, struct end_failures, cleared),
+static const struct db_statement end_forget_address_sql = {
+    "end_forget_address",
+    "DELETE FROM login_attempts WHERE account_hmac = '' AND address = $1",
+    DB_WRITES};
+
+#define FAILURES                                                               \
+    ITEM(struct end_failures), PEOPLE_MEMBER("clearedAddresses", NUMBER,       \
+                                             struct end_failures, cleared)
+const struct people_member people_end_failures_members[] = {FAILURES,
+                                                            PEOPLE_MEMBERS_END};
+const struct people_member people_end_address_members[] = {
+    FAILURES,
+    PEOPLE_MEMBER("clearedAddressTotal", BOOL, struct end_failures,
+                  address_reset),
     PEOPLE_MEMBERS_END};
 
 /* Attempts of a client are counted under its id. */
@@ -60,18 +71,37 @@ static bool identify(const struct end_attempts *attempts,
                               hmac);
 }
 
+/* Forgets the failed logins of the account. */
+static enum people_outcome forget(struct people *p,
+                                  const struct end_attempts *attempts,
+                                  const struct account_item *account,
+                                  int64_t *cleared)
+{
+    unsigned char hmac[32];
+
+    if (attempts->identify == NULL) {
+        return PEOPLE_DONE;
+    }
+    return identify(attempts, account, hmac)
+               ? people_do(p, &end_forget_sql, cleared, HMAC(hmac))
+               : PEOPLE_FAILED;
+}
+
 enum people_outcome people_end_failures(struct people *p,
                                         struct end_failures *e)
 {
     enum people_outcome outcome = people_account_lock(p, e->ref, &e->account);
-    unsigned char hmac[32];
+    int64_t found = 0;
 
-    if (outcome != PEOPLE_DONE) {
-        return outcome;
+    if (outcome == PEOPLE_DONE) {
+        outcome = forget(p, &e->attempts, &e->account, &e->cleared);
     }
-    return identify(&e->attempts, &e->account, hmac)
-               ? people_do(p, &end_forget_sql, &e->cleared, HMAC(hmac))
-               : PEOPLE_FAILED;
+    if (outcome == PEOPLE_DONE && e->address != NULL) {
+        outcome =
+            people_do(p, &end_forget_address_sql, &found, db_any(e->address));
+    }
+    e->address_reset = found > 0;
+    return outcome;
 }
 
 /* -- lockout -- */
@@ -86,22 +116,16 @@ enum people_outcome people_end_sessions(struct people *p,
 {
     enum people_outcome outcome = people_account_lock(p, e->ref, &e->account);
 
-    if (outcome == PEOPLE_DONE) {
-        outcome = people_session_count(p, e->account.account_id, &e->ended);
+    if (outcome != PEOPLE_DONE || e->session_id == NULL) {
+        return outcome == PEOPLE_DONE ? people_session_lock_out(
+                                            p, e->account.account_id, &e->ended)
+                                      : outcome;
     }
-    return outcome == PEOPLE_DONE
-               ? people_session_lock_out(p, e->account.account_id)
-               : outcome;
+    e->ended = 1;
+    return people_session_end(p, e->account.account_id, e->session_id);
 }
 
 /* -- deletion -- */
-
-static const struct db_statement end_lock_sql = {
-    "end_lock",
-    "SELECT account_id, account_type, status, account_name, created_at"
-    "  FROM accounts WHERE account_id = $1 OR account_name COLLATE \"C\" = $2"
-    "   FOR NO KEY UPDATE",
-    DB_WRITES};
 
 static const struct db_statement end_account_sql = {
     "end_account",
@@ -119,62 +143,64 @@ static const struct db_statement end_members_sql = {
     "  WHERE branch_grants.member_id = ended.member_id",
     DB_WRITES};
 
-/* Reads what is held about the account. */
-static enum people_outcome hold(struct people *p, struct end_delete *d,
-                                const char *id, unsigned char hmac[32])
+enum people_outcome people_end_hold(struct people *p, const char *ref,
+                                    const struct end_attempts *attempts,
+                                    struct end_held *out)
 {
-    const struct session_query all = {
-        .account_id = id, .all = true, .limit = PEOPLE_PAGE_MAX};
-    enum people_outcome outcome = people_account_read(p, id, &d->held);
+    enum people_outcome outcome = people_account_read(p, ref, &out->account);
     struct sql_query q = {0};
+    unsigned char hmac[32];
 
-    if (outcome == PEOPLE_DONE &&
-        !identify(&d->attempts, &d->held.item, hmac)) {
-        outcome = PEOPLE_FAILED;
+    if (outcome != PEOPLE_DONE || attempts->identify == NULL) {
+        return outcome;
     }
-    if (outcome == PEOPLE_DONE) {
-        db_params(&q.p, DB_VALUE(OID_BYTEA, .text = {hmac, 32}));
-        outcome = people_list(p, &q, &end_failures_sql, failure_members,
-                              sizeof(struct failure), PEOPLE_PAGE_MAX,
-                              &d->failed_logins);
+    if (!identify(attempts, &out->account.item, hmac)) {
+        return PEOPLE_FAILED;
     }
+    db_params(&q.p, HMAC(hmac));
+    return people_list(p, &q, &end_failures_sql, failure_members,
+                       sizeof(struct failure), PEOPLE_PAGE_MAX,
+                       &out->failed_logins);
+}
+
+static enum people_outcome hold(struct people *p, struct end_delete *d)
+{
+    const struct session_query all = {.account_id = d->account.account_id,
+                                      .all = true,
+                                      .limit = PEOPLE_PAGE_MAX};
+    enum people_outcome outcome =
+        people_end_hold(p, d->account.account_id, &d->attempts, d->held);
+
     return outcome == PEOPLE_DONE ? people_session_list(p, &all, &d->sessions)
                                   : outcome;
 }
 
 enum people_outcome people_end_delete(struct people *p, struct end_delete *d)
 {
-    struct account_item account;
-    unsigned char hmac[32];
+    const char **id = &d->account.account_id;
     enum people_outcome outcome =
-        people_find(p, &end_lock_sql, "account", d->ref, NULL, 0,
-                    people_account_members, &account);
+        people_account_lock_any(p, d->ref, &d->account);
 
-    if (outcome == PEOPLE_DONE) {
-        outcome = people_may(p, account.type);
-    }
-    if (outcome == PEOPLE_DONE) {
-        outcome = hold(p, d, account.account_id, hmac);
+    if (outcome == PEOPLE_DONE && d->held != NULL) {
+        outcome = hold(p, d);
     }
     if (outcome != PEOPLE_DONE) {
         return outcome;
     }
-    d->again = strcmp(account.status, "DELETED") == 0;
+    d->again = strcmp(d->account.status, "DELETED") == 0;
     if (d->again) {
         return PEOPLE_DONE;
     }
-    outcome = people_do(p, &end_account_sql, NULL, DB_ID(account.account_id),
-                        DB_TEXT(d->hash));
+    outcome =
+        people_do(p, &end_account_sql, NULL, DB_ID(*id), DB_TEXT(d->hash));
     if (outcome == PEOPLE_DONE) {
-        outcome =
-            people_do(p, &end_members_sql, NULL, DB_ID(account.account_id));
+        outcome = people_do(p, &end_members_sql, NULL, DB_ID(*id));
     }
     if (outcome == PEOPLE_DONE) {
-        outcome = people_do(p, &end_forget_sql, NULL, HMAC(hmac));
+        outcome = forget(p, &d->attempts, &d->account, NULL);
     }
-    return outcome == PEOPLE_DONE
-               ? people_session_lock_out(p, account.account_id)
-               : outcome;
+    return outcome == PEOPLE_DONE ? people_session_lock_out(p, *id, &d->ended)
+                                  : outcome;
 }
 
 /* -- reset codes -- */
@@ -204,6 +230,11 @@ enum people_outcome people_end_reset(struct people *p, struct end_reset *r)
     if (strcmp(r->account.status, "ACTIVE") != 0) {
         return people_refuse(p, PEOPLE_CONFLICT, NULL,
                              "the account is disabled");
+    }
+    if (strcmp(r->account.type, "SYSTEM") == 0) {
+        return people_refuse(p, PEOPLE_CONFLICT, NULL,
+                             "this account is a client: it has no credential; "
+                             "run client secret add");
     }
     return people_do(p, &end_reset_sql, NULL, DB_ID(r->account.account_id),
                      HASH(r->code_hash), DB_TIME_US(r->expires_us));

@@ -5,26 +5,39 @@
 
 #include "people/people_account.h"
 
-/* Failed logins are counted under an HMAC of the account's name. */
+/* Failed logins are counted under an HMAC of the account's name, or of a
+ * client's id. */
 struct end_attempts {
-    bool (*identify)(void *context, const char *name, unsigned char hmac[32]);
-    void *context;
+    /* NULL without a key: failed logins are left out. */
+    bool (*identify)(const void *context, const char *name,
+                     unsigned char hmac[32]);
+    const void *context;
 };
 
 /* -- deletion -- */
+
+/* What is held about an account. */
+struct end_held {
+    struct account_whole account;
+    struct people_rows failed_logins;
+};
+/* failedLogins, beside the members of the account */
+extern const struct people_member people_end_members[];
+enum people_outcome people_end_hold(struct people *p, const char *ref,
+                                    const struct end_attempts *attempts,
+                                    struct end_held *out);
 
 struct end_delete {
     const char *ref; /* id or name */
     struct end_attempts attempts;
     const char *hash; /* of no credential */
-    /* What was held; sessions are the newest ones. */
-    struct account_whole held;
-    struct people_rows failed_logins, sessions;
-    bool again; /* it was deleted before */
+    /* What was held, with the newest sessions; held may be NULL. */
+    struct end_held *held;
+    struct people_rows sessions;
+    struct account_item account; /* as it was */
+    bool again;                  /* it was deleted before */
+    int64_t ended;               /* sessions */
 };
-
-/* failedLogins, beside the members of the account */
-extern const struct people_member people_end_members[];
 
 /* Erases name and credential, memberships and grants, and locks out.  The rows
  * of sessions are marked and erased afterwards (people_session.h). */
@@ -34,20 +47,26 @@ enum people_outcome people_end_delete(struct people *p, struct end_delete *d);
 
 struct end_sessions {
     const char *ref;
+    const char *session_id; /* or NULL for all */
     struct account_item account;
     int64_t ended;
 };
 extern const struct people_member people_end_sessions_members[];
+/* PEOPLE_NOT_FOUND unless session_id is that of an active one. */
 enum people_outcome people_end_sessions(struct people *p,
                                         struct end_sessions *e);
 
 struct end_failures {
     const char *ref;
     struct end_attempts attempts;
+    const char *address; /* forget all failures from it too; or NULL */
     struct account_item account;
-    int64_t cleared; /* addresses */
+    int64_t cleared;    /* addresses */
+    bool address_reset; /* there were failures from address */
 };
-extern const struct people_member people_end_failures_members[];
+/* The second one also has clearedAddressTotal. */
+extern const struct people_member people_end_failures_members[],
+    people_end_address_members[];
 enum people_outcome people_end_failures(struct people *p,
                                         struct end_failures *e);
 

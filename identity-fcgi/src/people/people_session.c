@@ -7,59 +7,77 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BATCH 1000
+#define BATCH 1000 /* sessions */
+#define STEP 500   /* accounts */
+
+/* A time in microseconds, 0 for null. */
+#define TIME_OR_NULL(us)                                                       \
+    DB_VALUE(OID_TIMESTAMPTZ, .null = (us) == 0, .number = (us) -DB_EPOCH_US)
 
 /* -- locking out -- */
 
 static const struct db_statement session_count_sql = {
     "people_count",
-    "SELECT count(*) FROM auth_sessions s JOIN accounts a USING (account_id)"
-    " WHERE account_id = $1 AND s.status = 'ACTIVE'"
-    "   AND s.created_at > a.sessions_valid_after",
+    "SELECT count(*) FROM auth_sessions"
+    " WHERE account_id = $1 AND status = 'ACTIVE'",
     DB_READS};
 
-enum people_outcome people_session_count(struct people *p,
-                                         const char *account_id, int64_t *count)
+/* Locks out the accounts from $1 to $2, of which $3 keeps those with a session
+ * that was not over then.  A row is selected instead of EXISTS, which might
+ * read the whole table for all accounts. */
+static const struct db_statement session_lock_out_sql = {
+    "people_lock_out",
+    "UPDATE accounts a SET sessions_valid_after = greatest(clock_timestamp(),"
+    "   a.sessions_valid_after + interval '1 us',"
+    "   (SELECT max(s.created_at) FROM auth_sessions s"
+    "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'))"
+    " WHERE a.account_id BETWEEN $1 AND $2"
+    "   AND ($3::timestamptz IS NULL OR ("
+    "       SELECT true FROM auth_sessions s"
+    "        WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
+    "          AND s.created_at > a.sessions_valid_after"
+    "          AND s.expires_at > $3 LIMIT 1))",
+    DB_WRITES};
+
+static enum people_outcome lock_out(struct people *p, const char *from,
+                                    const char *to, int64_t since_us,
+                                    int64_t *accounts)
+{
+    return people_do(p, &session_lock_out_sql, accounts, DB_ID(from), DB_ID(to),
+                     TIME_OR_NULL(since_us));
+}
+
+enum people_outcome people_session_lock_out(struct people *p,
+                                            const char *account_id,
+                                            int64_t *ended)
 {
     struct sql_query q = {0};
     enum people_outcome outcome;
 
     db_params(&q.p, DB_ID(account_id));
     outcome = people_run(p, &q, &session_count_sql);
-    if (outcome == PEOPLE_DONE) {
-        *count = db_int64(q.rows, 0, 0);
-        (void) sql_end(&q);
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
     }
-    return outcome;
-}
-
-static const struct db_statement session_lock_out_sql = {
-    "people_lock_out",
-    "UPDATE accounts SET sessions_valid_after = greatest(clock_timestamp(),"
-    "   sessions_valid_after + interval '1 us',"
-    "   (SELECT max(created_at) FROM auth_sessions"
-    "     WHERE account_id = $1 AND status = 'ACTIVE'))"
-    " WHERE account_id = $1",
-    DB_WRITES};
-
-enum people_outcome people_session_lock_out(struct people *p,
-                                            const char *account_id)
-{
-    return people_do(p, &session_lock_out_sql, NULL, DB_ID(account_id));
+    *ended = db_int64(q.rows, 0, 0);
+    (void) sql_end(&q);
+    return lock_out(p, account_id, account_id, 0, NULL);
 }
 
 /* -- marking -- */
 
-/* The order and the limit prevent a plan that reads the whole table. */
+/* The limits and the order prevent a join that reads the whole table. */
 #define MARK(held)                                                             \
     "UPDATE auth_sessions"                                                     \
     "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"      \
     " WHERE session_id = ANY (ARRAY("                                          \
-    "   SELECT session_id FROM auth_sessions"                                  \
-    "    WHERE account_id = $1 AND status = 'ACTIVE'"                          \
-    "      AND created_at <= (SELECT sessions_valid_after FROM accounts"       \
-    "                          WHERE account_id = $1)"                         \
-    "    ORDER BY created_at LIMIT $2 FOR UPDATE " held "))"
+    "   SELECT s.session_id FROM accounts a CROSS JOIN LATERAL ("              \
+    "     SELECT session_id FROM auth_sessions"                                \
+    "      WHERE account_id = a.account_id AND status = 'ACTIVE'"              \
+    "        AND created_at <= a.sessions_valid_after"                         \
+    "      ORDER BY created_at LIMIT $3 FOR UPDATE " held ") AS s"             \
+    "    WHERE a.account_id BETWEEN $1 AND $2"                                 \
+    "    ORDER BY a.account_id LIMIT $3))"
 
 static const struct db_statement session_mark_sql = {
     "people_mark", MARK("SKIP LOCKED"), DB_WRITES};
@@ -72,14 +90,50 @@ static const struct db_statement session_mark_one_sql = {"people_mark_one",
 enum people_outcome people_session_mark(struct people *p, void *state)
 {
     struct session_mark *mark = state;
-    int64_t most = mark->wait ? 1 : BATCH, marked = 0;
-    enum people_outcome outcome =
-        people_do(p, mark->wait ? &session_mark_one_sql : &session_mark_sql,
-                  &marked, DB_ID(mark->account_id), DB_INT(most));
+    int64_t most = mark->wait ? 1 : BATCH;
+    enum people_outcome outcome;
 
-    mark->wait = !mark->wait && marked < BATCH;
-    mark->more = outcome == PEOPLE_DONE && (mark->wait || marked > 0);
+    mark->marked = 0;
+    outcome = people_do(
+        p, mark->wait ? &session_mark_one_sql : &session_mark_sql,
+        &mark->marked, DB_ID(mark->from), DB_ID(mark->to), DB_INT(most));
+    if (outcome == PEOPLE_DONE) {
+        mark->wait = !mark->wait && mark->marked < BATCH;
+        mark->more = mark->wait || mark->marked > 0;
+    }
     return outcome;
+}
+
+/* -- everybody's -- */
+
+static const struct db_statement session_step_sql = {
+    "people_step",
+    "SELECT account_id FROM accounts WHERE $1::uuid IS NULL OR account_id > $1"
+    " ORDER BY account_id LIMIT $2",
+    DB_SEARCHES};
+
+enum people_outcome people_session_step(struct people *p, void *state)
+{
+    struct session_step *step = state;
+    struct sql_query q = {0};
+    enum people_outcome outcome;
+
+    db_params(&q.p, db_id_or_null(step->after), DB_INT(STEP));
+    outcome = people_run(p, &q, &session_step_sql);
+    if (outcome != PEOPLE_DONE) {
+        return outcome;
+    }
+    step->found = db_row_count(q.rows) > 0;
+    if (step->found) {
+        db_uuid(q.rows, 0, 0, step->from);
+        db_uuid(q.rows, db_row_count(q.rows) - 1, 0, step->to);
+    }
+    (void) sql_end(&q);
+    step->locked_out = 0;
+    return step->found && step->since_us != 0
+               ? lock_out(p, step->from, step->to, step->since_us,
+                          &step->locked_out)
+               : outcome;
 }
 
 /* -- the list -- */
@@ -112,9 +166,6 @@ const struct people_member people_session_members[] = {
     MEMBER("branchName", TEXT, branch_name),
     PEOPLE_MEMBERS_END,
 };
-
-#define AFTER_TIME(us)                                                         \
-    DB_VALUE(OID_TIMESTAMPTZ, .null = (us) == 0, .number = (us) -DB_EPOCH_US)
 
 /* The newest sessions of each status, in the order of the index. */
 #define BEFORE                                                                 \
@@ -183,7 +234,7 @@ enum people_outcome people_session_list(struct people *p,
         return outcome;
     }
     db_params(&q.p, DB_ID(query->account_id), DB_BOOL(query->all),
-              AFTER_TIME(after_us), db_id_or_null(after_id),
+              TIME_OR_NULL(after_us), db_id_or_null(after_id),
               DB_INT(query->limit + 1));
     return people_list(p, &q, &session_list_sql, people_session_members,
                        sizeof(struct session_item), query->limit, page);
@@ -247,7 +298,7 @@ enum people_outcome people_session_erase(struct people *p, void *state)
     struct sql_query q = {0};
     enum people_outcome outcome;
 
-    db_params(&q.p, DB_ID(erase->account_id), AFTER_TIME(erase->after_us),
+    db_params(&q.p, DB_ID(erase->account_id), TIME_OR_NULL(erase->after_us),
               db_id_or_null(erase->after_us != 0 ? erase->after_id : NULL),
               DB_INT(BATCH));
     outcome = people_run(p, &q, &session_erase_sql);

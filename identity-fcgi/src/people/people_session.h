@@ -4,26 +4,38 @@
 
 #include "people/people.h"
 
-/* Counts the sessions of an account that are not over, or only by their time.
- */
-enum people_outcome
-people_session_count(struct people *p, const char *account_id, int64_t *count);
-
 /* Locks out the account, whose row is locked: a single write, however many
  * sessions it has, because every statement that reads a session compares it.
  * The time is later than the last lockout and not before any existing session,
- * even if the clock was set back. */
+ * even if the clock was set back.  *ended is the number of sessions whose rows
+ * are to be marked. */
 enum people_outcome people_session_lock_out(struct people *p,
-                                            const char *account_id);
+                                            const char *account_id,
+                                            int64_t *ended);
 
 /* The rows of sessions that a lockout has ended are marked in transactions of
  * their own: call this again while *more. */
 struct session_mark {
-    const char *account_id;
-    bool wait; /* for a locked row; initially false */
+    const char *from, *to; /* ids: the accounts from the one to the other */
+    bool wait;             /* for a locked row; initially false */
     bool more;
+    int64_t marked; /* rows, by the last call */
 };
 enum people_outcome people_session_mark(struct people *p, void *mark);
+
+/* -- everybody's -- */
+
+/* A step of a walk over all accounts by id. */
+struct session_step {
+    char after[STORE_UUID]; /* the id before them, "" to begin */
+    /* Lock out those with a session that was not over at this time; 0 for
+     * none. */
+    int64_t since_us;
+    char from[STORE_UUID], to[STORE_UUID]; /* the next ones */
+    bool found;                            /* false at the end */
+    int64_t locked_out;
+};
+enum people_outcome people_session_step(struct people *p, void *step);
 
 /* -- the list -- */
 
