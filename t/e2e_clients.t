@@ -1,6 +1,6 @@
 # Programs: OAuth libraries find the token endpoint behind the gateway, get a token by
-# secret and by assertion, and call a route of level system with it; what the gateway
-# refuses, and that a lockout ends such a token there.
+# secret and by assertion, and call the API and a route of level system with it; what the
+# gateway refuses, and that a lockout ends such a token there.
 
 use Platform::Test;
 use Platform::Test::Commands;
@@ -51,7 +51,8 @@ like curl($client->{accountId}, $secret), qr/\A\{"access_token":"eyJ[^"]+","toke
 
 # A program prints a line for each case, and as the last one that it is done.
 sub asked ($what, $count, $program) {
-    my @lines = split /^/, qx{$program $issuer $client->{accountId} $secret $dir/key.pem /reports/x 2>&1};
+    my @lines = split /^/, qx{$program $issuer $client->{accountId} $secret $dir/key.pem \\
+        /reports/x '/api/system/accounts?limit=1' 2>&1};
     my @told = map { /^((?:not )?ok) (.*)/ ? [ $1, $2 ] : () } @lines;
     is($_->[0], 'ok', $_->[1]) or diag @lines for @told;
     is_deeply [ scalar @told, $lines[-1] ], [ $count, "done\n" ], "$what: all" or diag @lines;
@@ -82,5 +83,11 @@ ok eventually(sub { $s->get('/reports/x', token => $token)->status == 401 }, 1.5
     'the gateway refuses it within a second and a half of the change';
 is $s->get('/reports/x', token => token(%post)->json->{access_token})->status, 200, 'but a new one passes';
 
-# -- where it is not
+my $last = token(%post)->json->{access_token};
+is $s->get('/api/system/accounts', token => $last)->status, 200, 'the API of the service, too';
+$c->done(qw(account disable billing));
+ok eventually(sub { $s->get('/reports/x', token => $last)->status == 401 }, 1.5),
+    'a disabled client: its token is refused as soon';
+is_problem($s->get('/api/system/accounts', token => $last), 401, 'GATEWAY_TOKEN_INVALID', 'everywhere');
+is token(%post)->status, 401, 'and it gets no other';
 $t->done;

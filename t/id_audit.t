@@ -156,6 +156,13 @@ for my $do ('select count(*) from audit_events', 'select audit_months(2592000)')
     ok defined eval { $pg->sql($do, user => 'ops') }, "so may an operator" or diag $@;
 }
 
+# Who makes a change is the service's word; that there is a row for it is not.
+my ($stated) = leaves('a change in the name of another account', ['account.renamed'], sub {
+    $pg->sql(qq{begin; select set_config('platform.actor', '{"account":"$id","address":"192.0.2.1"}', true);
+        update accounts set account_name = 'two@demo.test' where account_id = '$account'; commit}, user => 'served');
+});
+is_deeply [ @$stated{qw(by_account address account_id)} ], [ $id, '192.0.2.1', $account ], 'says what was stated';
+
 # -- months
 
 sub parts {
@@ -209,7 +216,7 @@ is_deeply [ map { $_->{eventId} } @{ $c->done(qw(audit list --event auth.session
 is_deeply [ @$first{qw(operator byAccountId accountId requestId roles)} ],
     [ undef, $account, $account, 'r-1', [] ], 'its members';
 is_deeply [ sort { $a cmp $b } keys %{ { map { ($_->{accountId} => 1) }
-    @{ $c->done(qw(audit list --account one@demo.test)) } } } ], [$account], '--account';
+    @{ $c->done(qw(audit list --account two@demo.test)) } } } ], [$account], '--account';
 is scalar @{ $c->done(qw(audit list --until 2020-01-01T00:00:00Z)) }, 0, '--until';
 is scalar @{ $c->done(qw(audit list --limit 1000 --since 2020-01-01T00:00:00Z)) }, scalar @ids, '--since';
 my (undef, $out) = $c->run(qw(audit list --limit 1 --event auth.session.ended));

@@ -216,6 +216,10 @@ is ask(client_id => $second->{accountId}, client_secret => $other)->status, 200,
 $pg->sql("update login_attempts set address = '10.9.9.9' where account_hmac <> ''");
 is ask(%post)->status, 200, 'nor is the client from another host';
 forget();
+is_error(ask(@$_), @invalid, 'the secret of the other client')
+    for map { [ client_id => $_->[0], client_secret => $_->[1] ], [ basic(@$_) ] }
+    [ $id, $other ], [ $second->{accountId}, $secret ];
+forget();
 
 # -- a secret that ends
 

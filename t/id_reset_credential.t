@@ -102,18 +102,20 @@ $c->refused(1, qr/is a client: it has no credential/, @account, 'job');
 # -- many at once: one wins; no more than five tries, over processes and restarts
 
 my @more = map { $t->identity(%env, name => "more$_") } 1 .. 2;
-$code = code('several');
-my @sent = map { sent('reset-credential', { account => 'several@demo.test', resetCode => $code,
-    newCredential => 'An0ther credential' }) } 1 .. 8;
-my %got;
-$got{ $_->read_response->status }++ for @sent;
-is_deeply \%got, { 200 => 1, 401 => 7 }, 'used eight times at once: once';
-
-sub status ($of, $guess) {
+sub begin_at ($of, $guess) {
     my $body = sprintf '{"account":"several@demo.test","resetCode":"%s","newCredential":"An0ther credential"}', $guess;
-    return $t->fcgi($of->address)->request(POST => '/api/auth/reset-credential',
-        CONTENT_TYPE => 'application/json', body => $body)->{stdout} =~ /\AStatus: (\d+)/ ? $1 : 200;
+    my $client = $t->fcgi($of->address);
+    $client->send(Platform::Test::Fcgi::request_bytes(POST => '/api/auth/reset-credential', body => $body));
+    return $client;
 }
+sub status ($of, $guess) { return begin_at($of, $guess)->read_answer->{status} }
+
+$code = code('several');
+my @begun = map { begin_at(($identity, @more)[ $_ % 3 ], $code) } 1 .. 6;
+my %got;
+$got{ $_->read_answer->{status} }++ for @begun;
+is_deeply \%got, { 200 => 1, 401 => 5 }, 'used six times at once, in three processes: once';
+
 $code = code('several');
 status($more[ $_ % 2 ], "AAAA-AAAA-AAAA-AAA$_") for 2 .. 5;
 is $pg->sql('select tries from reset_codes where tries between 1 and 4'), 4, 'four tries in two processes';
@@ -122,6 +124,38 @@ $identity->start;
 client_of($t, $port);
 is_invalid(reset_by('several', 'AAAA-AAAA-AAAA-AAA7'), 'the fifth in another one, after a restart');
 is_invalid(reset_by('several', $code), 'the right code is too late');
+
+# -- a login with the former credential that runs meanwhile: its session ends, or it fails
+
+sub held_by ($when, $table) {
+    $pg->sql("drop trigger if exists hold on $_", user => 'postgres') for qw(auth_sessions accounts);
+    $pg->sql("create or replace function hold() returns trigger language plpgsql as \$\$
+        begin perform pg_advisory_xact_lock(4711); return new; end \$\$;
+        create trigger hold before $when on $table for each row execute function hold()", user => 'postgres');
+    return $pg->begin('select pg_advisory_xact_lock(4711)');
+}
+sub begun ($what, %o) { return sent($what => { account => 'several@demo.test', %o }) }
+$code = code('several');
+is login('several', credential => 'An0ther credential')->status, 200, 'the former credential, before';
+my $gate = held_by('insert', 'auth_sessions');
+my $login = begun(login => credential => 'An0ther credential');
+ok $pg->waiting(1), 'a login is about to open its session';
+my $reset = begun('reset-credential', resetCode => $code, newCredential => 'A th1rd credential');
+ok $pg->waiting(2), 'and the reset waits for it';
+$pg->end($gate, 'commit');
+my @both = map { $_->read_response } $login, $reset;
+is_deeply [ map { $_->status } @both ], [ 200, 200 ], 'both succeed';
+is refresh($both[0]->json)->status, 401, 'and the session is over';
+is login('several', credential => 'A th1rd credential')->status, 200, 'control: a later login';
+$code = code('several');
+$gate = held_by('update', 'accounts');
+$reset = begun('reset-credential', resetCode => $code, newCredential => 'A f0urth credential');
+ok $pg->waiting(1), 'a reset has begun';
+$login = begun(login => credential => 'A th1rd credential');
+ok $pg->waiting(2), 'and a login waits for it';
+$pg->end($gate, 'commit');
+is_deeply [ map { $_->read_response->status } $reset, $login ], [ 200, 401 ], 'the reset alone succeeds';
+$pg->sql('drop trigger hold on accounts', user => 'postgres');
 
 # -- limits
 

@@ -1,6 +1,6 @@
-# Authlib as a client: a token in three ways, and a call of a route of the gateway.
+# Authlib as a client: a token in three ways, and calls of routes of the gateway.
 #
-# usage: clients.py ISSUER CLIENT_ID SECRET KEY.pem ROUTE
+# usage: clients.py ISSUER CLIENT_ID SECRET KEY.pem ROUTE...
 
 import json
 import sys
@@ -10,7 +10,7 @@ import urllib.request
 from authlib.integrations.requests_client import OAuth2Session
 from authlib.oauth2.rfc7523 import PrivateKeyJWT
 
-issuer, client_id, secret, key_file, route = sys.argv[1:]
+issuer, client_id, secret, key_file, *routes = sys.argv[1:]
 with urllib.request.urlopen(issuer + "/.well-known/oauth-authorization-server") as answer:
     endpoint = json.load(answer)["token_endpoint"]
 with open(key_file, encoding="ascii") as file:
@@ -32,8 +32,8 @@ for name in ("client_secret_basic", "client_secret_post", "private_key_jwt"):
     try:
         client = session(name)
         client.fetch_token(endpoint, grant_type="client_credentials")
-        status = client.get(issuer + route).status_code
-        print("ok" if status == 200 else "not ok", "Authlib:", name, status)
+        told = [client.get(issuer + route).status_code for route in routes]
+        print("ok" if set(told) == {200} else "not ok", "Authlib:", name, *told)
     except Exception as error:  # whatever it is, it is told
         print("not ok", "Authlib:", name, repr(error))
 print("done")

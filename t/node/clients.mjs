@@ -1,7 +1,7 @@
 // OAuth libraries as clients: each finds the token endpoint by the issuer, gets a
-// token in three ways, and calls a route of the gateway with it.
+// token in three ways, and calls routes of the gateway with it.
 //
-// usage: node clients.mjs ISSUER CLIENT_ID SECRET KEY.pem ROUTE
+// usage: node clients.mjs ISSUER CLIENT_ID SECRET KEY.pem ROUTE...
 
 import { webcrypto } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import * as openid from 'openid-client';
 
 globalThis.crypto ??= webcrypto; // of node 18
 
-const [issuer, id, secret, file, route] = process.argv.slice(2);
+const [issuer, id, secret, file, ...routes] = process.argv.slice(2);
 const key = await importPKCS8(readFileSync(file, 'utf8'), 'ES256');
 const http = { [oauth.allowInsecureRequests]: true };
 
@@ -48,9 +48,11 @@ async function tell(name, run) {
 
 async function calls(token) {
   if (token.token_type !== 'bearer') throw new Error(`a ${token.token_type} token`);
-  const answer = await fetch(issuer + route,
-    { headers: { authorization: `Bearer ${token.access_token}` } });
-  if (answer.status !== 200) throw new Error(`the gateway answers ${answer.status}`);
+  for (const route of routes) {
+    const { status } = await fetch(issuer + route,
+      { headers: { authorization: `Bearer ${token.access_token}` } });
+    if (status !== 200) throw new Error(`the gateway answers ${route} with ${status}`);
+  }
 }
 
 for (const [lib, via] of [['openid-client', viaOpenid], ['oauth4webapi', viaOauth]]) {
