@@ -197,7 +197,7 @@ static const struct {
     {ASSERTED "80", UP | UV | ED, WEBAUTHN_AUTH_DATA},
     /* What was not asked for: an output of hmac-secret. */
     {ASSERTED "a1 6b686d61632d736563726574 42 0000", UP | UV | ED,
-     WEBAUTHN_SIGNATURE},
+     WEBAUTHN_EXTENSION},
     {"H F 000000", UP | UV, WEBAUTHN_AUTH_DATA},
 };
 

@@ -86,6 +86,20 @@ TESTS (test_counters, LENGTH(counters)) {
     REFUSED(asserted(a, &kept), WEBAUTHN_SIGNATURE);
 }
 
+/* Nobody made the challenge of no bytes. */
+TEST (test_no_challenge) {
+    struct make m = {.client = "{'type':'webauthn.~','challenge':'',"
+                               "'origin':'https://example.org'}"};
+    struct webauthn_credential kept = keep(EDDSA);
+    struct webauthn_assertion a = make_assertion(&device, &m);
+
+    REFUSED(
+        webauthn_assert(&cfg, arena(), (pj_str_t){NULL, 0}, &a, false, &kept),
+        WEBAUTHN_CHALLENGE);
+    a = make_assertion(&device, &(struct make){0});
+    ACCEPTED(asserted(a, &kept));
+}
+
 /* -- whose it is -- */
 
 TEST (test_user_handle) {

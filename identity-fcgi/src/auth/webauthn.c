@@ -59,7 +59,8 @@ static bool is_challenge(pj_str_t text, pj_str_t challenge)
     char want[WEBAUTHN_CHALLENGE_BYTES * 2];
     size_t len;
 
-    return !pj_b64url_encode(want, sizeof(want), &len, challenge) &&
+    return challenge.len == WEBAUTHN_CHALLENGE_BYTES &&
+           !pj_b64url_encode(want, sizeof(want), &len, challenge) &&
            text.len == len && CRYPTO_memcmp(text.data, want, len) == 0;
 }
 
@@ -238,6 +239,7 @@ static enum webauthn_error verify(const struct config *cfg,
     fido_assert_t *assert = fido_assert_new();
     struct webauthn_key key = {.alg = 0};
     enum webauthn_error err = WEBAUTHN_INTERNAL;
+    int r;
 
     if (assert == NULL || !webauthn_key_read(der, &key) ||
         fido_assert_set_rp(assert, cfg->webauthn_rp_id) != FIDO_OK ||
@@ -254,11 +256,16 @@ static enum webauthn_error verify(const struct config *cfg,
         goto done;
     }
     err = WEBAUTHN_SIGNATURE;
-    if (fido_assert_set_sig(assert, 0, a->signature.data, a->signature.len) ==
-            FIDO_OK &&
-        fido_assert_verify(assert, 0, key.alg, key.pk) == FIDO_OK) {
+    if (fido_assert_set_sig(assert, 0, a->signature.data, a->signature.len) !=
+        FIDO_OK) {
+        goto done;
+    }
+    r = fido_assert_verify(assert, 0, key.alg, key.pk);
+    if (r == FIDO_OK) {
         *counter = fido_assert_sigcount(assert, 0);
         err = WEBAUTHN_OK;
+    } else if (r == FIDO_ERR_INVALID_PARAM) {
+        err = WEBAUTHN_EXTENSION; /* all else of that code was checked */
     }
 
 done:

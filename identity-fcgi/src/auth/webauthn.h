@@ -33,6 +33,7 @@
     X(CREDENTIAL_ID, "credential_id")                                         \
     X(KEY, "key") /* of another algorithm, weak or malformed */               \
     X(USER, "user") /* another user handle */                                 \
+    X(EXTENSION, "extension") /* an output that nobody asked for */           \
     X(SIGNATURE, "signature")                                                 \
     X(COUNTER, "counter") /* all else is right, but the counter fell */
 /* clang-format on */
