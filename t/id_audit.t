@@ -159,7 +159,7 @@ for my $do ('select count(*) from audit_events', 'select audit_months(2592000)')
 # Who makes a change is the service's word; that there is a row for it is not.
 my ($stated) = leaves('a change in the name of another account', ['account.renamed'], sub {
     $pg->sql(qq{begin; select set_config('platform.actor', '{"account":"$id","address":"192.0.2.1"}', true);
-        update accounts set account_name = 'two@demo.test' where account_id = '$account'; commit}, user => 'served');
+        update accounts set account_name = 'two\@demo.test' where account_id = '$account'; commit}, user => 'served');
 });
 is_deeply [ @$stated{qw(by_account address account_id)} ], [ $id, '192.0.2.1', $account ], 'says what was stated';
 
