@@ -109,6 +109,9 @@ my ($ended) = leaves('one session that its owner ends', ['auth.session.ended'], 
 is_deeply [ @$ended{qw(operator by_account by_jti account_id session_id request_id address)} ],
     [ '', $account, claims($session->{accessToken})->{jti}, $account, session_of($other), 'r-1',
         '127.0.0.1' ], 'by whom, whose, by which request, from where';
+my $third = session_of(logged_in('one'));
+my ($named) = command(['account.sessions_revoked'], qw(account revoke-sessions one@demo.test --session), $third);
+is_deeply [ @$named{qw(operator session_id)} ], [ $user, $third ], 'one session that an operator ends';
 my ($changed) = leaves('a credential that its owner changes', ['auth.credential.changed'], sub {
     is call('change-credential', { credential => $Platform::Test::Client::CREDENTIAL,
         newCredential => 'An0ther credential' }, token => $session->{accessToken})->status, 200, 'done';

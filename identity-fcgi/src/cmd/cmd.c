@@ -3,6 +3,7 @@
 
 #include "cmd/cmd.h"
 
+#include "auth/password.h"
 #include "base/log.h"
 #include "base/uuid.h"
 #include "store/store_actor.h"
@@ -112,6 +113,12 @@ bool cmd_load(struct cmd *c)
      * log. */
     return c->spec == NULL || log_audit_to(c->cfg.audit_log) ||
            cmd_fail(c, "PLATFORM_AUDIT_LOG: %s: %m", c->cfg.audit_log);
+}
+
+bool cmd_hashing(struct cmd *c)
+{
+    return cmd_load(c) && (password_setup(&c->cfg) ||
+                           cmd_fail(c, "the credential could not be hashed"));
 }
 
 bool cmd_keys(struct cmd *c)
@@ -340,14 +347,8 @@ const char *cmd_get(const struct cmd *c, const char *name)
     return value;
 }
 
-bool cmd_is(const struct cmd *c, const char *name, const char *text)
-{
-    const char *value = cmd_get(c, name);
-
-    return value != NULL && strcmp(value, text) == 0;
-}
-
-/* Returns the index of an existing or new value. */
+/* Returns the index of an existing or new value.  Aborts if the table is
+ * full. */
 static size_t set_index(struct cmd *c, const char *name)
 {
     size_t i = 0;

@@ -174,6 +174,8 @@ bool cmd_fold(struct cmd *c, const char *text);
  * key. */
 bool cmd_load(struct cmd *c);
 bool cmd_keys(struct cmd *c);
+/* Loads the settings and sets up hashing. */
+bool cmd_hashing(struct cmd *c);
 
 /* -- transactions and values -- */
 
@@ -207,7 +209,6 @@ bool cmd_is_time(const char *text);
  * that was set, of an option ("t" for a flag), or the operand.  NULL if there
  * is none. */
 const char *cmd_get(const struct cmd *c, const char *name);
-bool cmd_is(const struct cmd *c, const char *name, const char *text);
 /* Sets a value.  cmd_set() keeps the pointer, the others copy the text. */
 void cmd_set(struct cmd *c, const char *name, const char *text);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)

@@ -84,11 +84,8 @@ static bool read_credential(struct cmd *c)
     const unsigned char *p = (const unsigned char *) c->secret, *end;
     bool valid;
 
-    if (!cmd_load(c)) {
+    if (!cmd_hashing(c)) {
         return false;
-    }
-    if (!password_setup(&c->cfg)) {
-        return cmd_fail(c, "the credential could not be hashed");
     }
     if (cmd_get(c, "no-login") != NULL) {
         cmd_set(c, "hash", password_nobody());
@@ -227,8 +224,7 @@ static bool finish_revoke(struct cmd *c)
 
 static bool prepare(struct cmd *c)
 {
-    return cmd_keys(c) && (password_setup(&c->cfg) ||
-                           cmd_fail(c, "the credential could not be hashed"));
+    return cmd_keys(c) && cmd_hashing(c);
 }
 
 /* Prints all data first; if that fails, nothing is deleted.  The reader may be
@@ -307,12 +303,6 @@ static enum people_outcome make_reset_code(struct cmd *c, struct people *p)
     }
     cmd_show(c, people_end_reset_members, &reset, "account.reset_code_made");
     return outcome;
-}
-
-static bool print_reset_code(struct cmd *c)
-{
-    cmd_out_line(c, c->secret);
-    return true;
 }
 
 /* -- account unlock -- */
@@ -448,7 +438,7 @@ const struct cmd_spec cmd_accounts[] = {
          {"ttl", "TIME", "its life, at most 1d (default 1h)", 0,
           .within = "5m to 1d", .accepted = "a duration, 5m to 1d"}},
      .check = check_reset_code, .operate = make_reset_code,
-     .after = print_reset_code},
+     .after = cmd_out_secret},
     {"account unlock", "ACCOUNT", "forget failed logins", ACCOUNT_MORE
      "Needs the signing key: failed logins are counted under an HMAC that is\n"
      "made with it.\n",

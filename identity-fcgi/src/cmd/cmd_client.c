@@ -31,10 +31,7 @@ static bool check_scopes(struct cmd *c)
 
 static bool check_add(struct cmd *c)
 {
-    return cmd_load(c) &&
-           (password_setup(&c->cfg) ||
-            cmd_fail(c, "the credential could not be hashed")) &&
-           check_scopes(c);
+    return cmd_hashing(c) && check_scopes(c);
 }
 
 static enum people_outcome add(struct cmd *c, struct people *p)
@@ -91,12 +88,6 @@ static enum people_outcome add_secret(struct cmd *c, struct people *p)
     change.ref = c->account;
     cmd_show(c, people_client_secret_members, &change, "client.secret_added");
     return people_client_add_secret(p, &change);
-}
-
-static bool print_secret(struct cmd *c)
-{
-    cmd_out_line(c, c->secret);
-    return true;
 }
 
 static enum people_outcome remove_secret(struct cmd *c, struct people *p)
@@ -286,7 +277,7 @@ const struct cmd_spec cmd_clients[] = {
                   "its life (default: until it is removed)", 0,
                   .within = "1m to 3650d",
                   .accepted = "a duration, 1m to 3650d"}},
-     .check = check_secret, .operate = add_secret, .after = print_secret},
+     .check = check_secret, .operate = add_secret, .after = cmd_out_secret},
     {"client secret remove", "CLIENT", "remove a secret", CLIENT_MORE ENDS_MORE,
      .options = {{"id", "UUID", "its id, as client show has it", CMD_NEEDED,
                   .valid = cmd_is_uuid, .accepted = "a UUID"}},

@@ -211,8 +211,7 @@ static bool open_file(struct cmd *c)
         return cmd_fail(c, "cannot read %s: %m", path);
     }
     (void) setvbuf(state.file, state.io, _IOFBF, sizeof(state.io));
-    return cmd_load(c) &&
-           (password_setup(&c->cfg) || cmd_fail(c, "cannot set up Argon2id"));
+    return cmd_hashing(c);
 }
 
 static bool import(struct cmd *c)

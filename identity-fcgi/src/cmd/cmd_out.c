@@ -210,6 +210,12 @@ void cmd_out_line(struct cmd *c, const char *line)
     }
 }
 
+bool cmd_out_secret(struct cmd *c)
+{
+    cmd_out_line(c, c->secret);
+    return true;
+}
+
 static void json_value(struct jsonw *w, const struct column *column,
                        const char *value)
 {

@@ -26,6 +26,7 @@ void cmd_out_part_end(struct cmd *c);
 void cmd_out_claim(struct cmd *c, const char *label, const char *value,
                    bool time);
 void cmd_out_line(struct cmd *c, const char *line);
+bool cmd_out_secret(struct cmd *c); /* c->secret */
 /* Formats a time; "" if it is 0 or invalid. */
 void cmd_out_time(const char *epoch_s, char out[], size_t cap);
 bool cmd_out_close(struct cmd *c);

@@ -105,12 +105,6 @@ static bool check_token(struct cmd *c)
     return cmd_keys(c);
 }
 
-static bool print_token(struct cmd *c)
-{
-    cmd_out_line(c, c->secret);
-    return true;
-}
-
 /* -- token inspect -- */
 
 /* Returns the token in c->secret without blanks and "Bearer ". */
@@ -332,7 +326,7 @@ const struct cmd_spec cmd_services[] = {
          {"ttl", "TIME", "its lifetime, at most 1h", CMD_NEEDED, is_ttl,
           .accepted = "whole seconds or a number with s, m or h, 1s to 1h"},
          {"allow", "SCOPE", "a scope that it has", CMD_MANY, CMD_SCOPE}},
-     .check = check_token, .operate = issue, .after = print_token,
+     .check = check_token, .operate = issue, .after = cmd_out_secret,
      .columns = {"token=", "accountId=", "accountType=", "sessionId=",
                  "tokenId=", "issuedAt=", "expiresAt="}},
     {"token inspect", NULL, "show what a token says, and verify it",

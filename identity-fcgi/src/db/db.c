@@ -99,11 +99,6 @@ size_t db_affected(const struct db_rows *rows)
     return (size_t) strtoul(PQcmdTuples((PGresult *) rows), NULL, 10);
 }
 
-int db_column(const struct db_rows *rows, const char *name)
-{
-    return PQfnumber(result(rows), name);
-}
-
 bool db_is_null(const struct db_rows *rows, size_t row, int col)
 {
     return PQgetisnull(result(rows), (int) row, col) != 0;

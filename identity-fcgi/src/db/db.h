@@ -101,8 +101,6 @@ struct db_rows; /* a result, freed by db_rows_free() */
 size_t db_row_count(const struct db_rows *rows);
 /* Rows that an INSERT, UPDATE or DELETE changed. */
 size_t db_affected(const struct db_rows *rows);
-/* The column of this name, or -1. */
-int db_column(const struct db_rows *rows, const char *name);
 bool db_is_null(const struct db_rows *rows, size_t row, int col);
 /* Writes the text of a UUID, or "" for null. */
 void db_uuid(const struct db_rows *rows, size_t row, int col, char out[37]);
