@@ -42,7 +42,8 @@ like delete $got{$_}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, "$_: when" for qw(c
 my @lists = qw(memberships grants sessions failedLogins);
 my %lists = map { ($_ => delete $got{$_}) } @lists;
 is_deeply \%got, { account => $ann, accountId => $id, type => 'CUSTOMER',
-    status => 'ACTIVE', deletedAt => undef, sessionsValidAfter => undef }, 'about the account';
+    status => 'ACTIVE', deletedAt => undef, sessionsValidAfter => undef,
+    hasCredential => JSON::PP::true() }, 'about the account';
 is_deeply [ map { join ' ', @$_{qw(memberId status workspaceName branches)} }
     @{ $lists{memberships} } ], ["$account{$ann}{memberId} ACTIVE Shop 2"], 'its memberships';
 is_deeply [ sort map { join ' ', @$_{qw(branchId branchName workspaceId)}, @{ $_->{roles} } }

@@ -145,8 +145,7 @@ sub alike ($twin, $value) {
 # A row: the call and its body, the command, and more: rows, the member of a list; pick, the
 # command's row that is the answer; api, what becomes of the API's answer.
 my $no_audit = sub ($said) { delete @$said{qw(operator byAccountId byTokenId requestId address)}; $said };
-my $flat = sub ($got) {    # account show has grants beside memberships, and no hasCredential
-    delete $got->{hasCredential};
+my $flat = sub ($got) {    # account show has grants beside memberships
     $got->{grants} = [ map { my $m = $_; map { +{ %$_, %$m{qw(workspaceId workspaceName)} } }
         @{ delete $m->{grants} } } @{ $got->{memberships} } ];
     $got;

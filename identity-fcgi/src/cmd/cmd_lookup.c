@@ -224,7 +224,8 @@ bool cmd_lookup_pages(struct cmd *c)
 static const struct cmd_spec account_spec = {
     .part = true,
     .columns = {"account", "accountId=id", "type", "status", "createdAt",
-                "updatedAt", "sessionsValidAfter", "deletedAt"}};
+                "updatedAt", "sessionsValidAfter", "deletedAt",
+                "hasCredential="}};
 
 static const struct cmd_spec failures_part = {
     "failedLogins", .part = true, .list = true,

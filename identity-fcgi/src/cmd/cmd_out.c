@@ -73,6 +73,7 @@ static const struct column known[] = {
     {"usedAt", "last used", TIME, 20, false},
     {"expiresAt", "expires", TIME, 20, true},
     {"revokedAt", "revoked", TIME, 20, false},
+    {"hasCredential", "can log in", BOOL, 0, false},
     {"clearedAddresses", "unlocked from", NUMBER, 0, true},
     {"clearedAddressTotal", "address reset", BOOL, 0, false},
     {"accounts", "accounts", NUMBER, 0, true},
