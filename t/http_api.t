@@ -142,6 +142,8 @@ gets("audit: $_->[0]", @$_[1 .. $#$_]) for (
     [ 'no token', '401 GATEWAY_TOKEN_MISSING', $audit ],
     [ 'no token, at identity', '401 AUTH_ACCESS_TOKEN_REQUIRED', $audit, @identity ],
     [ 'an unknown parameter', '400 REQUEST_INVALID', "$audit?name=x", %may ],
+    [ 'a path over 24k', '414 GATEWAY_URI_TOO_LONG', "$audit?" . 'x' x 30_000, %may ],
+    [ 'over 64 KiB', '413 GATEWAY_REQUEST_TOO_LARGE', $audit, %may, headers => [ 'Content-Length' => 70_000 ] ],
     [ 'POST', '405 METHOD_NOT_ALLOWED', 'POST /api/system/audit', body => '', %may ],
 );
 
@@ -181,14 +183,18 @@ sub refused (@rows) {
         if ((my $none = $call) =~ s/[0-9a-f]{8}-[0-9a-f-]{27}/$NONE/g) {
             gets("$call: of nothing", '404 RESOURCE_NOT_FOUND', $none, @body, %office);
         }
-        gets("$call: an unknown parameter", '400 REQUEST_INVALID', "$call?x=y", %office)
-            if $method eq 'GET' && $call !~ /[0-9a-f]\z/;
+        if ($method eq 'GET') {
+            gets("$call: a path over 24k", '414 GATEWAY_URI_TOO_LONG', "$call?" . 'x' x 30_000, %office);
+            gets("$call: an unknown parameter", '400 REQUEST_INVALID', "$call?x=y", %office)
+                if $call !~ m{/(?:workspaces|branches)/[-0-9a-f]+\z};
+        }
+        gets("$call: over 64 KiB", '413 GATEWAY_REQUEST_TOO_LARGE', $call, %office,
+            headers => [ 'Content-Length' => 70_000 ]);
         next if !$right;
         gets("$call: $_->[0]", $_->[1], $call, %office, @$_[2 .. $#$_]) for (
             [ 'an unknown member', '400 REQUEST_INVALID', json => { %$right, x => 'y' } ],
             [ 'no JSON', '415 MEDIA_TYPE_UNSUPPORTED', body => 'x',
                 headers => [ 'Content-Type' => 'text/plain' ] ],
-            [ 'over 64 KiB', '413 GATEWAY_REQUEST_TOO_LARGE', json => { x => 'x' x 70000 } ],
         );
     }
     repeated(@$_) for grep { $_->[0] eq 'POST' } @rows;
@@ -220,6 +226,7 @@ my ($workspace, @tenant) = ($kiosk->{workspaceId}, tenantId => $kiosk->{tenantId
 made('another', 'POST workspaces', json => { workspaceName => 'Bar', @tenant });
 my $work = "workspaces/$workspace";
 my $branch = made('a branch', "POST $work/branches", json => { branchName => 'A' })->{branchId};
+my $other_branch = made('another branch', "POST $work/branches", json => { branchName => 'C' })->{branchId};
 my $none = '00000000-0000-4000-8000-000300000005';
 my @grants = (grants => [ { branchId => $branch, roles => ['CASHIER'] } ]);
 made('a member', "PUT $work/members/$none", json => {@grants});
@@ -239,6 +246,7 @@ taken(@$_) for (
     [ 'POST workspaces', { workspaceName => 'x', newTenant => 'Kiosks' } ],
     [ 'POST workspaces', { workspaceName => 'Bar', @tenant } ],
     [ "PATCH $work", { workspaceName => 'Bar' } ], [ "POST $work/branches", { branchName => 'B' } ],
+    [ "PATCH branches/$other_branch", { branchName => 'B' } ],
     [ "PUT $work/members/$none", { grants => [ { branchId => $branch,
         roles => [ map {"R$_"} 1 .. 33 ] } ] }, '409 RESOURCE_LIMIT_REACHED' ],
 );
@@ -304,6 +312,10 @@ refused(
     [ POST => "accounts/$ann/reset-code", 'credentials:write', { ttl => 300 } ],
 );
 done('delete', "DELETE $person");
+my @erased = ("POST $system/accounts", %office, json => { account => 'brief@example.com' },
+    headers => [ 'Idempotency-Key' => 'brief' ]);
+done('delete another', 'DELETE accounts/' . gets('make it', '201 SYSTEM_SUCCESS', @erased)->json->{accountId});
+gets('make it again', '404 RESOURCE_NOT_FOUND', @erased);
 
 # -- reset codes
 
@@ -363,7 +375,11 @@ gets("$select: $_->[0]", $_->[1], $select => @$_[2 .. $#$_]) for (
     [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', { branchId => 'x' x 20000 }, @account ],
 );
 gets("$_: no JSON", '415 MEDIA_TYPE_UNSUPPORTED', "POST /api/auth/$_", @account, body => 'x',
-    headers => [ 'Content-Type' => 'text/plain' ]) for 'login', $select, 'change-credential', $reset;
+    headers => [ 'Content-Type' => 'text/plain' ])
+    for 'login', $select, 'change-credential', $reset, 'refresh', 'logout';
+gets("$_: over 64 KiB", '413 GATEWAY_REQUEST_TOO_LARGE', $_, @account, headers => [ 'Content-Length' => 70_000 ])
+    for map { my ($method, @paths) = @$_; map {"$method /api/auth/$_"} @paths } [ GET => 'me', 'sessions' ],
+    [ DELETE => 'sessions/x' ], [ POST => qw(refresh logout logout-others logout-all change-credential) ];
 
 # -- one's own sessions, and the credential
 
@@ -495,6 +511,10 @@ is said('explain', 200, $ask, @metrics, json => { path => $context, token => $to
 is said('explain: a bad token', 200, $ask, @metrics, json => { path => $context,
     method => 'GET', token => 'x', at => 1 })->{decision}, 'deny', 'explain: a bad token';
 gets('explain: no question', '400 REQUEST_INVALID', $ask, @metrics, body => 'x');
+gets('explain: over 64 KiB', '413 GATEWAY_REQUEST_TOO_LARGE', $ask, @metrics,
+    headers => [ 'Content-Length' => 70_000 ]);
+gets("$_: two Hosts", '400 GATEWAY_BAD_REQUEST', "GET $_", headers => [ Host => 'b' ])
+    for $jwks, @metadata, '/readyz';
 gets('explain: of a page', '403 GATEWAY_ORIGIN_NOT_ALLOWED', $ask, @metrics,
     json => { path => '/' }, @cors);
 gets("$_ through the gateway", $no_route, $_) for 'GET /internal/metrics', $ask;
@@ -554,6 +574,13 @@ gate(sub {
             @account)->code eq 'GATEWAY_REVOCATIONS_STALE';
     }), 'PLATFORM_REVOCATIONS_STALE=refuse';
 }, %no_feed, PLATFORM_REVOCATIONS_STALE => 'refuse');
+# A program that calls too often.
+gate(sub {
+    ok eventually(sub { http_get($lost->port('gateway'), '/readyz')->status == 200 }), 'it has keys';
+    http_get($lost->port('gateway'), "$system/audit", %office) for 1 .. 2;
+    gets("$_: too many", '429 GATEWAY_RATE_LIMITED', $_, %office, @there, /^(?:POST|PUT|PATCH)/ ? (json => {}) : ())
+        for $audit, map {"$_->[0] $system/$_->[1]"} @systems;
+}, %keys, PLATFORM_SYSTEM_API => 'gateway', PLATFORM_SYSTEM_RATE_LIMIT => '1r/m burst 1');
 my %service = ($gone => $down, '127.0.0.1:' . $slow->port => '504 GATEWAY_UPSTREAM_TIMEOUT');
 for my $service (sort keys %service) {
     gate(sub {
@@ -658,6 +685,13 @@ sub refused_as ($operation, $status, $code) {
     return grep { $_->{status} == $status && "$_->{method} $_->{path}" =~ /\A$is\z/
         && $_->{body} =~ /"code":"$code"/ } @exchanges;
 }
+# Each refusal of the file has been seen, but those of other settings, addresses and methods.
+my @unseen = map { my $operation = $_;
+    map {"$operation: $_"} grep { /^4/ && !refused_as($operation, $_, '[A-Z_]+') } @{ $spec->{statuses}{$operation} }
+} @{ $spec->{operations} };
+is_deeply \@unseen, [ 'POST /api/auth/token: 405', 'GET /api/workspaces/current-context: 405',
+    map({"GET /.well-known/$_: 404"} qw(openid-configuration oauth-authorization-server)),
+    map {"GET /internal/$_: 403"} qw(revocations metrics) ], 'each refusal' or diag explain \@unseen;
 my @by_programs = grep {m{ /api/system/}} @{ $spec->{operations} };
 my %of_json = map { $_ => 1 } @{ $spec->{bodies} };
 for my $operation (@by_programs) {

@@ -170,6 +170,8 @@ console.log(JSON.stringify({
   scopes: Object.fromEntries(operations.flatMap(([name, { security }]) =>
     security?.some((s) => s.systemToken)
       ? [[name, security.flatMap((s) => s.systemToken).join(' ')]] : [])),
+  statuses: Object.fromEntries(operations.map(([name, { responses }]) =>
+    [name, Object.keys(responses)])),
   bodies: operations.filter(([, o]) => o.requestBody?.content['application/json'])
     .map(([name]) => name),
   verbs: operations.map(([, { operationId }]) => operationId),
