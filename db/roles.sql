@@ -77,6 +77,19 @@ BEGIN
   GRANT INSERT, UPDATE, DELETE ON branch_grants, member_roles
     TO platform_identity;
   GRANT INSERT, UPDATE ON reset_codes TO platform_identity;
+  -- Second factors.  The operator encrypts secrets anew, and removes what a person
+  -- has lost.
+  GRANT SELECT, DELETE ON factors TO platform_identity, platform_operator;
+  GRANT INSERT, UPDATE (factor_name, confirmed_at, used_at, last_step, sign_count,
+                        synced, count_fell_at) ON factors TO platform_identity;
+  GRANT UPDATE (key_id, secret) ON factors TO platform_operator;
+  GRANT SELECT, INSERT, DELETE, UPDATE (used_at) ON recovery_codes
+    TO platform_identity;
+  GRANT SELECT ON recovery_codes TO platform_operator;
+  GRANT SELECT, INSERT, UPDATE, DELETE ON factor_tokens, factor_failures
+    TO platform_identity;
+  GRANT SELECT, DELETE ON factor_tokens, factor_failures TO platform_operator;
+  GRANT SELECT, INSERT ON passkey_users TO platform_identity;
   -- Only triggers write these tables.
   GRANT SELECT ON audit_events TO platform_identity, platform_operator;
   GRANT SELECT, DELETE ON session_revocations

@@ -28,6 +28,9 @@ static bool load(void)
 }
 
 /* name, value, whether it is accepted where APP_ENV is local. */
+/* 32 bytes in base64. */
+#define KEY32 "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
+
 static const struct {
     const char *name;
     const char *value;
@@ -181,6 +184,17 @@ static const struct {
     {"PLATFORM_AUTH_CREDENTIAL_FORBIDDEN", "list", false},
     {"PLATFORM_AUTH_CREDENTIAL_MIN", "12", true},
     {"PLATFORM_AUTH_CREDENTIAL_MIN", "0", false},
+    {"PLATFORM_AUTH_FACTOR_KEYS", "a=" KEY32, true},
+    {"PLATFORM_AUTH_FACTOR_KEYS", "b=" KEY32 ",a=" KEY32, true},
+    {"PLATFORM_AUTH_FACTOR_KEYS", "a=" KEY32 ",a=" KEY32, false},
+    {"PLATFORM_AUTH_FACTOR_KEYS", "a=" KEY32 ",", false},
+    {"PLATFORM_AUTH_FACTOR_KEYS", "=" KEY32, false},
+    {"PLATFORM_AUTH_FACTOR_KEYS", KEY32, false},
+    {"PLATFORM_AUTH_FACTOR_KEYS", "a=QUJD", false},
+    {"PLATFORM_AUTH_FACTOR_KEYS", "a=" KEY32 "QUJD", false},
+    {"PLATFORM_AUTH_FACTOR_KEYS", "a=!", false},
+    {"PLATFORM_AUTH_REQUIRE_FACTOR", "OPERATOR", true},
+    {"PLATFORM_AUTH_REQUIRE_FACTOR", "some", false},
     {"PLATFORM_AUTH_FAILURE_WINDOW", "15m", true},
     {"PLATFORM_AUTH_FAILURE_WINDOW", "0", false},
     {"PLATFORM_AUTH_HASH_CONCURRENCY", "1", true},

@@ -500,6 +500,9 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
                a->scoped ? "load_current_context" : "select_branch");
     jsonw_object_end(&json);
     add_owner(&json, a);
+    if (a->recovery_codes != NULL) {
+        auth_list(&json, "recoveryCodes", a->recovery_codes);
+    }
     jsonw_object_end(&json);
     if (res->body.overflow) {
         return auth_failed(w, "the answer does not fit its buffer");

@@ -154,6 +154,7 @@ struct auth_answer {
                          for the time the session was read */
     /* Omitted if empty. */
     pj_str_t refresh_token, access_token, account_token;
+    const struct store_list *recovery_codes; /* or NULL */
 };
 
 /* Starts a JSON answer; the caller continues its object. */
@@ -162,7 +163,7 @@ void auth_json(struct worker *w, struct jsonw *json);
 void auth_success(struct worker *w, struct jsonw *json, const char *code,
                   const char *message);
 
-/* Writes a member with an array of the list's items. */
+/* Writes a member with an array of the list's items, which are JSON. */
 void auth_list(struct jsonw *json, const char *name,
                const struct store_list *list);
 

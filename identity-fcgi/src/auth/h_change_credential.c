@@ -3,6 +3,8 @@
 #include "auth/handlers.h"
 
 #include "auth/body.h"
+#include "auth/credential.h"
+#include "auth/factor.h"
 #include "auth/password.h"
 #include "base/parse.h"
 #include "store/store.h"
@@ -32,36 +34,6 @@ static bool read_body(struct worker *w, struct change *c)
     body_credential(&root, "credential", BODY_REQUIRED, &c->current);
     body_credential(&root, "newCredential", BODY_REQUIRED, &c->new_credential);
     return auth_faultless(w);
-}
-
-/* Reads the session's account; a deleted or disabled account has no
- * sessions. */
-static bool read_account(struct worker *w, struct change *c)
-{
-    enum store_result result = store_account_read(
-        &w->store, c->caller->account_id, c->name, &c->account);
-
-    return auth_answered(w, result) &&
-           ((result == STORE_OK && c->account.enabled) ||
-            auth_refuse(w, 401, AUTH_NOT_ACTIVE));
-}
-
-static bool check_current(struct worker *w, struct change *c)
-{
-    enum password_result verdict =
-        password_verify(c->account.credential_hash, c->current,
-                        w->store.deadline_ms, c->new_hash); /* not used here */
-
-    if (verdict == PASSWORD_BUSY) {
-        return auth_busy(w);
-    }
-    if (verdict == PASSWORD_OK) {
-        return true;
-    }
-    auth_audit(w, "auth.credential.failed", c->caller->account_id,
-               c->caller->session_id);
-    return auth_refuse(w, 401, "AUTH_INVALID_CREDENTIALS",
-                       "The credential is not right.");
 }
 
 /* STORE_NONE if the credential has changed, the account is disabled or the
@@ -113,10 +85,10 @@ static void change(struct worker *w, const pj_claims_t *claims,
                "auth.credential.changed", NULL);
     for (int i = 0; i < TRIES; i++) {
         if (i > 0 && (!auth_caller_session(w, claims, NULL, view) ||
-                      !read_account(w, c))) {
+                      !credential_owner(w, c->caller, c->name, &c->account))) {
             return;
         }
-        if (!check_current(w, c) ||
+        if (!credential_matches(w, c->caller, &c->account, c->current) ||
             !auth_credential_allowed(w, "/newCredential", c->new_credential)) {
             return;
         }
@@ -146,7 +118,13 @@ void h_change_credential(struct worker *w)
     pj_claims_t claims;
 
     if (!auth_caller(w, AUTH_CALLER_ANY, &claims) || !read_body(w, &c) ||
-        !auth_caller_session(w, &claims, NULL, &view) || !read_account(w, &c)) {
+        !auth_caller_session(w, &claims, NULL, &view) ||
+        !credential_owner(w, c.caller, c.name, &c.account)) {
+        return;
+    }
+    /* Without a second factor, the credential in the body is the recent
+     * authentication. */
+    if (c.account.second_factor && !factor_fresh(w, c.caller, &c.account)) {
         return;
     }
     if (auth_attempt_begin(w, pj_str(c.name), "auth.credential.limited",

@@ -3,12 +3,11 @@
 #include "auth/handlers.h"
 
 #include "auth/body.h"
-#include "auth/hasher.h"
+#include "auth/factor.h"
+#include "auth/opening.h"
 #include "auth/password.h"
-#include "auth/session.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "base/uuid.h"
 #include "store/store.h"
 
 #include <openssl/crypto.h>
@@ -89,98 +88,21 @@ static void rehash(struct worker *w, struct login *login)
     }
 }
 
-/* -- the session -- */
-
-/* Fills view's session as new, in the only selectable branch, if any. */
-static bool new_session(struct worker *w, const struct account *account,
-                        struct session_view *view)
-{
-    struct session *s = &view->session;
-
-    memcpy(s->account_id, account->account_id, sizeof(s->account_id));
-    memcpy(s->account_type, account->account_type, sizeof(s->account_type));
-    s->clock = account->clock;
-    s->created_at_s = w->now_s;
-    s->expires_at_s =
-        session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
-                       w->cfg->session_max_lifetime_s);
-    if (view->selectable) {
-        memcpy(s->workspace_id, view->scope.workspace_id, STORE_UUID);
-        memcpy(s->member_id, view->scope.member_id, STORE_UUID);
-        memcpy(s->active_branch_id, view->scope.active_branch_id, STORE_UUID);
-    }
-    return uuid_generate(s->session_id) && uuid_generate(s->jti);
-}
-
-/* Best effort; the next login ends the remaining ones. */
-static void end_oldest(struct worker *w, const struct session *s)
-{
-    struct session_refs done;
-
-    if (w->cfg->max_sessions > 0) {
-        (void) store_session_limit(&w->store, s, w->cfg->max_sessions, &done);
-        auth_record_revoked(w, &done, METRICS_SESSIONS_REVOKED_LIMIT,
-                            "auth.session.over_limit");
-    }
-}
-
-struct signing {
-    struct worker *worker;
-    struct auth_answer *answer;
-    bool ok;
-};
-
-static void sign(void *arg)
-{
-    struct signing *s = arg;
-    const struct session *session = &s->answer->view->session;
-
-    s->ok =
-        auth_sign_refresh(s->worker, session, session->jti, s->worker->now_s,
-                          session->expires_at_s, &s->answer->refresh_token) &&
-        auth_sign_access(s->worker, s->answer);
-}
-
-/* Opens the session.  Signs the tokens first, in the hasher's threads, because
- * a login signs more than a refresh should wait for.  Returns true without an
- * answer if the account's credential or status has changed since it was
+/* Opens a session unless the account has to show a second factor.  Returns true
+ * without an answer if the account has changed since its credential was
  * checked. */
-static bool open_session(struct worker *w, struct login *login)
+static bool proceed(struct worker *w, struct login *login)
 {
-    struct session_view view;
-    struct session *s = &view.session;
-    struct auth_answer answer = {.code = "AUTH_LOGIN_SUCCESS",
-                                 .message = "Login succeeded.",
-                                 .view = &view};
-    struct signing signing = {w, &answer, false};
-    enum store_result result = store_session_choices(
-        &w->store, &w->arena, login->account.account_id, &view);
+    const struct opening opening = {.account = &login->account,
+                                    .amr = AMR_PWD,
+                                    .code = "AUTH_LOGIN_SUCCESS",
+                                    .message = "Login succeeded."};
 
-    if (result != STORE_OK) {
-        return auth_database_unavailable(w);
+    if (login->account.second_factor ||
+        factor_demanded(w->cfg, &login->account)) {
+        return factor_ask(w, &login->account);
     }
-    answer.scoped = view.selectable;
-    if (!new_session(w, &login->account, &view)) {
-        return auth_failed(w, "no randomness");
-    }
-    if (!hasher_run(HASHER_SIGN, w->store.deadline_ms, sign, &signing)) {
-        return auth_busy(w);
-    }
-    if (!signing.ok) {
-        return auth_failed(w, "cannot sign the tokens");
-    }
-    if (!auth_answer(w, &answer)) {
-        return false;
-    }
-    result = store_session_create(&w->store, s, login->account.credential_hash);
-    if (result != STORE_OK) {
-        return result == STORE_NONE || auth_database_unavailable(w);
-    }
-    end_oldest(w, s);
-    http_cookie_set(w->res, w->cfg, answer.refresh_token,
-                    s->expires_at_s - w->now_s);
-    auth_audit(w, "auth.login.succeeded", s->account_id, s->session_id);
-    return false;
+    return opening_run(w, &opening) == OPENING_CHANGED;
 }
 
 /* Only a client with the credential can learn that the account is held. */
@@ -200,7 +122,7 @@ static void log_in(struct worker *w, struct login *login)
             return;
         }
         rehash(w, login);
-        if (!open_session(w, login)) {
+        if (!proceed(w, login)) {
             return;
         }
     }
@@ -211,6 +133,7 @@ static void count_outcome(const char *code)
 {
     static const char *const codes[METRICS_LOGIN_INVALID] = {
         [METRICS_LOGIN_SUCCEEDED] = "AUTH_LOGIN_SUCCESS",
+        [METRICS_LOGIN_FACTOR] = "AUTH_FACTOR_REQUIRED",
         [METRICS_LOGIN_FAILED] = "AUTH_INVALID_CREDENTIALS",
         [METRICS_LOGIN_LIMITED] = "AUTH_TOO_MANY_ATTEMPTS",
         [METRICS_LOGIN_BUSY] = "AUTH_BUSY",

@@ -16,6 +16,12 @@ handler_fn h_accounts_add;
 handler_fn h_accounts_read;
 handler_fn h_accounts_change;
 handler_fn h_change_credential;
+handler_fn h_factors; /* list */
+handler_fn h_factors_add;
+handler_fn h_factors_confirm;
+handler_fn h_factors_recovery;
+handler_fn h_factors_remove;
+handler_fn h_factors_rename;
 handler_fn h_login;
 handler_fn h_me;
 handler_fn h_members; /* list */
@@ -40,5 +46,7 @@ handler_fn h_sessions_end;
 handler_fn h_sessions_logout;
 handler_fn h_sessions_logout_others;
 handler_fn h_sessions_logout_all;
+handler_fn h_step_up;
 handler_fn h_system_audit;
 handler_fn h_token;
+handler_fn h_verify_factor;

@@ -318,20 +318,6 @@ void system_audit(struct worker *w, const struct system_event *event)
 
 /* -- answers -- */
 
-static void add_time(struct jsonw *json, const char *name, int64_t us)
-{
-    char text[sizeof("2026-11-21T10:15:00Z")];
-    time_t s = (time_t) (us / 1000000);
-    struct tm tm;
-
-    if (us == 0 || gmtime_r(&s, &tm) == NULL ||
-        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
-        jsonw_null(json, name);
-    } else {
-        jsonw_cstr(json, name, text);
-    }
-}
-
 static void add_list(struct jsonw *json, const char *name, const char *list)
 {
     pj_str_t rest = pj_str(list != NULL ? list : "");
@@ -379,7 +365,7 @@ void system_members(struct jsonw *json, const struct people_member *m,
             jsonw_bool(json, m->name, *(const bool *) field);
             break;
         case PEOPLE_TIME:
-            add_time(json, m->name, *(const int64_t *) field);
+            jsonw_time(json, m->name, *(const int64_t *) field);
             break;
         case PEOPLE_LIST:
             add_list(json, m->name, *(const char *const *) field);

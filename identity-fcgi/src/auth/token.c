@@ -44,6 +44,23 @@ static void add_client(struct jsonw *w, const struct config *cfg,
     }
 }
 
+/* OpenID Connect Core section 2, RFC 8176. */
+static void add_authentication(struct jsonw *w, const struct session *s)
+{
+    static const char *const names[] = {"pwd", "otp",  "hwk",
+                                        "swk", "user", "mfa"};
+
+    jsonw_int(w, "auth_time", s->authenticated_at_s);
+    jsonw_array(w, "amr");
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if ((s->amr >> i & 1) != 0) {
+            jsonw_cstr(w, NULL, names[i]);
+        }
+    }
+    jsonw_array_end(w);
+    jsonw_cstr(w, "acr", (s->amr & AMR_MFA) != 0 ? "aal2" : "aal1");
+}
+
 static void write_claims(struct buf *out, const struct config *cfg,
                          const struct token *t, const char *jti)
 {
@@ -72,6 +89,9 @@ static void write_claims(struct buf *out, const struct config *cfg,
         jsonw_cstr(&w, "account_type", s->account_type);
         jsonw_cstr(&w, "typ", "access");
         jsonw_string(&w, "token_scope", scope.data, scope.len);
+    }
+    if (t->kind == PJ_TOKEN_ACCOUNT || t->kind == PJ_TOKEN_BRANCH) {
+        add_authentication(&w, s);
     }
     if (t->kind == PJ_TOKEN_BRANCH) {
         add_scope(&w, t->scope);

@@ -4,6 +4,7 @@
 
 #include "base/config_forms.h"
 #include "base/config_webauthn.h"
+#include "base/factor_key.h"
 #include "base/parse.h"
 
 #include <openssl/crypto.h>
@@ -89,6 +90,9 @@ static const struct setting settings[] = {
     TEXT("PLATFORM_AUTH_CREDENTIAL_FORBIDDEN", credential_forbidden, NULL,
          "the absolute path of a file", .form = "/.*", .max = 4095),
     NUMBER("PLATFORM_AUTH_CREDENTIAL_MIN", credential_min, "8", "1 to 128"),
+    TEXT("PLATFORM_AUTH_FACTOR_KEYS", factor_keys, NULL,
+         "id=base64,id=base64, each of 32 bytes, at most 16",
+         .check = factor_key_check, .secret = true),
     SECONDS("PLATFORM_AUTH_FAILURE_WINDOW", failure_window_s, "15m",
             "1s to 30d"),
     NUMBER("PLATFORM_AUTH_HASH_CONCURRENCY", hash_concurrency, NULL,
@@ -104,6 +108,8 @@ static const struct setting settings[] = {
             "0 (off) to 60s"),
     WORD("PLATFORM_AUTH_REFRESH_REUSE", refresh_reuse, "reject",
          "reject, revoke"),
+    WORD("PLATFORM_AUTH_REQUIRE_FACTOR", require_factor, "off",
+         "off, OPERATOR, all"),
     BOOL("PLATFORM_AUTH_SESSION_CLIENT", session_client, "true"),
     SECONDS("PLATFORM_AUTH_SESSION_MAX_LIFETIME", session_max_lifetime_s,
             "90d", "0 (no cap) to 3650d"),

@@ -67,6 +67,8 @@ struct config {
     int64_t failure_window_s;
     int hash_concurrency;
     int64_t argon2_memory_kib, argon2_iterations;
+    char *factor_keys; /* see base/factor_key.h, or NULL */
+    enum { FACTOR_OPTIONAL, FACTOR_OF_OPERATORS, FACTOR_OF_ALL } require_factor;
     int credential_min;         /* minimum length in characters */
     char *credential_forbidden; /* path of a list of forbidden ones, or NULL */
 

@@ -4,6 +4,7 @@
 
 #include <pj.h>
 #include <string.h>
+#include <time.h>
 
 void jsonw_init(struct jsonw *w, struct buf *out)
 {
@@ -73,4 +74,18 @@ void jsonw_json(struct jsonw *w, const char *name, const char *json, size_t len)
 {
     before_value(w, name);
     buf_add(w->out, json, len);
+}
+
+void jsonw_time(struct jsonw *w, const char *name, int64_t us)
+{
+    char text[sizeof("2026-11-21T10:15:00Z")];
+    time_t s = (time_t) (us / 1000000);
+    struct tm tm;
+
+    if (us == 0 || gmtime_r(&s, &tm) == NULL ||
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
+        jsonw_null(w, name);
+    } else {
+        jsonw_cstr(w, name, text);
+    }
 }

@@ -28,6 +28,8 @@ void jsonw_close(struct jsonw *w, char bracket);
 void jsonw_string(struct jsonw *w, const char *name, const void *s, size_t len);
 void jsonw_cstr(struct jsonw *w, const char *name, const char *s);
 void jsonw_int(struct jsonw *w, const char *name, int64_t v);
+/* A time in microseconds since 1970, as RFC 3339 in UTC; null for 0. */
+void jsonw_time(struct jsonw *w, const char *name, int64_t us);
 /* Writes a value that the caller guarantees to be valid JSON. */
 void jsonw_json(struct jsonw *w, const char *name, const char *json,
                 size_t len);

@@ -5,11 +5,12 @@
 #include "base/buf.h"
 
 /* Further endpoints share the last place. */
-#define METRICS_MAX_ENDPOINTS 48
+#define METRICS_MAX_ENDPOINTS 64
 
 /* Counters, except requests.  Each is in a row of families[] in metrics.c. */
 enum metrics_counter {
     METRICS_LOGIN_SUCCEEDED,
+    METRICS_LOGIN_FACTOR,      /* right, but needs a second factor */
     METRICS_LOGIN_FAILED,      /* wrong account or credential */
     METRICS_LOGIN_LIMITED,     /* too many failures */
     METRICS_LOGIN_BUSY,        /* hash slots busy */

@@ -44,6 +44,16 @@ struct store_clock {
     int64_t valid_after_us; /* the account's last lockout, or 0 */
 };
 
+/* Authentication methods (RFC 8176): bits of auth_sessions.amr. */
+enum amr {
+    AMR_PWD = 1, /* the credential */
+    AMR_OTP = 2, /* TOTP or recovery code */
+    AMR_HWK = 4, /* a key that does not leave its device */
+    AMR_SWK = 8,
+    AMR_USER = 16, /* verified by the authenticator */
+    AMR_MFA = 32   /* several factors */
+};
+
 /* A row of auth_sessions, and the state of its account. */
 struct session {
     char session_id[STORE_UUID];
@@ -58,6 +68,8 @@ struct session {
     char active_branch_id[STORE_UUID];
     int64_t created_at_s;
     int64_t expires_at_s;
+    unsigned amr; /* bits of enum amr */
+    int64_t authenticated_at_s;
     struct store_clock clock;
 };
 
@@ -83,6 +95,8 @@ struct account {
     char account_type[16];
     bool enabled;
     char credential_hash[256]; /* PHC or crypt() string */
+    bool second_factor;        /* it has one */
+    bool factor_required;      /* by an operator */
     struct store_clock clock;
 };
 

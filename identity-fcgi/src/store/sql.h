@@ -61,7 +61,9 @@ enum {
     "          s.status = 'ACTIVE'"                                            \
     "          AND s.created_at > a.sessions_valid_after AS active,"           \
     "          s.jti, s.workspace_id, s.member_id, s.active_branch_id,"        \
-    "          s.created_at, s.expires_at, " SQL_CLOCK                         \
+    "          s.created_at, s.expires_at,"                                    \
+    "          coalesce(s.amr, 1)::bigint,"                                    \
+    "          coalesce(s.authenticated_at, s.created_at), " SQL_CLOCK         \
     "     FROM auth_sessions s"                                                \
     "     JOIN accounts a ON a.account_id = s.account_id"                      \
     "    WHERE s.session_id = $1)"
@@ -83,10 +85,10 @@ enum {
     "   FROM session"                                                          \
     " UNION ALL"                                                               \
     " SELECT selectable.*, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,"    \
-    "        NULL, NULL, NULL, NULL" null "   FROM selectable"
+    "        NULL, NULL, NULL, NULL, NULL, NULL" null "   FROM selectable"
 
 /* The column more of SQL_SESSION_ROWS, after the columns of the session. */
-#define SQL_COL_MORE (SQL_BRANCH_COLS + 12)
+#define SQL_COL_MORE (SQL_BRANCH_COLS + 14)
 
 /* The execution of a statement.  Zero-initialise. */
 struct sql_query {

@@ -28,13 +28,25 @@ void store_use(const struct store *st, int *size, int *used, bool *refused)
 
 /* -- accounts -- */
 
+#define FACTOR ", a.second_factor, a.factor_required"
+
+/* Reads the row of an account.  The columns of SQL_CLOCK and FACTOR start at
+ * clock. */
+static void copy_account(const struct db_rows *rows, int hash, int clock,
+                         struct account *out)
+{
+    sql_copy_account(rows, hash, clock, out);
+    out->second_factor = db_bool(rows, 0, clock + 2);
+    out->factor_required = db_bool(rows, 0, clock + 3);
+}
+
 /* Returns one row.  s is the substitute for an account that does not exist: the
  * next account by id after an id derived from the name, or the first
  * account. */
 static const struct db_statement account_find_sql = {
     "account_find",
     "SELECT a.account_id, a.account_type, a.status = 'ACTIVE',"
-    "       a.credential_hash, s.credential_hash, " SQL_CLOCK
+    "       a.credential_hash, s.credential_hash, " SQL_CLOCK FACTOR
     "  FROM (SELECT coalesce("
     "           (SELECT credential_hash FROM accounts WHERE account_id >= ("
     "               SELECT encode(substr(sha256(secret"
@@ -56,7 +68,7 @@ enum store_result store_account_find(struct store *st, pj_str_t name,
         bool known = !db_is_null(q.rows, 0, 0);
 
         q.result = known ? STORE_OK : STORE_NONE;
-        sql_copy_account(q.rows, known ? 3 : 4, 5, out);
+        copy_account(q.rows, known ? 3 : 4, 5, out);
     }
     return sql_end(&q);
 }
@@ -142,7 +154,10 @@ static const struct db_statement ping_sql = {
     "       AND (SELECT bool_and(has_table_privilege(to_regclass(t), 'INSERT'))"
     "              FROM unnest(ARRAY['client_assertions', 'client_calls',"
     "                                'workspaces', 'branches', 'members',"
-    "                                'branch_grants', 'reset_codes']) t)"
+    "                                'branch_grants', 'reset_codes',"
+    "                                'factors', 'recovery_codes',"
+    "                                'factor_tokens', 'factor_failures',"
+    "                                'passkey_users']) t)"
     "       AND has_column_privilege(to_regclass('accounts'), 'status',"
     "                                'UPDATE')"
     "       AND (SELECT bool_and(has_function_privilege(to_regprocedure(f),"
@@ -332,7 +347,7 @@ enum store_result store_sessions_end(struct store *st, const char *account_id,
 static const struct db_statement account_read_sql = {
     "account_read",
     "SELECT account_id, account_type, status = 'ACTIVE', credential_hash,"
-    "       account_name, " SQL_CLOCK " FROM accounts a"
+    "       account_name, " SQL_CLOCK FACTOR " FROM accounts a"
     " WHERE account_id = $1",
     false};
 
@@ -343,7 +358,7 @@ enum store_result store_account_read(struct store *st, const char *account_id,
 
     db_params(&q.p, DB_ID(account_id));
     if (sql_run_one(&q, st, &account_read_sql)) {
-        sql_copy_account(q.rows, 3, 5, out);
+        copy_account(q.rows, 3, 5, out);
         sql_copy_text(q.rows, 0, 4, name, ACCOUNT_NAME_MAX + 1);
     }
     return sql_end(&q);

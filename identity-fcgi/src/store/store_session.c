@@ -31,7 +31,8 @@ static enum store_result copy_revoked(struct sql_query *q,
 }
 
 /* The lock on the account's row waits for a concurrent lockout, so that no
- * session is opened while all are being ended.  created_at is by the database's
+ * session is opened while all are being ended.  An account with a second factor
+ * gets no session by its credential alone.  created_at is by the database's
  * clock, like lockouts, and later than the last lockout even if the clock was
  * set back. */
 static const struct db_statement session_create_sql = {
@@ -41,16 +42,18 @@ static const struct db_statement session_create_sql = {
     "          sessions_valid_after + interval '1 us') AS created_at"
     "     FROM accounts a"
     "    WHERE account_id = $2 AND status = 'ACTIVE' AND credential_hash = $8"
+    "      AND (NOT second_factor OR $13 >= 32)"
     "      AND " SQL_VALID_AFTER(
         "a") " = $12"
              "      FOR SHARE)"
              " INSERT INTO auth_sessions (session_id, account_id, jti, "
              "created_at,"
              "    expires_at, workspace_id, member_id, active_branch_id,"
-             "    login_address, login_agent, access_until)"
+             "    login_address, login_agent, access_until, amr)"
              " SELECT $1, account_id, $3, created_at,"
              "    greatest($4, created_at + interval '1 us'), $5, $6, $7,"
-             "    nullif($9, ''), nullif($10, ''), $11"
+             "    nullif($9, ''), nullif($10, ''), $11,"
+             "    nullif($13, 1)::smallint"
              "   FROM owner",
     true};
 
@@ -61,7 +64,7 @@ enum store_result store_session_create(struct store *st,
     return sql_do(st, &session_create_sql, DB_ID(s->session_id),
                   DB_ID(s->account_id), DB_ID(s->jti), DB_TIME(s->expires_at_s),
                   SCOPE(s), DB_TEXT(credential_hash), SQL_CLIENT(st),
-                  DB_TIME_US(s->clock.valid_after_us));
+                  DB_TIME_US(s->clock.valid_after_us), DB_INT(s->amr));
 }
 
 /* Reads at most $2 + SPARE rows, so the cost is bounded; later logins end the
@@ -135,6 +138,31 @@ enum store_result store_session_select(struct store *st, const char *session_id,
                   DB_ID(to->workspace_id), DB_ID(to->member_id),
                   DB_ID(to->active_branch_id), DB_FENCE,
                   DB_TIME(st->access_until_s));
+}
+
+/* The lock is that of session_select. */
+static const struct db_statement session_step_up_sql = {
+    "session_step_up",
+    "WITH owner AS MATERIALIZED ("
+    "   SELECT a.sessions_valid_after, a.second_factor FROM accounts a"
+    "    WHERE a.account_id = (SELECT account_id FROM auth_sessions"
+    "                           WHERE session_id = $1)"
+    "      AND a.status = 'ACTIVE'"
+    "      FOR SHARE)"
+    " UPDATE auth_sessions"
+    "   SET amr = $2::smallint, authenticated_at = now(),"
+    "       access_until = greatest(access_until, $3)"
+    "  FROM owner"
+    " WHERE session_id = $1 AND status = 'ACTIVE'"
+    "   AND created_at > sessions_valid_after"
+    "   AND (NOT second_factor OR $2 >= 32)" SQL_BEFORE_FENCE("$4"),
+    true};
+
+enum store_result store_session_step_up(struct store *st,
+                                        const struct session *s)
+{
+    return sql_do(st, &session_step_up_sql, DB_ID(s->session_id),
+                  DB_INT(s->amr), DB_TIME(st->access_until_s), DB_FENCE);
 }
 
 /* revoked_at must not precede created_at, which may be by another host's
@@ -231,6 +259,8 @@ static void copy_session(struct sql_query *q, pj_arena_t *arena, bool list,
     db_uuid(q->rows, 0, col++, s->active_branch_id);
     s->created_at_s = db_time_us(q->rows, 0, col++) / 1000000;
     s->expires_at_s = db_time_us(q->rows, 0, col++) / 1000000;
+    s->amr = (unsigned) db_int64(q->rows, 0, col++);
+    s->authenticated_at_s = db_time_us(q->rows, 0, col++) / 1000000;
     sql_copy_clock(q->rows, col, &s->clock);
     if (!sql_copy_branches(arena, q->rows, list, out)) {
         q->result = STORE_UNAVAILABLE;

@@ -12,8 +12,9 @@ enum store_result store_session_choices(struct store *st, pj_arena_t *arena,
                                         struct session_view *out);
 
 /* Inserts s (ids, jti, expiry, scope if set) if its account is enabled, still
- * has this credential and was not locked out since s->clock was read.
- * Otherwise STORE_NONE.  The database sets created_at. */
+ * has this credential and was not locked out since s->clock was read, and if it
+ * has no second factor unless s->amr has AMR_MFA.  Otherwise STORE_NONE.  The
+ * database sets created_at. */
 enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash);
@@ -39,6 +40,10 @@ enum store_result store_session_describe(struct store *st, pj_arena_t *arena,
                                          pj_str_t branch_id,
                                          struct session_view *out,
                                          struct session_names *names);
+/* Records that an active session was authenticated now, by s->amr.  STORE_NONE
+ * also if the account has a second factor that is not among them. */
+enum store_result store_session_step_up(struct store *st,
+                                        const struct session *s);
 /* Sets the scope of an active session whose workspace is null or the same. */
 enum store_result store_session_select(struct store *st, const char *session_id,
                                        const struct scope *scope);

@@ -301,6 +301,17 @@ static bool sweep_expired(struct sweep *s)
                  "  SELECT client_id, key_sha256 FROM client_calls"
                  "   WHERE called_at < now() - interval '24 hours'"
                  "   ORDER BY called_at LIMIT $1)",
+                 &p, &(int64_t){0}) &&
+           drain(s,
+                 "DELETE FROM factor_tokens WHERE token_sha256 = ANY (ARRAY("
+                 "  SELECT token_sha256 FROM factor_tokens"
+                 "   WHERE expires_at < now() ORDER BY expires_at LIMIT $1))",
+                 &p, &(int64_t){0}) &&
+           drain(s,
+                 "DELETE FROM factors WHERE factor_id = ANY (ARRAY("
+                 "  SELECT factor_id FROM factors WHERE confirmed_at IS NULL"
+                 "     AND created_at < now() - interval '1 hour'"
+                 "   ORDER BY created_at LIMIT $1))",
                  &p, &(int64_t){0});
 }
 

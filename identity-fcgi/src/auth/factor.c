@@ -1,0 +1,310 @@
+/* Second factors. */
+
+#include "auth/factor.h"
+
+#include "auth/reset_code.h"
+#include "auth/totp.h"
+#include "base/log.h"
+#include "store/store_transaction.h"
+
+#include <inttypes.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <string.h>
+
+bool factor_demanded(const struct config *cfg, const struct account *account)
+{
+    return account->factor_required || cfg->require_factor == FACTOR_OF_ALL ||
+           (cfg->require_factor == FACTOR_OF_OPERATORS &&
+            strcmp(account->account_type, "OPERATOR") == 0);
+}
+
+/* -- tokens between the calls -- */
+
+static bool sha256(const void *data, size_t len, unsigned char *out)
+{
+    return EVP_Digest(data, len, out, NULL, EVP_sha256(), NULL) == 1;
+}
+
+bool factor_token_hash(pj_str_t text, struct factor_token *t)
+{
+    return sha256(text.data, text.len, t->sha256);
+}
+
+enum store_result factor_token_make(struct worker *w, struct factor_token *t,
+                                    bool with_challenge,
+                                    const struct account *account,
+                                    char text[FACTOR_TOKEN_CHARS + 1])
+{
+    unsigned char random[32];
+    size_t len = 0;
+    bool ok = RAND_priv_bytes(random, sizeof(random)) == 1 &&
+              pj_b64url_encode(text, FACTOR_TOKEN_CHARS, &len,
+                               (pj_str_t){random, sizeof(random)}) == PJ_OK &&
+              (!with_challenge ||
+               RAND_bytes(t->challenge, sizeof(t->challenge)) == 1);
+
+    text[len] = '\0';
+    t->has_challenge = with_challenge;
+    OPENSSL_cleanse(random, sizeof(random));
+    return ok && factor_token_hash(pj_str(text), t)
+               ? store_factor_token_add(&w->store, t, FACTOR_TOKEN_S, account)
+               : STORE_UNAVAILABLE;
+}
+
+bool factor_token_refuse(struct worker *w)
+{
+    return auth_refuse(w, 401, "AUTH_FACTOR_TOKEN_INVALID",
+                       "The token is not known, was used, has expired or has "
+                       "no tries left; log in again.");
+}
+
+/* -- asking for a factor -- */
+
+static bool has_kind(const struct factor_list *list, bool passkey)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->items[i].passkey == passkey) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_kinds(struct jsonw *json, const struct factor_list *list)
+{
+    jsonw_array(json, "factors");
+    if (has_kind(list, true)) {
+        jsonw_cstr(json, NULL, "passkey");
+    }
+    if (has_kind(list, false)) {
+        jsonw_cstr(json, NULL, "totp");
+    }
+    if (list->recovery_codes > 0) {
+        jsonw_cstr(json, NULL, "recovery");
+    }
+    jsonw_array_end(json);
+}
+
+bool factor_ask(struct worker *w, const struct account *account)
+{
+    bool enroll = !account->second_factor;
+    struct factor_token t = {.purpose = enroll ? FACTOR_ENROLL : FACTOR_VERIFY};
+    char text[FACTOR_TOKEN_CHARS + 1];
+    struct factor_list list;
+    enum store_result result;
+    struct jsonw json;
+
+    memcpy(t.account_id, account->account_id, STORE_UUID);
+    result = store_factors_read(&w->store, &w->arena, account->account_id,
+                                false, &list);
+    if (result == STORE_OK) {
+        result = factor_token_make(w, &t, has_kind(&list, true), account, text);
+    }
+    if (result != STORE_OK) {
+        return result == STORE_NONE || auth_database_unavailable(w);
+    }
+    auth_success(w, &json, "AUTH_FACTOR_REQUIRED",
+                 enroll ? "The credential is right; this account has to get a "
+                          "second factor."
+                        : "The credential is right; a second factor is "
+                          "required.");
+    jsonw_cstr(&json, "factorToken", text);
+    jsonw_int(&json, "expiresIn", FACTOR_TOKEN_S);
+    add_kinds(&json, &list);
+    jsonw_object(&json, "nextAction");
+    jsonw_cstr(&json, "type", enroll ? "enroll_factor" : "verify_factor");
+    jsonw_object_end(&json);
+    jsonw_object_end(&json);
+    OPENSSL_cleanse(text, sizeof(text));
+    auth_set_ids(w, account->account_id, "");
+    auth_audit(w, "auth.login.factor_required", account->account_id, NULL);
+    return false;
+}
+
+/* -- checking -- */
+
+bool factor_check_begin(struct worker *w, const char *account_id,
+                        struct factor_check *check)
+{
+    int64_t retry_after_s = 1;
+    char seconds[24];
+
+    check->account_id = account_id;
+    switch (store_factor_failure_begin(&w->store, account_id,
+                                       &check->failure_us, &retry_after_s)) {
+    case STORE_OK:
+        break;
+    case STORE_NONE:
+        snprintf(seconds, sizeof(seconds), "%" PRId64, retry_after_s);
+        (void) auth_refuse(w, 429, "AUTH_TOO_MANY_ATTEMPTS",
+                           "Too many wrong factors; try again later.");
+        http_header(w->res, "Retry-After", seconds);
+        auth_audit(w, "auth.factor.limited", account_id, NULL);
+        return false;
+    default:
+        return auth_database_unavailable(w);
+    }
+    return auth_answered(w, store_factors_read(&w->store, &w->arena, account_id,
+                                               false, &check->factors));
+}
+
+void factor_check_settle(struct worker *w, const struct factor_check *check)
+{
+    int status = w->res->status;
+
+    if (check->failure_us != 0 &&
+        (status == 200 || status == 400 || status >= 500)) {
+        (void) store_factor_failure_end(&w->store, check->account_id,
+                                        check->failure_us);
+    }
+}
+
+bool factor_refuse(struct worker *w, const char *account_id)
+{
+    auth_audit(w, "auth.factor.failed", account_id, NULL);
+    return auth_refuse(w, 401, "AUTH_FACTOR_INVALID",
+                       "The factor is not right, or was used before.");
+}
+
+/* Returns the step of the code, or 0.  A secret that cannot be decrypted is
+ * logged and has no codes. */
+static int64_t step_of(struct worker *w, const char *account_id,
+                       const struct factor *f, pj_str_t code)
+{
+    unsigned char secret[FACTOR_SECRET_BYTES];
+    struct factor_key key;
+    int64_t step = 0;
+
+    if (factor_key_find(w->cfg->factor_keys, f->key_id, &key) &&
+        factor_secret_open(&key, account_id, f->factor_id, f->secret, secret)) {
+        step = totp_step(secret, code, w->now_s);
+    } else {
+        log_event(LOG_ERROR_, "auth.factor.unusable",
+                  "The secret of a factor cannot be decrypted: its key is "
+                  "missing from PLATFORM_AUTH_FACTOR_KEYS, or is another one.",
+                  LOG_FIELDS(log_text("accountId", account_id),
+                             log_text("factorId", f->factor_id),
+                             log_text("key", f->key_id)));
+    }
+    OPENSSL_cleanse(&key, sizeof(key));
+    OPENSSL_cleanse(secret, sizeof(secret));
+    return step;
+}
+
+bool factor_check_code(struct worker *w, const struct factor_check *check,
+                       bool recovery, pj_str_t code, struct factor_use *use)
+{
+    *use = (struct factor_use){.account_id = check->account_id,
+                               .amr = AMR_OTP | AMR_MFA};
+    if (recovery) {
+        use->kind = FACTOR_BY_RECOVERY;
+        return reset_code_hash(code, use->sha256) ||
+               auth_failed(w, "cannot hash a recovery code");
+    }
+    use->kind = FACTOR_BY_STEP;
+    for (size_t i = 0; i < check->factors.count; i++) {
+        const struct factor *f = &check->factors.items[i];
+
+        use->step = f->passkey ? 0 : step_of(w, check->account_id, f, code);
+        if (use->step > f->last_step) {
+            use->factor = f;
+            return true;
+        }
+    }
+    return factor_refuse(w, check->account_id);
+}
+
+enum store_result factor_use(struct worker *w, const struct factor_use *use)
+{
+    switch (use->kind) {
+    case FACTOR_BY_STEP:
+        return store_factor_use_step(&w->store, use->factor->factor_id,
+                                     use->step);
+    case FACTOR_BY_PASSKEY:
+        return store_factor_use_passkey(&w->store, use->factor, use->step,
+                                        use->synced);
+    default:
+        return store_recovery_use(&w->store, use->account_id, use->sha256);
+    }
+}
+
+bool factor_open_step(struct worker *w, const struct factor_list *list,
+                      const char *account_id, pj_str_t factor_id, pj_str_t code,
+                      const struct factor **factor, int64_t *step)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct factor *f = &list->items[i];
+
+        if (!f->confirmed && pj_str_eq(factor_id, pj_str(f->factor_id))) {
+            *factor = f;
+            *step = step_of(w, account_id, f, code);
+            return true;
+        }
+    }
+    return auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
+                       "There is no factor of this id that waits for its "
+                       "confirmation.");
+}
+
+/* -- recovery codes -- */
+
+bool factor_recovery_make(struct worker *w, struct factor_recovery *out)
+{
+    struct store_list *codes = &out->codes;
+
+    *codes = (struct store_list){
+        .items = pj_arena_alloc(&w->arena,
+                                STORE_RECOVERY_CODES * sizeof(*codes->items))};
+    for (size_t i = 0; codes->items != NULL && i < STORE_RECOVERY_CODES; i++) {
+        char code[RESET_CODE_CHARS + 1];
+        char *json = pj_arena_alloc(&w->arena, sizeof(code) + 2);
+
+        if (json == NULL || !reset_code_new(code, out->hashes[i])) {
+            break;
+        }
+        snprintf(json, sizeof(code) + 2, "\"%s\"", code);
+        OPENSSL_cleanse(code, sizeof(code));
+        codes->items[codes->count++] = json;
+    }
+    return codes->count == STORE_RECOVERY_CODES ||
+           auth_failed(w, "cannot make recovery codes");
+}
+
+enum store_result factor_recovery_keep(struct worker *w, const char *account_id,
+                                       struct factor_recovery *made)
+{
+    return store_recovery_replace(&w->store, account_id, made->hashes,
+                                  STORE_RECOVERY_CODES);
+}
+
+/* -- freshness -- */
+
+bool factor_fresh(struct worker *w, const struct session *s,
+                  const struct account *account)
+{
+    int64_t age_s = s->clock.now_us / 1000000 - s->authenticated_at_s;
+
+    if (age_s <= FACTOR_FRESH_S &&
+        (!account->second_factor || (s->amr & AMR_MFA) != 0)) {
+        return true;
+    }
+    http_problem(w->res, w->req, 401, "AUTH_STEP_UP_REQUIRED",
+                 account->second_factor
+                     ? "This needs an authentication with a second factor "
+                       "within the last five minutes."
+                     : "This needs an authentication within the last five "
+                       "minutes.",
+                 NULL);
+    http_header(w->res, "WWW-Authenticate",
+                account->second_factor
+                    ? "Bearer realm=\"platform\", "
+                      "error=\"insufficient_user_authentication\", "
+                      "acr_values=\"aal2\", max_age=300"
+                    : "Bearer realm=\"platform\", "
+                      "error=\"insufficient_user_authentication\", "
+                      "max_age=300");
+    return false;
+}

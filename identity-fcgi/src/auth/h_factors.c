@@ -1,0 +1,425 @@
+/* GET and POST /api/auth/factors, POST .../{id}/confirm, PATCH and DELETE
+ * .../{id}, POST /api/auth/recovery-codes: the caller's second factors. */
+
+#include "auth/handlers.h"
+
+#include "auth/opening.h"
+#include "auth/owner.h"
+#include "auth/totp.h"
+#include "base/uuid.h"
+#include "store/store_session.h"
+#include "store/store_transaction.h"
+
+#include <openssl/crypto.h>
+#include <string.h>
+
+#define NAME_MAX_BYTES 64
+#define URI_MAX 2048
+
+/* -- the list -- */
+
+void h_factors(struct worker *w)
+{
+    struct factor_list factors;
+    struct store_list list;
+    struct owner owner;
+    struct jsonw json;
+    const char *id = owner.account.account_id;
+
+    if (!owner_session(w, &owner) ||
+        !auth_answered(w,
+                       store_factors_list(&w->store, &w->arena, id, &list)) ||
+        !auth_answered(
+            w, store_factors_read(&w->store, &w->arena, id, false, &factors))) {
+        return;
+    }
+    auth_success(w, &json, "AUTH_FACTORS_SUCCESS",
+                 "These are the account's second factors.");
+    auth_list(&json, "factors", &list);
+    jsonw_int(&json, "recoveryCodesLeft", factors.recovery_codes);
+    jsonw_object_end(&json);
+}
+
+/* -- adding -- */
+
+struct adding {
+    struct owner owner;
+    const char *name;
+    struct factor factor;
+    unsigned char secret[FACTOR_SECRET_BYTES];
+    unsigned char sealed[FACTOR_SEALED_BYTES];
+    struct factor_key key;
+};
+
+static bool read_new(struct worker *w, struct adding *a)
+{
+    static const char *const types[] = {"totp", NULL};
+    const char *type;
+    struct body root;
+
+    a->name = "Authenticator";
+    if (!owner_find(w, &root, 0, &a->owner)) {
+        return false;
+    }
+    body_word(&root, "type", BODY_REQUIRED, types, &type);
+    body_text(&root, "name", BODY_OPTIONAL, 1, NAME_MAX_BYTES, &a->name);
+    return auth_faultless(w);
+}
+
+static bool make(struct worker *w, struct adding *a)
+{
+    if (!factor_key_find(w->cfg->factor_keys, NULL, &a->key)) {
+        return auth_refuse(w, 403, "AUTH_FACTOR_NOT_OFFERED",
+                           "This service has no TOTP: "
+                           "PLATFORM_AUTH_FACTOR_KEYS is not set.");
+    }
+    a->factor.key_id = a->key.id;
+    a->factor.secret = (pj_str_t){a->sealed, sizeof(a->sealed)};
+    return (uuid_generate(a->factor.factor_id) && totp_new(a->secret) &&
+            factor_secret_seal(&a->key, a->owner.account.account_id,
+                               a->factor.factor_id, a->secret, a->sealed)) ||
+           auth_failed(w, "cannot make a TOTP secret");
+}
+
+/* Refuses what the statement did not add. */
+static bool refuse_more(struct worker *w, const struct owner *owner)
+{
+    struct factor_list list;
+    enum store_result result = store_factors_read(
+        &w->store, &w->arena, owner->account.account_id, false, &list);
+
+    if (!auth_answered(w, result)) {
+        return false;
+    }
+    return list.count >= STORE_MAX_FACTORS
+               ? auth_refuse(w, 409, "RESOURCE_LIMIT_REACHED",
+                             "An account has at most ten second factors.")
+               : auth_busy(w); /* it changed concurrently */
+}
+
+/* Writes text percent-encoded. */
+static void encode(struct buf *out, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char) *text;
+
+        if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+            (c >= 'A' && c <= 'Z') || strchr("-._~", c) != NULL) {
+            buf_addc(out, (char) c);
+        } else {
+            buf_addf(out, "%%%02X", c);
+        }
+    }
+}
+
+/* The host of the issuer, which authenticators show. */
+static void write_label(const struct config *cfg, char out[256])
+{
+    const char *host = strstr(cfg->jwt_issuer, "://");
+    struct buf label;
+
+    host = host != NULL ? host + 3 : cfg->jwt_issuer;
+    buf_init(&label, out, 255);
+    buf_add(&label, host, strcspn(host, ":/"));
+    out[label.len] = '\0';
+}
+
+/* The form that authenticators read as a QR code. */
+static void write_uri(const struct worker *w, const struct adding *a,
+                      const char *secret, struct buf *out)
+{
+    char label[256];
+
+    write_label(w->cfg, label);
+    buf_addz(out, "otpauth://totp/");
+    encode(out, label);
+    buf_addc(out, ':');
+    encode(out, a->owner.name);
+    buf_addf(out, "?secret=%s&issuer=", secret);
+    encode(out, label);
+    buf_addz(out, "&algorithm=SHA1&digits=6&period=30");
+    buf_addc(out, '\0');
+}
+
+static void answer_new(struct worker *w, const struct adding *a)
+{
+    char text[TOTP_BASE32], mem[URI_MAX];
+    struct jsonw json;
+    struct buf uri;
+
+    buf_init(&uri, mem, sizeof(mem));
+    if (!totp_base32(a->secret, text)) {
+        (void) auth_failed(w, "no memory for a TOTP secret");
+        return;
+    }
+    write_uri(w, a, text, &uri);
+    auth_success(w, &json, "AUTH_FACTOR_ADDED",
+                 "The factor counts once a code of it confirms it.");
+    jsonw_cstr(&json, "factorId", a->factor.factor_id);
+    jsonw_cstr(&json, "secret", text);
+    if (!uri.overflow) {
+        jsonw_cstr(&json, "uri", mem);
+    }
+    jsonw_time(&json, "expiresAt", (w->now_s + STORE_OPEN_FACTOR_S) * 1000000);
+    jsonw_object_end(&json);
+    w->res->status = 201;
+    OPENSSL_cleanse(text, sizeof(text));
+    OPENSSL_cleanse(mem, sizeof(mem));
+}
+
+void h_factors_add(struct worker *w)
+{
+    struct adding a;
+    enum store_result result;
+
+    if (read_new(w, &a) && make(w, &a)) {
+        result = store_factor_add_totp(&w->store, &a.owner.account, &a.factor,
+                                       a.name);
+        if (result == STORE_OK) {
+            answer_new(w, &a);
+        } else if (auth_answered(w, result)) {
+            (void) refuse_more(w, &a.owner);
+        }
+    }
+    OPENSSL_cleanse(&a.key, sizeof(a.key));
+    OPENSSL_cleanse(a.secret, sizeof(a.secret));
+}
+
+/* -- confirming -- */
+
+struct confirming {
+    struct owner owner;
+    const struct factor *factor;
+    int64_t step;
+    bool first; /* recovery codes are made with the first factor */
+    struct factor_recovery recovery;
+};
+
+static bool read_code(struct worker *w, struct confirming *c)
+{
+    pj_str_t code = {NULL, 0};
+    struct factor_list list;
+    struct body root;
+
+    if (!owner_find(w, &root, 1, &c->owner)) {
+        return false;
+    }
+    body_string(&root, "code", BODY_REQUIRED, 0, 0, &code);
+    if (!auth_faultless(w) ||
+        !auth_answered(w, store_factors_read(&w->store, &w->arena,
+                                             c->owner.account.account_id, true,
+                                             &list)) ||
+        !factor_open_step(w, &list, c->owner.account.account_id, w->path_ids[0],
+                          code, &c->factor, &c->step)) {
+        return false;
+    }
+    c->first = !c->owner.account.second_factor;
+    return (c->step != 0 || factor_refuse(w, c->owner.account.account_id)) &&
+           (!c->first || factor_recovery_make(w, &c->recovery));
+}
+
+/* In a transaction. */
+static enum store_result confirm(struct worker *w, void *state)
+{
+    struct confirming *c = state;
+    const char *account_id = c->owner.account.account_id;
+    enum store_result result = store_factor_confirm(
+        &w->store, &c->owner.account, c->factor->factor_id, c->step);
+
+    if (result == STORE_OK && c->first) {
+        result = factor_recovery_keep(w, account_id, &c->recovery);
+    }
+    if (result == STORE_OK && c->owner.at_login) {
+        result = store_factor_token_end(&w->store, c->owner.token.sha256);
+    }
+    return result;
+}
+
+/* The code that confirms the factor authenticates the session too. */
+static enum store_result confirm_in_session(struct worker *w,
+                                            struct confirming *c)
+{
+    struct session *s = &c->owner.view.session;
+    enum store_result result;
+
+    if (!store_transaction_begin(&w->store)) {
+        return STORE_UNAVAILABLE;
+    }
+    result = confirm(w, c);
+    if (result == STORE_OK) {
+        s->amr |= AMR_OTP | AMR_MFA;
+        result = store_session_step_up(&w->store, s);
+    }
+    if (result == STORE_OK) {
+        return store_transaction_commit(&w->store);
+    }
+    (void) store_transaction_rollback(&w->store);
+    return result;
+}
+
+static void answer_confirmed(struct worker *w, const struct confirming *c)
+{
+    struct jsonw json;
+
+    auth_success(w, &json, "AUTH_FACTOR_CONFIRMED", "The factor counts.");
+    jsonw_cstr(&json, "factorId", c->factor->factor_id);
+    if (c->first) {
+        auth_list(&json, "recoveryCodes", &c->recovery.codes);
+    }
+    jsonw_object_end(&json);
+}
+
+/* A login that had to get a factor ends here. */
+static void log_in(struct worker *w, struct confirming *c)
+{
+    const struct opening opening = {.account = &c->owner.account,
+                                    .amr = AMR_PWD | AMR_OTP | AMR_MFA,
+                                    .code = "AUTH_LOGIN_SUCCESS",
+                                    .message = "Login succeeded.",
+                                    .use = confirm,
+                                    .use_first = true,
+                                    .state = c,
+                                    .recovery_codes = &c->recovery.codes};
+
+    if (opening_run(w, &opening) != OPENING_ENDED) {
+        (void) factor_token_refuse(w);
+    }
+}
+
+void h_factors_confirm(struct worker *w)
+{
+    struct confirming c;
+
+    if (!read_code(w, &c)) {
+        return;
+    }
+    if (c.owner.at_login) {
+        log_in(w, &c);
+        return;
+    }
+    switch (confirm_in_session(w, &c)) {
+    case STORE_OK:
+        answer_confirmed(w, &c);
+        break;
+    case STORE_NONE:
+        (void) auth_busy(w); /* it changed concurrently */
+        break;
+    default:
+        (void) auth_database_unavailable(w);
+    }
+}
+
+/* -- renaming, removing -- */
+
+#define refuse_unknown(w)                                                      \
+    auth_refuse(w, 404, "RESOURCE_NOT_FOUND", "The account has no such factor.")
+
+void h_factors_rename(struct worker *w)
+{
+    enum store_result result;
+    const char *name = NULL;
+    struct owner owner;
+    struct jsonw json;
+    struct body root;
+
+    if (!owner_session(w, &owner) ||
+        !factor_fresh(w, &owner.view.session, &owner.account) ||
+        !body_read(w, false, &root)) {
+        return;
+    }
+    body_text(&root, "name", BODY_REQUIRED, 1, NAME_MAX_BYTES, &name);
+    if (!auth_faultless(w)) {
+        return;
+    }
+    result = store_factor_rename(&w->store, owner.account.account_id,
+                                 w->path_ids[0], name);
+    if (!auth_answered(w, result)) {
+        return;
+    }
+    if (result == STORE_NONE) {
+        (void) refuse_unknown(w);
+        return;
+    }
+    auth_success(w, &json, "AUTH_FACTOR_CHANGED", "The factor was renamed.");
+    jsonw_object_end(&json);
+}
+
+static bool has(const struct factor_list *list, pj_str_t id)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (pj_str_eq(pj_str(list->items[i].factor_id), id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Tells the last factor from one that does not exist. */
+static bool refuse_removal(struct worker *w, const struct owner *owner)
+{
+    struct factor_list list;
+    enum store_result result = store_factors_read(
+        &w->store, &w->arena, owner->account.account_id, false, &list);
+
+    if (!auth_answered(w, result)) {
+        return false;
+    }
+    return has(&list, w->path_ids[0])
+               ? auth_refuse(w, 409, "AUTH_FACTOR_LAST",
+                             "This account has to have a second factor; add "
+                             "another one first.")
+               : refuse_unknown(w);
+}
+
+void h_factors_remove(struct worker *w)
+{
+    enum store_result result;
+    struct owner owner;
+    struct jsonw json;
+
+    if (!owner_session(w, &owner) ||
+        !factor_fresh(w, &owner.view.session, &owner.account)) {
+        return;
+    }
+    result =
+        store_factor_remove(&w->store, owner.account.account_id, w->path_ids[0],
+                            factor_demanded(w->cfg, &owner.account));
+    if (!auth_answered(w, result)) {
+        return;
+    }
+    if (result == STORE_NONE) {
+        (void) refuse_removal(w, &owner);
+        return;
+    }
+    auth_success(w, &json, "AUTH_FACTOR_REMOVED", "The factor was removed.");
+    jsonw_object_end(&json);
+}
+
+/* -- recovery codes -- */
+
+void h_factors_recovery(struct worker *w)
+{
+    struct factor_recovery made;
+    enum store_result result;
+    struct owner owner;
+    struct jsonw json;
+
+    if (!owner_session(w, &owner) ||
+        !factor_fresh(w, &owner.view.session, &owner.account) ||
+        !factor_recovery_make(w, &made)) {
+        return;
+    }
+    result = factor_recovery_keep(w, owner.account.account_id, &made);
+    if (!auth_answered(w, result)) {
+        return;
+    }
+    if (result == STORE_NONE) {
+        (void) auth_refuse(w, 409, "RESOURCE_CONFLICT",
+                           "The account has no second factor.");
+        return;
+    }
+    auth_success(w, &json, "AUTH_RECOVERY_CODES_SUCCESS",
+                 "These are the account's recovery codes from now on.");
+    auth_list(&json, "recoveryCodes", &made.codes);
+    jsonw_object_end(&json);
+}

@@ -1,0 +1,325 @@
+/* Second factors of accounts: TOTP, passkeys, recovery codes. */
+
+#include "store/store_factor.h"
+
+#include "base/buf.h"
+#include "base/uuid.h"
+#include "store/sql.h"
+
+#include <string.h>
+
+#define DB_BYTES(data, size)                                                   \
+    DB_VALUE(OID_BYTEA, .text = {(const unsigned char *) (data), (size)})
+#define DB_SPAN(str) DB_VALUE(OID_BYTEA, .text = (str))
+
+/* -- reading -- */
+
+#define FACTOR_COLUMNS                                                         \
+    "f.factor_id, f.factor_type = 'passkey', f.confirmed_at IS NOT NULL,"      \
+    " f.key_id, f.secret, f.last_step, f.credential_id, f.public_key,"         \
+    " f.algorithm::bigint, f.sign_count, f.transports, f.synced"
+
+enum { FACTOR_COLS = 12 };
+
+static bool copy_bytes(pj_arena_t *arena, const struct db_rows *rows,
+                       size_t row, int col, pj_str_t *out)
+{
+    size_t len;
+    const char *bytes = db_text(rows, row, col, &len);
+    unsigned char *copy = pj_arena_alloc(arena, len + 1);
+
+    if (copy == NULL) {
+        return false;
+    }
+    memcpy(copy, bytes, len);
+    *out = (pj_str_t){copy, len};
+    return true;
+}
+
+static bool copy_factor(pj_arena_t *arena, const struct db_rows *rows,
+                        size_t row, struct factor *f)
+{
+    db_uuid(rows, row, 0, f->factor_id);
+    f->passkey = db_bool(rows, row, 1);
+    f->confirmed = db_bool(rows, row, 2);
+    f->key_id = sql_copy_string(arena, db_text(rows, row, 3, NULL));
+    f->last_step = db_int64(rows, row, 5);
+    f->algorithm = (int) db_int64(rows, row, 8);
+    f->sign_count = db_int64(rows, row, 9);
+    f->transports = sql_copy_string(arena, db_text(rows, row, 10, NULL));
+    f->synced = db_bool(rows, row, 11);
+    return f->key_id != NULL && f->transports != NULL &&
+           copy_bytes(arena, rows, row, 4, &f->secret) &&
+           copy_bytes(arena, rows, row, 6, &f->credential_id) &&
+           copy_bytes(arena, rows, row, 7, &f->public_key);
+}
+
+/* Returns a row for each factor, or a row without one. */
+static const struct db_statement factors_read_sql = {
+    "factors_read",
+    "SELECT " FACTOR_COLUMNS ", (SELECT count(*) FROM recovery_codes c"
+    "         WHERE c.account_id = $1 AND c.used_at IS NULL)"
+    "  FROM (SELECT) AS one LEFT JOIN factors f ON f.account_id = $1"
+    "   AND (f.confirmed_at IS NOT NULL OR ($2 AND f.created_at"
+    "        > now() - make_interval(secs => $3)))"
+    " ORDER BY f.created_at, f.factor_id",
+    false};
+
+static bool copy_list(pj_arena_t *arena, const struct db_rows *rows,
+                      struct factor_list *out)
+{
+    size_t count = db_row_count(rows);
+
+    out->items = pj_arena_alloc(arena, count * sizeof(*out->items));
+    if (out->items == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < count && !db_is_null(rows, i, 0); i++) {
+        if (!copy_factor(arena, rows, i, &out->items[out->count++])) {
+            return false;
+        }
+    }
+    out->recovery_codes = db_int64(rows, 0, FACTOR_COLS);
+    return true;
+}
+
+enum store_result store_factors_read(struct store *st, pj_arena_t *arena,
+                                     const char *account_id, bool open_too,
+                                     struct factor_list *out)
+{
+    struct sql_query q = {0};
+
+    memset(out, 0, sizeof(*out));
+    db_params(&q.p, DB_ID(account_id), DB_BOOL(open_too),
+              DB_INT(STORE_OPEN_FACTOR_S));
+    if (sql_run(&q, st, &factors_read_sql, NULL) &&
+        !copy_list(arena, q.rows, out)) {
+        q.result = STORE_UNAVAILABLE;
+    }
+    return sql_end(&q);
+}
+
+static const struct db_statement factors_list_sql = {
+    "factors_list",
+    "SELECT row_to_json(o) FROM (SELECT factor_id AS \"factorId\","
+    "       factor_type AS type, factor_name AS name,"
+    "       to_char(created_at AT TIME ZONE 'UTC', iso) AS \"createdAt\","
+    "       to_char(used_at AT TIME ZONE 'UTC', iso) AS \"usedAt\""
+    "  FROM factors, (VALUES ('YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')) AS t (iso)"
+    " WHERE account_id = $1 AND confirmed_at IS NOT NULL"
+    " ORDER BY created_at, factor_id) AS o",
+    false};
+
+enum store_result store_factors_list(struct store *st, pj_arena_t *arena,
+                                     const char *account_id,
+                                     struct store_list *out)
+{
+    struct sql_query q = {0};
+
+    memset(out, 0, sizeof(*out));
+    db_params(&q.p, DB_ID(account_id));
+    if (sql_run(&q, st, &factors_list_sql, NULL)) {
+        size_t count = db_row_count(q.rows);
+
+        out->items = pj_arena_alloc(arena, (count + 1) * sizeof(*out->items));
+        for (size_t i = 0; out->items != NULL && i < count; i++) {
+            out->items[i] = sql_copy_string(arena, db_text(q.rows, i, 0, NULL));
+            out->count += out->items[i] != NULL;
+        }
+        if (out->count < count) {
+            q.result = STORE_UNAVAILABLE;
+        }
+    }
+    return sql_end(&q);
+}
+
+/* -- changing -- */
+
+/* Locks the account before its factors, like everybody else. */
+#define OWNER                                                                  \
+    "WITH owner AS MATERIALIZED ("                                             \
+    "   SELECT account_id, second_factor FROM accounts"                        \
+    "    WHERE account_id = $1 AND status = 'ACTIVE' FOR NO KEY UPDATE)"
+#define ROOM                                                                   \
+    "   AND (SELECT count(*) FROM factors f WHERE f.account_id = $1"           \
+    "           AND f.confirmed_at IS NOT NULL) < $4"
+
+static const struct db_statement factor_add_totp_sql = {
+    "factor_add_totp",
+    OWNER ", old AS (DELETE FROM factors f USING owner"
+          "   WHERE f.account_id = $1 AND f.confirmed_at IS NULL)"
+          " INSERT INTO factors (account_id, factor_id, factor_type,"
+          "                      factor_name, key_id, secret)"
+          " SELECT account_id, $2, 'totp', $5, $6, $7 FROM owner"
+          "  WHERE second_factor = $3" ROOM,
+    true};
+
+#define OF_ACCOUNT(account, id)                                                \
+    DB_ID((account)->account_id), DB_ID(id), DB_BOOL((account)->second_factor)
+
+enum store_result store_factor_add_totp(struct store *st,
+                                        const struct account *account,
+                                        const struct factor *f,
+                                        const char *name)
+{
+    return sql_do(st, &factor_add_totp_sql, OF_ACCOUNT(account, f->factor_id),
+                  DB_INT(STORE_MAX_FACTORS), DB_TEXT(name), DB_TEXT(f->key_id),
+                  DB_SPAN(f->secret));
+}
+
+static const struct db_statement factor_confirm_sql = {
+    "factor_confirm",
+    OWNER " UPDATE factors f SET confirmed_at = now(), used_at = now(),"
+          "        last_step = $4"
+          "   FROM owner"
+          "  WHERE f.factor_id = $2 AND f.account_id = owner.account_id"
+          "    AND second_factor = $3 AND f.confirmed_at IS NULL"
+          "    AND f.created_at > now() - make_interval(secs => $5)",
+    true};
+
+enum store_result store_factor_confirm(struct store *st,
+                                       const struct account *account,
+                                       const char *factor_id, int64_t step)
+{
+    return sql_do(st, &factor_confirm_sql, OF_ACCOUNT(account, factor_id),
+                  DB_INT(step), DB_INT(STORE_OPEN_FACTOR_S));
+}
+
+static const struct db_statement factor_add_passkey_sql = {
+    "factor_add_passkey",
+    OWNER " INSERT INTO factors (account_id, factor_id, factor_type,"
+          "   factor_name, confirmed_at, credential_id, algorithm, public_key,"
+          "   sign_count, transports, synced)"
+          " SELECT account_id, $2, 'passkey', $5, now(), $6, $7::integer, $8,"
+          "        $9, $10, $11 FROM owner"
+          "  WHERE second_factor = $3" ROOM
+          " ON CONFLICT (credential_id) DO NOTHING",
+    true};
+
+enum store_result store_factor_add_passkey(struct store *st,
+                                           const struct account *account,
+                                           const struct factor *f,
+                                           const char *name)
+{
+    return sql_do(
+        st, &factor_add_passkey_sql, OF_ACCOUNT(account, f->factor_id),
+        DB_INT(STORE_MAX_FACTORS), DB_TEXT(name), DB_SPAN(f->credential_id),
+        DB_INT(f->algorithm), DB_SPAN(f->public_key), DB_INT(f->sign_count),
+        DB_TEXT(f->transports), DB_BOOL(f->synced));
+}
+
+static const struct db_statement factor_rename_sql = {
+    "factor_rename",
+    "UPDATE factors SET factor_name = $3"
+    " WHERE account_id = $1 AND factor_id = $2 AND confirmed_at IS NOT NULL",
+    true};
+
+enum store_result store_factor_rename(struct store *st, const char *account_id,
+                                      pj_str_t factor_id, const char *name)
+{
+    return sql_do(st, &factor_rename_sql, DB_ID(account_id), DB_UUID(factor_id),
+                  DB_TEXT(name));
+}
+
+static const struct db_statement factor_remove_sql = {
+    "factor_remove",
+    OWNER " DELETE FROM factors f USING owner"
+          "  WHERE f.account_id = owner.account_id AND f.factor_id = $2"
+          "    AND f.confirmed_at IS NOT NULL"
+          "    AND (NOT $3 OR EXISTS (SELECT FROM factors o"
+          "          WHERE o.account_id = owner.account_id"
+          "            AND o.factor_id <> $2"
+          "            AND o.confirmed_at IS NOT NULL))" SQL_ACTOR("$4"),
+    true};
+
+enum store_result store_factor_remove(struct store *st, const char *account_id,
+                                      pj_str_t factor_id, bool keep_one)
+{
+    return sql_do(st, &factor_remove_sql, DB_ID(account_id), DB_UUID(factor_id),
+                  DB_BOOL(keep_one), DB_TEXT(st->actor));
+}
+
+static const struct db_statement recovery_replace_sql = {
+    "recovery_replace",
+    OWNER ", old AS (DELETE FROM recovery_codes c USING owner"
+          "   WHERE c.account_id = owner.account_id)"
+          " INSERT INTO recovery_codes (account_id, code_sha256)"
+          " SELECT account_id, decode(code, 'hex') FROM owner,"
+          "        unnest(string_to_array($2, ',')) AS code"
+          "  WHERE second_factor" SQL_ACTOR("$3"),
+    true};
+
+enum store_result store_recovery_replace(struct store *st,
+                                         const char *account_id,
+                                         unsigned char hashes[][STORE_SHA256],
+                                         size_t count)
+{
+    char mem[STORE_RECOVERY_CODES * (2 * STORE_SHA256 + 1) + 1];
+    struct buf list;
+
+    buf_init(&list, mem, sizeof(mem));
+    for (size_t i = 0; i < count * STORE_SHA256; i++) {
+        buf_addf(&list, "%s%02x", i > 0 && i % STORE_SHA256 == 0 ? "," : "",
+                 hashes[i / STORE_SHA256][i % STORE_SHA256]);
+    }
+    buf_addc(&list, '\0');
+    return list.overflow ? STORE_UNAVAILABLE
+                         : sql_do(st, &recovery_replace_sql, DB_ID(account_id),
+                                  DB_TEXT(mem), DB_TEXT(st->actor));
+}
+
+/* -- using -- */
+
+static const struct db_statement factor_use_step_sql = {
+    "factor_use_step",
+    "UPDATE factors SET last_step = $2, used_at = now()"
+    " WHERE factor_id = $1 AND confirmed_at IS NOT NULL AND last_step < $2",
+    true};
+
+enum store_result store_factor_use_step(struct store *st, const char *factor_id,
+                                        int64_t step)
+{
+    return sql_do(st, &factor_use_step_sql, DB_ID(factor_id), DB_INT(step));
+}
+
+static const struct db_statement recovery_use_sql = {
+    "recovery_use",
+    "UPDATE recovery_codes SET used_at = now()"
+    " WHERE account_id = $1 AND code_sha256 = $2"
+    "   AND used_at IS NULL" SQL_ACTOR("$3"),
+    true};
+
+enum store_result store_recovery_use(struct store *st, const char *account_id,
+                                     const unsigned char *sha256)
+{
+    return sql_do(st, &recovery_use_sql, DB_ID(account_id),
+                  DB_BYTES(sha256, STORE_SHA256), DB_TEXT(st->actor));
+}
+
+static const struct db_statement factor_use_passkey_sql = {
+    "factor_use_passkey",
+    "UPDATE factors SET sign_count = $2, synced = $3, used_at = now()"
+    " WHERE factor_id = $1 AND confirmed_at IS NOT NULL"
+    "   AND (sign_count < $2 OR (sign_count = 0 AND $2 = 0))",
+    true};
+
+enum store_result store_factor_use_passkey(struct store *st,
+                                           const struct factor *f,
+                                           int64_t sign_count, bool synced)
+{
+    return sql_do(st, &factor_use_passkey_sql, DB_ID(f->factor_id),
+                  DB_INT(sign_count), DB_BOOL(synced));
+}
+
+static const struct db_statement factor_count_fell_sql = {
+    "factor_count_fell",
+    "UPDATE factors SET count_fell_at = now() WHERE factor_id = $1" SQL_ACTOR(
+        "$2"),
+    true};
+
+enum store_result store_factor_count_fell(struct store *st,
+                                          const char *factor_id)
+{
+    return sql_do(st, &factor_count_fell_sql, DB_ID(factor_id),
+                  DB_TEXT(st->actor));
+}

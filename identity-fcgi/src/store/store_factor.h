@@ -1,0 +1,88 @@
+/* Second factors of accounts: TOTP, passkeys, recovery codes. */
+
+#pragma once
+
+#include "store/model.h"
+
+#define STORE_SHA256 32
+#define STORE_MAX_FACTORS 10 /* of one account */
+#define STORE_RECOVERY_CODES 10
+#define STORE_CHALLENGE 32
+#define STORE_OPEN_FACTOR_S 600 /* until an unconfirmed factor expires */
+
+struct factor {
+    char factor_id[STORE_UUID];
+    bool passkey; /* otherwise TOTP */
+    bool confirmed;
+    /* TOTP: the encrypted secret. */
+    const char *key_id;
+    pj_str_t secret;
+    int64_t last_step;
+    /* Passkeys: */
+    pj_str_t credential_id, public_key;
+    int algorithm; /* of COSE */
+    int64_t sign_count;
+    const char *transports; /* separated by commas */
+    bool synced;
+};
+
+struct factor_list {
+    struct factor *items; /* in the caller's arena */
+    size_t count;
+    int64_t recovery_codes; /* unused ones */
+};
+
+/* Reads the account's factors, confirmed ones only unless open_too is set. */
+enum store_result store_factors_read(struct store *st, pj_arena_t *arena,
+                                     const char *account_id, bool open_too,
+                                     struct factor_list *out);
+/* Confirmed factors in the API's JSON, oldest first. */
+enum store_result store_factors_list(struct store *st, pj_arena_t *arena,
+                                     const char *account_id,
+                                     struct store_list *out);
+
+/* -- changing: STORE_NONE unless the account is enabled and has a second factor
+ * as second_factor says -- */
+
+/* Adds an unconfirmed TOTP factor in place of earlier unconfirmed ones.
+ * STORE_NONE also if there are STORE_MAX_FACTORS. */
+enum store_result store_factor_add_totp(struct store *st,
+                                        const struct account *account,
+                                        const struct factor *f,
+                                        const char *name);
+/* Confirms it as of the step of a code. */
+enum store_result store_factor_confirm(struct store *st,
+                                       const struct account *account,
+                                       const char *factor_id, int64_t step);
+/* Adds a confirmed passkey.  STORE_NONE also if there are too many, or if the
+ * credential is registered already. */
+enum store_result store_factor_add_passkey(struct store *st,
+                                           const struct account *account,
+                                           const struct factor *f,
+                                           const char *name);
+enum store_result store_factor_rename(struct store *st, const char *account_id,
+                                      pj_str_t factor_id, const char *name);
+/* Removes a confirmed factor.  STORE_NONE also if keep_one is set and it is the
+ * last one. */
+enum store_result store_factor_remove(struct store *st, const char *account_id,
+                                      pj_str_t factor_id, bool keep_one);
+/* Replaces the recovery codes by those with these hashes. */
+enum store_result store_recovery_replace(struct store *st,
+                                         const char *account_id,
+                                         unsigned char hashes[][STORE_SHA256],
+                                         size_t count);
+
+/* -- using: STORE_NONE if it was used before -- */
+
+enum store_result store_factor_use_step(struct store *st, const char *factor_id,
+                                        int64_t step);
+enum store_result store_recovery_use(struct store *st, const char *account_id,
+                                     const unsigned char *sha256);
+/* Records the new signature counter, which must have grown unless both are 0.
+ */
+enum store_result store_factor_use_passkey(struct store *st,
+                                           const struct factor *f,
+                                           int64_t sign_count, bool synced);
+/* Records that an assertion's signature counter was too low. */
+enum store_result store_factor_count_fell(struct store *st,
+                                          const char *factor_id);

@@ -1,0 +1,363 @@
+# Second factors: enrolment of TOTP, logins with a code or a recovery code, step-up, and
+# whom a factor is demanded of; what refuses a code, a token, a session.
+
+use Platform::Test;
+use Platform::Test::Client;
+use Platform::Test::Commands;
+
+use Digest::SHA qw(hmac_sha1);
+
+my $t = Platform::Test->new->allow(qr{auth\.factor\.unusable});
+my $pg = $t->postgres;
+my $KEY = 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=';
+my %env = (PLATFORM_AUTH_FACTOR_KEYS => $KEY, PLATFORM_AUTH_HASH_CONCURRENCY => 2);
+my $c = Platform::Test::Commands->new(test => $t, env => { PLATFORM_LOG_LEVEL => 'error' });
+my $identity = $t->identity_face(%env);
+my $port = client_of($t);
+
+# -- an authenticator (RFC 6238), apart from the service's library
+
+sub totp ($base32, $step = int(time / 30)) {
+    my %value;
+    @value{ 'A' .. 'Z', 2 .. 7 } = 0 .. 31;
+    my $bits = join '', map { sprintf '%05b', $value{$_} } split //, $base32;
+    my $mac = hmac_sha1(pack('Q>', $step), pack('B*', substr $bits, 0, 8 * int(length($bits) / 8)));
+    my $at = 15 & ord substr $mac, -1;
+    return sprintf '%06d', (unpack('N', substr $mac, $at, 4) & 0x7fffffff) % 1_000_000;
+}
+is totp('GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ', 1), '287082', "RFC 6238's first vector";
+
+# Forgets the steps that were used, so that the same code can be used again, and leaves
+# time before the next step.
+sub forget () {
+    sleep 1 while time % 30 > 27;
+    $pg->sql('update factors set last_step = 0');
+    $pg->sql('delete from factor_failures');
+}
+
+sub access ($answer) { return $answer->{accessToken} // $answer->{accountAccessToken} }
+sub factors ($token, $path, $json) { return call("factors$path", $json, token => $token) }
+
+# Adds a TOTP factor to the session of an answer; its id, secret, recovery codes.
+sub enrol ($answer) {
+    my $new = factors(access($answer), '', { type => 'totp', name => 'Phone' });
+    is $new->status, 201, 'a factor is added' or diag $new->body;
+    my $f = $new->json;
+    my $res = factors(access($answer), "/$f->{factorId}/confirm", { code => totp($f->{secret}) });
+    is_deeply [ $res->status, $res->code ], [ 200, 'AUTH_FACTOR_CONFIRMED' ], 'and confirmed' or diag $res->body;
+    return { %$f, %{ $res->json } };
+}
+sub verify ($asked, $type, $code, %o) {
+    return call('verify-factor', { factorToken => ref $asked ? $asked->{factorToken} : $asked, type => $type,
+        code => $code }, %o);
+}
+
+# -- without a factor: nothing is different
+
+my $one = logged_in('one');
+my $claims = claims(access($one));
+is_deeply [ @$claims{qw(amr acr)} ], [ ['pwd'], 'aal1' ], 'a login by the credential';
+cmp_ok abs($claims->{auth_time} - time), '<', 10, 'at this time';
+is row($one, qw(amr authenticated_at)), '|', 'which writes nothing more';
+my $list = http_get($port, '/api/auth/factors', token => access($one));
+is_deeply [ @{ $list->json }{qw(factors recoveryCodesLeft)} ], [ [], 0 ], 'it has no factors';
+
+# -- enrolment
+
+my $f = enrol($one);
+like $f->{secret}, qr/\A[A-Z2-7]{32}\z/, 'a secret of 160 bits';
+is $f->{uri}, "otpauth://totp/issuer.test:one%40demo.test?secret=$f->{secret}&issuer=issuer.test"
+    . '&algorithm=SHA1&digits=6&period=30', 'as authenticators read it';
+is scalar @{ $f->{recoveryCodes} }, 10, 'ten recovery codes with the first factor';
+is $pg->sql("select count(*) from factors where factors::text ilike '%$f->{secret}%'"), 0, 'is not kept as text';
+$list = http_get($port, '/api/auth/factors', token => access($one))->json;
+is_deeply [ map { $_->{name} } @{ $list->{factors} } ], ['Phone'], 'the list has it';
+is $list->{recoveryCodesLeft}, 10, 'and how many recovery codes are left';
+is $pg->sql("select string_agg(concat_ws(' ', event, by_account = account_id), ', ' order by event_id)
+    from audit_events where account_id = '$one->{accountId}' and event like 'account.%' and event <> 'account.added'"),
+    'account.factor_added t, account.recovery_codes_made t', 'the audit: by its owner';
+my $after = refresh($one);
+is_deeply [ @{ claims(access($after->json)) }{qw(amr acr)} ], [ [qw(pwd otp mfa)], 'aal2' ],
+    'the code that confirmed it authenticated the session';
+
+# -- a login with a factor
+
+forget();
+my $asked = login('one')->json;
+is_deeply [ @$asked{qw(code expiresIn factors nextAction)} ],
+    [ 'AUTH_FACTOR_REQUIRED', 300, [qw(totp recovery)], { type => 'verify_factor' } ], 'a factor is asked for';
+is_deeply [ sort keys %$asked ], [qw(code expiresIn factorToken factors message nextAction)],
+    'there is no token that opens anything';
+my $sessions = $pg->sql('select count(*) from auth_sessions');
+my $res = verify($asked, totp => totp($f->{secret}));
+is_deeply [ $res->status, $res->code ], [ 200, 'AUTH_LOGIN_SUCCESS' ], 'a code ends the login' or diag $res->body;
+is $pg->sql('select count(*) from auth_sessions'), $sessions + 1, 'with a session';
+is_deeply [ @{ claims(access($res->json)) }{qw(amr acr)} ], [ [qw(pwd otp mfa)], 'aal2' ], 'of two factors';
+my $kept = refresh($res->json);
+is_deeply [ @{ claims(access($kept->json)) }{qw(amr acr)} ], [ [qw(pwd otp mfa)], 'aal2' ], 'a refresh keeps them';
+is claims(access($kept->json))->{auth_time}, $pg->sql("select floor(extract(epoch from created_at)) from auth_sessions
+    where session_id = '" . session_of($res->json) . "'"), 'and their time';
+my $mfa = $kept->json;
+
+my @token_invalid = (401, 'AUTH_FACTOR_TOKEN_INVALID');
+my @invalid = (401, 'AUTH_FACTOR_INVALID');
+is_problem(verify($asked, totp => totp($f->{secret})), @token_invalid, 'the token was used');
+
+# -- a code once
+
+my $again = login('one')->json;
+is_problem(verify($again, totp => totp($f->{secret})), @invalid, 'the code was used');
+is_problem(verify($again, totp => totp($f->{secret}, int(time / 30) - 1)), @invalid,
+    'and so is the code of a step before it');
+forget();
+is verify($again, totp => totp($f->{secret}, int(time / 30) - 1))->status, 200, 'which else is accepted';
+forget();
+is verify(login('one')->json, totp => totp($f->{secret}, int(time / 30) + 1))->status, 200, 'as is the next one';
+for my $case ([ 'two steps ago', -2 ], [ 'in two steps', 3 ]) {
+    forget();
+    is_problem(verify(login('one')->json, totp => totp($f->{secret}, int(time / 30) + $case->[1])), @invalid,
+        "a code of $case->[0]");
+}
+forget();
+my @more = map { $t->identity(%env, name => "more$_") } 1 .. 2;
+sub status ($of, $token, $type, $code) {
+    my $body = sprintf '{"factorToken":"%s","type":"%s","code":"%s"}', $token, $type, $code;
+    return $t->fcgi($of->address)->request(POST => '/api/auth/verify-factor',
+        CONTENT_TYPE => 'application/json', body => $body)->{stdout} =~ /\AStatus: (\d+)/ ? $1 : 200;
+}
+my @asked = map { login('one')->json->{factorToken} } 1 .. 8;
+my $code = totp($f->{secret});
+my @sent = map { sent('verify-factor', { factorToken => $_, type => 'totp', code => $code }) } @asked;
+my %got;
+$got{ $_->read_response->status }++ for @sent;
+is_deeply \%got, { 200 => 1, 401 => 7 }, 'one code in eight logins at once: once';
+is status($more[0], login('one')->json->{factorToken}, totp => $code), 401, 'nor in another process';
+$identity->stop;
+$identity->start;
+client_of($t, $port);
+is_problem(verify(login('one')->json, totp => $code), @invalid, 'nor after a restart');
+
+# -- five tries a token
+
+forget();
+$asked = login('one')->json;
+my $wrong = sprintf '%06d', (totp($f->{secret}) + 1) % 1_000_000;
+is status($more[ $_ % 2 ], $asked->{factorToken}, totp => $wrong), 401, "try $_" for 1 .. 4;
+is_problem(verify($asked, totp => $wrong), @invalid, 'the fifth');
+is_problem(verify($asked, totp => totp($f->{secret})), @token_invalid, 'the right code is too late');
+
+# -- ten failures an account
+
+is status($more[ $_ % 2 ], login('one')->json->{factorToken}, totp => $wrong), 401, "failure $_" for 6 .. 10;
+$asked = login('one')->json;
+my $limited = verify($asked, totp => totp($f->{secret}));
+is_problem($limited, 429, 'AUTH_TOO_MANY_ATTEMPTS', 'ten failures in fifteen minutes, which no login resets');
+cmp_ok $limited->header('Retry-After'), '>', 800, 'how long to wait';
+is_problem(verify($asked, recovery => $f->{recoveryCodes}[0]), 429, 'AUTH_TOO_MANY_ATTEMPTS', 'over all factors');
+is_problem(call('step-up', { type => 'totp', code => totp($f->{secret}) }, token => access($mfa)), 429,
+    'AUTH_TOO_MANY_ATTEMPTS', 'and calls');
+$pg->sql("update factor_failures set failed_at[1] = now() - interval '15 minutes'");
+is verify(login('one')->json, totp => totp($f->{secret}))->status, 200, 'the first one is long ago';
+is $pg->sql('select cardinality(failed_at) from factor_failures'), 9, 'a right code is no failure';
+
+# -- recovery codes
+
+forget();
+is verify(login('one')->json, recovery => lc $f->{recoveryCodes}[0] =~ s/-//gr)->status, 200, 'a recovery code';
+is_problem(verify(login('one')->json, recovery => $f->{recoveryCodes}[0]), @invalid, 'once');
+$list = http_get($port, '/api/auth/factors', token => access($mfa))->json;
+is $list->{recoveryCodesLeft}, 9, 'there are nine left';
+@asked = map { login('one')->json->{factorToken} } 1 .. 4;
+@sent = map { sent('verify-factor', { factorToken => $_, type => 'recovery', code => $f->{recoveryCodes}[1] }) } @asked;
+%got = ();
+$got{ $_->read_response->status }++ for @sent;
+is_deeply \%got, { 200 => 1, 401 => 3 }, 'one in four logins at once: once';
+my $new = call('recovery-codes', {}, token => access($mfa))->json->{recoveryCodes};
+is scalar @$new, 10, 'ten new ones';
+forget();
+is_problem(verify(login('one')->json, recovery => $f->{recoveryCodes}[2]), @invalid, 'end the old ones');
+my $other = logged_in('several');
+my $g = enrol($other);
+forget();
+is_problem(verify(login('several')->json, recovery => $new->[0]), @invalid, "another account's recovery code");
+is_problem(verify(login('several')->json, totp => totp($f->{secret})), @invalid, "another account's code");
+is verify(login('several')->json, recovery => $g->{recoveryCodes}[0])->status, 200, 'its own one';
+
+# -- tokens are not one another
+
+$asked = login('one')->json;
+is_problem(http_get($port, '/api/auth/factors', token => $asked->{factorToken}), 401, 'AUTH_ACCESS_TOKEN_REQUIRED',
+    'a factorToken is no access token');
+is_problem(verify(access($mfa), totp => totp($f->{secret})), @token_invalid, 'an access token is no factorToken');
+is_problem(call('factors', { type => 'totp', factorToken => $asked->{factorToken} }), @token_invalid,
+    'nor does the token of a login that waits for a factor enrol one');
+for my $case (
+    [ 'an account that was disabled', "status = 'DISABLED'", "status = 'ACTIVE'" ],
+    [ 'one that was locked out', "sessions_valid_after = now()", "sessions_valid_after = '-infinity'" ],
+    [ 'another credential', "credential_hash = credential_hash || ' '", 'credential_hash = trim(credential_hash)' ],
+) {
+    my ($name, $then, $back) = @$case;
+    forget();
+    $asked = login('one')->json;
+    $pg->sql("set session_replication_role = replica; update accounts set $then where account_name = 'one\@demo.test'",
+        user => 'postgres');
+    is_problem(verify($asked, totp => totp($f->{secret})), @token_invalid, $name);
+    $pg->sql("set session_replication_role = replica; update accounts set $back where account_name = 'one\@demo.test'",
+        user => 'postgres');
+}
+$asked = login('one')->json;
+$pg->sql("update factor_tokens set expires_at = now() - interval '1 second'");
+is_problem(verify($asked, totp => totp($f->{secret})), @token_invalid, 'a token that has expired');
+is_problem(verify('x' x 43, totp => totp($f->{secret})), @token_invalid, 'one that nobody made');
+is_problem(call('verify-factor', { factorToken => 'x', type => 'sms', code => 1 }), 400, 'REQUEST_INVALID', 'a body');
+forget();
+my $last = verify(login('one')->json, totp => totp($f->{secret}));
+is $last->status, 200, 'the same without any of that';
+my $gone = access($last->json);
+forget();
+is_problem(verify($asked, totp => $_), @token_invalid, "not a code: $_") for '', '12345', '1234567', "00000\x{e9}";
+
+# -- step-up: what changes factors or the credential needs a fresh session
+
+sub step_up ($token, $type, $secret) {
+    return call('step-up', { type => $type, ($type eq 'credential' ? 'credential' : 'code') => $secret },
+        token => $token);
+}
+sub age ($answer, $seconds, $more = '') {
+    alter($answer, "authenticated_at = now() - interval '$seconds seconds'$more");
+}
+my @stale = (401, 'AUTH_STEP_UP_REQUIRED');
+sub changes ($token, $fresh, $name) {
+    my $id = $pg->sql("select factor_id from factors order by created_at limit 1");
+    my %call = (
+        'POST factors' => sub { factors($token, '', { type => 'totp' }) },
+        'POST confirm' => sub { factors($token, "/$id/confirm", { code => '000000' }) },
+        'PATCH' => sub { http($port, PATCH => "/api/auth/factors/$id", token => $token, json => { name => 'Mine' }) },
+        'POST recovery-codes' => sub { call('recovery-codes', {}, token => $token) },
+    );
+    for my $what (sort keys %call) {
+        my $res = $call{$what}->();
+        $fresh ? isnt $res->code, $stale[1], "$what, $name" : is_problem($res, @stale, "$what, $name");
+    }
+}
+my $several = logged_in('none');
+my $token = access($several);
+age($several, 301);
+is_problem(factors($token, '', { type => 'totp' }), @stale, 'after five minutes, without a factor');
+like factors($token, '', { type => 'totp' })->header('WWW-Authenticate'),
+    qr/\ABearer .*error="insufficient_user_authentication", max_age=300\z/, 'the challenge (RFC 9470)';
+is_problem(step_up($token, credential => 'wrong'), 401, 'AUTH_INVALID_CREDENTIALS', 'step-up by a wrong credential');
+$res = step_up($token, credential => $Platform::Test::Client::CREDENTIAL);
+is_deeply [ $res->status, $res->code ], [ 200, 'AUTH_STEP_UP_SUCCESS' ], 'by the right one' or diag $res->body;
+is session_of(access($res->json)), session_of($token), 'a token of the same session';
+cmp_ok claims(access($res->json))->{auth_time}, '>', time - 60, 'authenticated now';
+is factors($token, '', { type => 'totp' })->status, 201, 'and it is fresh';
+is_problem(step_up($token, totp => '000000'), @invalid, 'a factor that it does not have');
+
+my $aal1 = $mfa;
+age($aal1, 301);
+changes(access($aal1), 0, 'after five minutes');
+age($aal1, 0, ', amr = 1');
+changes(access($aal1), 0, 'by the credential alone, though the account has a factor');
+is_problem(call('change-credential', { credential => $Platform::Test::Client::CREDENTIAL,
+    newCredential => 'An0ther credential' }, token => access($aal1)), @stale, 'nor is the credential changed');
+is_problem(step_up(access($aal1), credential => $Platform::Test::Client::CREDENTIAL), @stale,
+    'a step-up by the credential does not do');
+forget();
+is_problem(step_up(access($aal1), totp => $wrong), @invalid, 'nor by a wrong code');
+$res = step_up(access($aal1), totp => totp($f->{secret}));
+is_deeply [ @{ claims(access($res->json)) }{qw(acr amr)} ], [ 'aal2', [qw(pwd otp mfa)] ], 'a code does';
+is_problem(step_up(access($aal1), totp => totp($f->{secret})), @invalid, 'once');
+changes(access($aal1), 1, 'then');
+$new = call('recovery-codes', {}, token => access($aal1))->json->{recoveryCodes};
+age($aal1, 301);
+is step_up(access($aal1), recovery => $new->[0])->status, 200, 'and so does a recovery code';
+$pg->sql("update auth_sessions set status = 'REVOKED', revoked_at = now() where session_id = '" . session_of($gone) . "'");
+forget();
+is_problem(step_up($gone, totp => totp($f->{secret})), 401, 'AUTH_SESSION_NOT_ACTIVE', 'not in a session that has ended');
+
+# -- removing
+
+forget();
+my ($mine) = map { $_->{factorId} } @{ http_get($port, '/api/auth/factors', token => access($aal1))->json->{factors} };
+my ($theirs) = map { $_->{factorId} } @{ http_get($port, '/api/auth/factors', token => access($other))->json->{factors} };
+sub remove ($who, $id) { return http($port, DELETE => "/api/auth/factors/$id", token => access($who)) }
+is_problem(remove($aal1, $theirs), 404, 'RESOURCE_NOT_FOUND', "another account's factor");
+is http($port, PATCH => "/api/auth/factors/$mine", token => access($aal1), json => { name => 'Mine' })->status, 200, 'its own is renamed';
+is_problem(http($port, PATCH => "/api/auth/factors/$theirs", token => access($aal1), json => { name => 'Mine' }), 404, 'RESOURCE_NOT_FOUND',
+    "another account's is not");
+$pg->sql("update accounts set factor_required = true where account_name = 'one\@demo.test'");
+is_problem(remove($aal1, $mine), 409, 'AUTH_FACTOR_LAST', 'the last one where one is required');
+$pg->sql("update accounts set factor_required = false where account_name = 'one\@demo.test'");
+age($aal1, 301);
+is_problem(remove($aal1, $mine), @stale, 'not after five minutes');
+age($aal1, 0);
+is remove($aal1, $mine)->status, 200, 'removed';
+is $pg->sql("select count(*) from recovery_codes where account_id = '$one->{accountId}'"), 0, 'with its recovery codes';
+is login('one')->json->{code}, 'AUTH_LOGIN_SUCCESS', 'and a login is as before';
+
+# -- a factor is demanded
+
+$pg->sql("update accounts set factor_required = true where account_name = 'one\@demo.test'");
+$asked = login('one')->json;
+is_deeply [ @$asked{qw(code factors nextAction)} ], [ 'AUTH_FACTOR_REQUIRED', [], { type => 'enroll_factor' } ],
+    'who has to have one and has none gets one first';
+is_problem(verify($asked, totp => '000000'), @token_invalid, 'its token ends no login');
+$new = call('factors', { type => 'totp', factorToken => $asked->{factorToken} })->json;
+is_problem(call("factors/$new->{factorId}/confirm", { factorToken => $asked->{factorToken}, code => '12345x' }), @invalid,
+    'a wrong code does not confirm it');
+is login('one')->json->{nextAction}{type}, 'enroll_factor', 'a factor that is not confirmed does not count';
+$res = call("factors/$new->{factorId}/confirm", { factorToken => $asked->{factorToken}, code => totp($new->{secret}) });
+is_deeply [ $res->status, $res->code, scalar @{ $res->json->{recoveryCodes} // [] } ],
+    [ 200, 'AUTH_LOGIN_SUCCESS', 10 ], 'the right one ends the login' or diag $res->body;
+is claims(access($res->json))->{acr}, 'aal2', 'with two factors';
+is_problem(call('factors', { type => 'totp', factorToken => $asked->{factorToken} }), @token_invalid,
+    'the token was used');
+forget();
+is verify(login('one')->json, totp => totp($new->{secret}))->status, 200, 'the next login asks for it';
+$asked = do { $pg->sql("delete from factors where account_id = '$one->{accountId}'"); login('one')->json };
+$new = call('factors', { type => 'totp', factorToken => $asked->{factorToken} })->json;
+is call("factors/$new->{factorId}/confirm", { factorToken => $asked->{factorToken}, code => "00000$_" })->status, 401,
+    "confirmation $_" for 1 .. 5;
+is_problem(call("factors/$new->{factorId}/confirm", { factorToken => $asked->{factorToken}, code => totp($new->{secret}) }),
+    @token_invalid, 'five tries, here too');
+$pg->sql("update accounts set factor_required = false");
+restart($identity, AUTH_REQUIRE_FACTOR => 'OPERATOR');
+$pg->sql("update accounts set account_type = 'OPERATOR' where account_name = 'one\@demo.test'");
+is login('one')->json->{nextAction}{type}, 'enroll_factor', 'PLATFORM_AUTH_REQUIRE_FACTOR=OPERATOR: an operator';
+is login('two-workspaces')->json->{code}, 'AUTH_LOGIN_SUCCESS', 'but not a customer';
+restart($identity, AUTH_REQUIRE_FACTOR => 'all');
+is login('two-workspaces')->json->{nextAction}{type}, 'enroll_factor', 'all: a customer too';
+restart($identity, AUTH_REQUIRE_FACTOR => undef);
+
+# -- keys
+
+$several = logged_in('two-workspaces');
+$f = enrol($several);
+restart($identity, AUTH_FACTOR_KEYS => 'two=' . 'YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=,' . $KEY);
+forget();
+is verify(login('two-workspaces')->json, totp => totp($f->{secret}))->status, 200, 'a key before it: still read';
+restart($identity, AUTH_FACTOR_KEYS => 'two=' . 'YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=');
+forget();
+is_problem(verify(login('two-workspaces')->json, totp => totp($f->{secret})), @invalid, 'without its key');
+
+is verify(login('two-workspaces')->json, recovery => $f->{recoveryCodes}[0])->status, 200, 'a recovery code helps';
+restart($identity, AUTH_FACTOR_KEYS => 'one=' . 'YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=');
+forget();
+is_problem(verify(login('two-workspaces')->json, totp => totp($f->{secret})), @invalid, 'another key of that name');
+restart($identity, AUTH_FACTOR_KEYS => $KEY);
+$pg->sql("update factors set secret = (select secret from factors where factor_id = '$g->{factorId}')
+    where factor_id = '$f->{factorId}'", user => 'postgres');
+forget();
+is_problem(verify(login('two-workspaces')->json, totp => totp($g->{secret})), @invalid, "another row's secret");
+restart($identity, AUTH_FACTOR_KEYS => undef);
+is_problem(factors(access(logged_in('none')), '', { type => 'totp' }), 403, 'AUTH_FACTOR_NOT_OFFERED', 'without keys');
+
+# -- a deleted account keeps nothing
+
+$c->done(qw(account delete two-workspaces@demo.test));
+is $pg->sql("select count(*) from (select account_id from factors union all select account_id from recovery_codes
+    union all select account_id from factor_tokens union all select account_id from factor_failures) a
+    where account_id = '$several->{accountId}'"), 0, 'a deleted account keeps nothing';
+
+$t->done;
