@@ -5,8 +5,10 @@
 
 #include "auth/opening.h"
 #include "auth/owner.h"
+#include "auth/system.h"
 #include "auth/totp.h"
 #include "base/uuid.h"
+#include "people/people_account.h"
 #include "store/store_session.h"
 #include "store/store_transaction.h"
 
@@ -20,23 +22,22 @@
 
 void h_factors(struct worker *w)
 {
-    struct factor_list factors;
-    struct store_list list;
+    struct people people = {.store = &w->store, .arena = &w->arena};
+    struct account_whole account;
     struct owner owner;
     struct jsonw json;
-    const char *id = owner.account.account_id;
 
-    if (!owner_session(w, &owner) ||
-        !auth_answered(w,
-                       store_factors_list(&w->store, &w->arena, id, &list)) ||
-        !auth_answered(
-            w, store_factors_read(&w->store, &w->arena, id, false, &factors))) {
+    if (!owner_session(w, &owner)) {
+        return;
+    }
+    if (people_account_read(&people, owner.account.account_id, &account) !=
+        PEOPLE_DONE) {
+        (void) auth_database_unavailable(w);
         return;
     }
     auth_success(w, &json, "AUTH_FACTORS_SUCCESS",
                  "These are the account's second factors.");
-    auth_list(&json, "factors", &list);
-    jsonw_int(&json, "recoveryCodesLeft", factors.recovery_codes);
+    system_members(&json, people_account_factor_members, &account);
     jsonw_object_end(&json);
 }
 

@@ -6,6 +6,8 @@
 #include "auth/auth.h"
 
 handler_fn h_account_delete;
+handler_fn h_account_factors; /* list */
+handler_fn h_account_factors_end;
 handler_fn h_account_reset_code;
 handler_fn h_account_revoke_sessions;
 handler_fn h_account_unlock;

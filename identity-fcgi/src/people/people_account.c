@@ -127,6 +127,26 @@ static const struct people_member membership_members[] = {
     {"grants", PEOPLE_ROWS, offsetof(struct membership, grants), grant_members},
     PEOPLE_MEMBERS_END};
 
+struct account_factor {
+    const char *factor_id, *type, *name;
+    int64_t created_us, used_us;
+};
+
+static const struct people_member factor_members[] = {
+    PEOPLE_MEMBER("factorId", ID, struct account_factor, factor_id),
+    PEOPLE_MEMBER("type", TEXT, struct account_factor, type),
+    PEOPLE_MEMBER("name", TEXT, struct account_factor, name),
+    PEOPLE_MEMBER("createdAt", TIME, struct account_factor, created_us),
+    PEOPLE_MEMBER("usedAt", TIME, struct account_factor, used_us),
+    PEOPLE_MEMBERS_END};
+
+const struct people_member people_account_factor_members[] = {
+    {"factors", PEOPLE_ROWS, offsetof(struct account_whole, factors),
+     factor_members},
+    PEOPLE_MEMBER("recoveryCodesLeft", NUMBER, struct account_whole,
+                  recovery_codes),
+    PEOPLE_MEMBERS_END};
+
 const struct people_member people_account_whole_members[] = {
     ITEM(struct account_whole, item.),
     PEOPLE_MEMBER("updatedAt", TIME, struct account_whole, updated_us),
@@ -134,6 +154,12 @@ const struct people_member people_account_whole_members[] = {
                   valid_after_us),
     PEOPLE_MEMBER("deletedAt", TIME, struct account_whole, deleted_us),
     PEOPLE_MEMBER("hasCredential", BOOL, struct account_whole, has_credential),
+    PEOPLE_MEMBER("factorRequired", BOOL, struct account_whole,
+                  factor_required),
+    PEOPLE_MEMBER("recoveryCodesLeft", NUMBER, struct account_whole,
+                  recovery_codes),
+    {"factors", PEOPLE_ROWS, offsetof(struct account_whole, factors),
+     factor_members},
     {"memberships", PEOPLE_ROWS, offsetof(struct account_whole, memberships),
      membership_members},
     PEOPLE_MEMBERS_END};
@@ -154,7 +180,8 @@ static const struct db_statement account_find_sql = {
     FIND(", updated_at,"
          " nullif(least(sessions_valid_after, '9999-01-01Z'), '-infinity'),"
          " deleted_at, credential_hash NOT LIKE '$argon2id$%$" MODEL_NOBODY_SALT
-         "$%'"),
+         "$%', factor_required, (SELECT count(*) FROM recovery_codes c"
+         "   WHERE c.account_id = accounts.account_id AND c.used_at IS NULL)"),
     DB_READS};
 
 static const struct db_statement account_memberships_sql = {
@@ -224,12 +251,34 @@ static enum people_outcome read_memberships(struct people *p,
     return outcome;
 }
 
+static const struct db_statement account_factors_sql = {
+    "account_factors",
+    "SELECT factor_id, factor_type, factor_name, created_at, used_at"
+    "  FROM factors WHERE account_id = $1 AND confirmed_at IS NOT NULL"
+    " ORDER BY created_at, factor_id",
+    DB_READS};
+
+static enum people_outcome read_factors(struct people *p,
+                                        struct account_whole *out)
+{
+    struct sql_query q = {0};
+
+    db_params(&q.p, DB_ID(out->item.account_id));
+    return people_list(p, &q, &account_factors_sql, factor_members,
+                       sizeof(struct account_factor), PEOPLE_PAGE_MAX,
+                       &out->factors);
+}
+
 enum people_outcome people_account_read(struct people *p, const char *id,
                                         struct account_whole *out)
 {
     enum people_outcome outcome =
         people_find(p, &account_find_sql, "account", id, NULL, 0,
                     people_account_whole_members, out);
+
+    if (outcome == PEOPLE_DONE) {
+        outcome = read_factors(p, out);
+    }
 
     return outcome == PEOPLE_DONE ? read_memberships(p, out) : outcome;
 }

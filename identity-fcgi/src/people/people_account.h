@@ -33,15 +33,20 @@ const char *people_account_cursor(struct people *p, const void *item);
 struct account_whole {
     struct account_item item;
     int64_t updated_us, valid_after_us, deleted_us;
-    bool has_credential;
+    bool has_credential, factor_required;
+    struct people_rows factors;             /* confirmed second factors */
+    int64_t recovery_codes;                 /* unused ones */
     struct people_rows memberships, grants; /* grants: of all memberships */
 };
 
 /* Those of an account_item, updatedAt, sessionsValidAfter, deletedAt,
- * hasCredential, memberships with grants */
+ * hasCredential, factorRequired, factors, recoveryCodesLeft, memberships with
+ * grants */
 extern const struct people_member people_account_whole_members[];
 /* Its lists: memberships, and the grants of all of them */
 extern const struct people_member people_account_lists[];
+/* factors, recoveryCodesLeft */
+extern const struct people_member people_account_factor_members[];
 
 enum people_outcome people_account_read(struct people *p, const char *id,
                                         struct account_whole *out);

@@ -60,6 +60,10 @@ const struct people_member people_end_address_members[] = {
                   address_reset),
     PEOPLE_MEMBERS_END};
 
+static const struct db_statement end_factor_failures_sql = {
+    "end_factor_failures", "DELETE FROM factor_failures WHERE account_id = $1",
+    DB_WRITES};
+
 /* Attempts of a client are counted under its id. */
 static bool identify(const struct end_attempts *attempts,
                      const struct account_item *account, unsigned char *hmac)
@@ -95,6 +99,10 @@ enum people_outcome people_end_failures(struct people *p,
 
     if (outcome == PEOPLE_DONE) {
         outcome = forget(p, &e->attempts, &e->account, &e->cleared);
+    }
+    if (outcome == PEOPLE_DONE) {
+        outcome = people_do(p, &end_factor_failures_sql, NULL,
+                            DB_ID(e->account.account_id));
     }
     if (outcome == PEOPLE_DONE && e->address != NULL) {
         outcome =

@@ -99,40 +99,6 @@ enum store_result store_factors_read(struct store *st, pj_arena_t *arena,
     return sql_end(&q);
 }
 
-static const struct db_statement factors_list_sql = {
-    "factors_list",
-    "SELECT row_to_json(o) FROM (SELECT factor_id AS \"factorId\","
-    "       factor_type AS type, factor_name AS name,"
-    "       to_char(created_at AT TIME ZONE 'UTC', iso) AS \"createdAt\","
-    "       to_char(used_at AT TIME ZONE 'UTC', iso) AS \"usedAt\""
-    "  FROM factors, (VALUES ('YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')) AS t (iso)"
-    " WHERE account_id = $1 AND confirmed_at IS NOT NULL"
-    " ORDER BY created_at, factor_id) AS o",
-    false};
-
-enum store_result store_factors_list(struct store *st, pj_arena_t *arena,
-                                     const char *account_id,
-                                     struct store_list *out)
-{
-    struct sql_query q = {0};
-
-    memset(out, 0, sizeof(*out));
-    db_params(&q.p, DB_ID(account_id));
-    if (sql_run(&q, st, &factors_list_sql, NULL)) {
-        size_t count = db_row_count(q.rows);
-
-        out->items = pj_arena_alloc(arena, (count + 1) * sizeof(*out->items));
-        for (size_t i = 0; out->items != NULL && i < count; i++) {
-            out->items[i] = sql_copy_string(arena, db_text(q.rows, i, 0, NULL));
-            out->count += out->items[i] != NULL;
-        }
-        if (out->count < count) {
-            q.result = STORE_UNAVAILABLE;
-        }
-    }
-    return sql_end(&q);
-}
-
 /* -- changing -- */
 
 /* Locks the account before its factors, like everybody else. */

@@ -36,11 +36,6 @@ struct factor_list {
 enum store_result store_factors_read(struct store *st, pj_arena_t *arena,
                                      const char *account_id, bool open_too,
                                      struct factor_list *out);
-/* Confirmed factors in the API's JSON, oldest first. */
-enum store_result store_factors_list(struct store *st, pj_arena_t *arena,
-                                     const char *account_id,
-                                     struct store_list *out);
-
 /* -- changing: STORE_NONE unless the account is enabled and has a second factor
  * as second_factor says -- */
 
