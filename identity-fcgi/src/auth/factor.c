@@ -5,7 +5,7 @@
 #include "auth/reset_code.h"
 #include "auth/totp.h"
 #include "base/log.h"
-#include "store/store_transaction.h"
+#include "store/store_factor_failure.h"
 
 #include <inttypes.h>
 #include <openssl/crypto.h>
@@ -98,8 +98,8 @@ bool factor_ask(struct worker *w, const struct account *account)
     struct jsonw json;
 
     memcpy(t.account_id, account->account_id, STORE_UUID);
-    result = store_factors_read(&w->store, &w->arena, account->account_id,
-                                false, &list);
+    result = store_factor_read(&w->store, &w->arena, account->account_id, false,
+                               &list);
     if (result == STORE_OK) {
         result = factor_token_make(w, &t, has_kind(&list, true), account, text);
     }
@@ -147,8 +147,8 @@ bool factor_check_begin(struct worker *w, const char *account_id,
     default:
         return auth_database_unavailable(w);
     }
-    return auth_answered(w, store_factors_read(&w->store, &w->arena, account_id,
-                                               false, &check->factors));
+    return auth_answered(w, store_factor_read(&w->store, &w->arena, account_id,
+                                              false, &check->factors));
 }
 
 void factor_check_settle(struct worker *w, const struct factor_check *check)
@@ -227,7 +227,8 @@ enum store_result factor_use(struct worker *w, const struct factor_use *use)
         return store_factor_use_passkey(&w->store, use->factor, use->step,
                                         use->synced);
     default:
-        return store_recovery_use(&w->store, use->account_id, use->sha256);
+        return store_factor_recovery_use(&w->store, use->account_id,
+                                         use->sha256);
     }
 }
 
@@ -276,8 +277,8 @@ bool factor_recovery_make(struct worker *w, struct factor_recovery *out)
 enum store_result factor_recovery_keep(struct worker *w, const char *account_id,
                                        struct factor_recovery *made)
 {
-    return store_recovery_replace(&w->store, account_id, made->hashes,
-                                  STORE_RECOVERY_CODES);
+    return store_factor_recovery_replace(&w->store, account_id, made->hashes,
+                                         STORE_RECOVERY_CODES);
 }
 
 /* -- freshness -- */

@@ -86,7 +86,7 @@ static bool make(struct worker *w, struct adding *a)
 static bool refuse_more(struct worker *w, const struct owner *owner)
 {
     struct factor_list list;
-    enum store_result result = store_factors_read(
+    enum store_result result = store_factor_read(
         &w->store, &w->arena, owner->account.account_id, false, &list);
 
     if (!auth_answered(w, result)) {
@@ -207,7 +207,7 @@ static bool read_code(struct worker *w, struct confirming *c)
     }
     body_string(&root, "code", BODY_REQUIRED, 0, 0, &code);
     if (!auth_faultless(w) ||
-        !auth_answered(w, store_factors_read(&w->store, &w->arena,
+        !auth_answered(w, store_factor_read(&w->store, &w->arena,
                                              c->owner.account.account_id, true,
                                              &list)) ||
         !factor_open_step(w, &list, c->owner.account.account_id, w->path_ids[0],
@@ -359,7 +359,7 @@ static bool has(const struct factor_list *list, pj_str_t id)
 static bool refuse_removal(struct worker *w, const struct owner *owner)
 {
     struct factor_list list;
-    enum store_result result = store_factors_read(
+    enum store_result result = store_factor_read(
         &w->store, &w->arena, owner->account.account_id, false, &list);
 
     if (!auth_answered(w, result)) {

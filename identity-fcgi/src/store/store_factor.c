@@ -55,8 +55,8 @@ static bool copy_factor(pj_arena_t *arena, const struct db_rows *rows,
 }
 
 /* Returns a row for each factor, or a row without one. */
-static const struct db_statement factors_read_sql = {
-    "factors_read",
+static const struct db_statement factor_read_sql = {
+    "factor_read",
     "SELECT " FACTOR_COLUMNS ", (SELECT count(*) FROM recovery_codes c"
     "         WHERE c.account_id = $1 AND c.used_at IS NULL)"
     "  FROM (SELECT) AS one LEFT JOIN factors f ON f.account_id = $1"
@@ -83,16 +83,16 @@ static bool copy_list(pj_arena_t *arena, const struct db_rows *rows,
     return true;
 }
 
-enum store_result store_factors_read(struct store *st, pj_arena_t *arena,
-                                     const char *account_id, bool open_too,
-                                     struct factor_list *out)
+enum store_result store_factor_read(struct store *st, pj_arena_t *arena,
+                                    const char *account_id, bool open_too,
+                                    struct factor_list *out)
 {
     struct sql_query q = {0};
 
     memset(out, 0, sizeof(*out));
     db_params(&q.p, DB_ID(account_id), DB_BOOL(open_too),
               DB_INT(STORE_OPEN_FACTOR_S));
-    if (sql_run(&q, st, &factors_read_sql, NULL) &&
+    if (sql_run(&q, st, &factor_read_sql, NULL) &&
         !copy_list(arena, q.rows, out)) {
         q.result = STORE_UNAVAILABLE;
     }
@@ -205,8 +205,8 @@ enum store_result store_factor_remove(struct store *st, const char *account_id,
                   DB_BOOL(keep_one), DB_TEXT(st->actor));
 }
 
-static const struct db_statement recovery_replace_sql = {
-    "recovery_replace",
+static const struct db_statement factor_recovery_replace_sql = {
+    "factor_recovery_replace",
     OWNER ", old AS (DELETE FROM recovery_codes c USING owner"
           "   WHERE c.account_id = owner.account_id)"
           " INSERT INTO recovery_codes (account_id, code_sha256)"
@@ -215,10 +215,10 @@ static const struct db_statement recovery_replace_sql = {
           "  WHERE second_factor" SQL_ACTOR("$3"),
     true};
 
-enum store_result store_recovery_replace(struct store *st,
-                                         const char *account_id,
-                                         unsigned char hashes[][STORE_SHA256],
-                                         size_t count)
+enum store_result
+store_factor_recovery_replace(struct store *st, const char *account_id,
+                              unsigned char hashes[][STORE_SHA256],
+                              size_t count)
 {
     char mem[STORE_RECOVERY_CODES * (2 * STORE_SHA256 + 1) + 1];
     struct buf list;
@@ -229,9 +229,10 @@ enum store_result store_recovery_replace(struct store *st,
                  hashes[i / STORE_SHA256][i % STORE_SHA256]);
     }
     buf_addc(&list, '\0');
-    return list.overflow ? STORE_UNAVAILABLE
-                         : sql_do(st, &recovery_replace_sql, DB_ID(account_id),
-                                  DB_TEXT(mem), DB_TEXT(st->actor));
+    return list.overflow
+               ? STORE_UNAVAILABLE
+               : sql_do(st, &factor_recovery_replace_sql, DB_ID(account_id),
+                        DB_TEXT(mem), DB_TEXT(st->actor));
 }
 
 /* -- using -- */
@@ -248,17 +249,18 @@ enum store_result store_factor_use_step(struct store *st, const char *factor_id,
     return sql_do(st, &factor_use_step_sql, DB_ID(factor_id), DB_INT(step));
 }
 
-static const struct db_statement recovery_use_sql = {
-    "recovery_use",
+static const struct db_statement factor_recovery_use_sql = {
+    "factor_recovery_use",
     "UPDATE recovery_codes SET used_at = now()"
     " WHERE account_id = $1 AND code_sha256 = $2"
     "   AND used_at IS NULL" SQL_ACTOR("$3"),
     true};
 
-enum store_result store_recovery_use(struct store *st, const char *account_id,
-                                     const unsigned char *sha256)
+enum store_result store_factor_recovery_use(struct store *st,
+                                            const char *account_id,
+                                            const unsigned char *sha256)
 {
-    return sql_do(st, &recovery_use_sql, DB_ID(account_id),
+    return sql_do(st, &factor_recovery_use_sql, DB_ID(account_id),
                   DB_BYTES(sha256, STORE_SHA256), DB_TEXT(st->actor));
 }
 

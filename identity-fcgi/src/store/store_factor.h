@@ -33,9 +33,9 @@ struct factor_list {
 };
 
 /* Reads the account's factors, confirmed ones only unless open_too is set. */
-enum store_result store_factors_read(struct store *st, pj_arena_t *arena,
-                                     const char *account_id, bool open_too,
-                                     struct factor_list *out);
+enum store_result store_factor_read(struct store *st, pj_arena_t *arena,
+                                    const char *account_id, bool open_too,
+                                    struct factor_list *out);
 /* -- changing: STORE_NONE unless the account is enabled and has a second factor
  * as second_factor says -- */
 
@@ -62,17 +62,18 @@ enum store_result store_factor_rename(struct store *st, const char *account_id,
 enum store_result store_factor_remove(struct store *st, const char *account_id,
                                       pj_str_t factor_id, bool keep_one);
 /* Replaces the recovery codes by those with these hashes. */
-enum store_result store_recovery_replace(struct store *st,
-                                         const char *account_id,
-                                         unsigned char hashes[][STORE_SHA256],
-                                         size_t count);
+enum store_result
+store_factor_recovery_replace(struct store *st, const char *account_id,
+                              unsigned char hashes[][STORE_SHA256],
+                              size_t count);
 
 /* -- using: STORE_NONE if it was used before -- */
 
 enum store_result store_factor_use_step(struct store *st, const char *factor_id,
                                         int64_t step);
-enum store_result store_recovery_use(struct store *st, const char *account_id,
-                                     const unsigned char *sha256);
+enum store_result store_factor_recovery_use(struct store *st,
+                                            const char *account_id,
+                                            const unsigned char *sha256);
 /* Records the new signature counter, which must have grown unless both are 0.
  */
 enum store_result store_factor_use_passkey(struct store *st,

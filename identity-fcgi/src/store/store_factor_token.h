@@ -1,12 +1,10 @@
-/* Tokens between the calls of a login with a second factor or of a passkey, and
- * failed attempts at factors. */
+/* Tokens between the calls of a login with a second factor or of a passkey. */
 
 #pragma once
 
 #include "store/store_factor.h"
 
-#define STORE_FACTOR_TRIES 5     /* of a token */
-#define STORE_FACTOR_FAILURES 10 /* of an account in 15 minutes */
+#define STORE_FACTOR_TRIES 5 /* of a token */
 
 enum factor_purpose {
     FACTOR_VERIFY,        /* a login that needs a factor */
@@ -46,16 +44,3 @@ enum store_result store_factor_token_take(struct store *st,
 /* Removes the token. STORE_NONE if it was removed concurrently. */
 enum store_result store_factor_token_end(struct store *st,
                                          const unsigned char *sha256);
-
-/* -- failures -- */
-
-/* Counts a failure of the account before a factor is checked.  STORE_NONE, and
- * the time to wait, if there were STORE_FACTOR_FAILURES in 15 minutes. */
-enum store_result store_factor_failure_begin(struct store *st,
-                                             const char *account_id,
-                                             int64_t *stamp_us,
-                                             int64_t *retry_after_s);
-/* Takes this failure back. */
-enum store_result store_factor_failure_end(struct store *st,
-                                           const char *account_id,
-                                           int64_t stamp_us);
