@@ -208,8 +208,8 @@ static bool read_code(struct worker *w, struct confirming *c)
     body_string(&root, "code", BODY_REQUIRED, 0, 0, &code);
     if (!auth_faultless(w) ||
         !auth_answered(w, store_factor_read(&w->store, &w->arena,
-                                             c->owner.account.account_id, true,
-                                             &list)) ||
+                                            c->owner.account.account_id, true,
+                                            &list)) ||
         !factor_open_step(w, &list, c->owner.account.account_id, w->path_ids[0],
                           code, &c->factor, &c->step)) {
         return false;
