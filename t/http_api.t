@@ -4,6 +4,7 @@
 
 use JSON::PP;
 use Platform::Test;
+use Platform::Test::Client qw(restart totp);
 use Platform::Test::Commands;
 use Platform::Test::Env;
 
@@ -61,6 +62,7 @@ my $s = $t->full_stack(env => {
     PLATFORM_LOGIN_RATE_LIMIT     => '1r/m burst 5',
     PLATFORM_REFRESH_RATE_LIMIT   => '1r/m burst 5',
     PLATFORM_AUTH_MAX_FAILURES    => 2,
+    PLATFORM_AUTH_FACTOR_KEYS     => 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=',
     PLATFORM_SYSTEM_API           => 'gateway',
 });
 my $pg = $s->postgres;
@@ -303,7 +305,7 @@ done('disable', "PATCH $person", json => { status => 'DISABLED' });
 taken("POST $_->[0]", $_->[1], '409 RESOURCE_CONFLICT') for [ "$person/reset-code", {} ],
     [ "accounts/$deleted/unlock", {} ], [ "accounts/$deleted/revoke-sessions", {} ];
 gets("$_ of a client", '409 RESOURCE_CONFLICT', "DELETE $system/accounts/$client{client_id}$_", body => '', %office)
-    for '', "/sessions/$held";
+    for '', "/sessions/$held", "/factors/$held";
 refused(
     [ DELETE => $person, 'people:write' ],
     [ POST => "$person/revoke-sessions", 'people:write', {} ],
@@ -376,10 +378,12 @@ gets("$select: $_->[0]", $_->[1], $select => @$_[2 .. $#$_]) for (
 );
 gets("$_: no JSON", '415 MEDIA_TYPE_UNSUPPORTED', "POST /api/auth/$_", @account, body => 'x',
     headers => [ 'Content-Type' => 'text/plain' ])
-    for 'login', $select, 'change-credential', $reset, 'refresh', 'logout';
+    for 'login', $select, 'change-credential', $reset, 'refresh', 'logout',
+    qw(verify-factor factors factors/x/confirm step-up);
 gets("$_: over 64 KiB", '413 GATEWAY_REQUEST_TOO_LARGE', $_, @account, headers => [ 'Content-Length' => 70_000 ])
-    for map { my ($method, @paths) = @$_; map {"$method /api/auth/$_"} @paths } [ GET => 'me', 'sessions' ],
-    [ DELETE => 'sessions/x' ], [ POST => qw(refresh logout logout-others logout-all change-credential) ];
+    for map { my ($method, @paths) = @$_; map {"$method /api/auth/$_"} @paths } [ GET => qw(me sessions factors) ],
+    [ DELETE => 'sessions/x', 'factors/x' ], [ PATCH => 'factors/x' ],
+    [ POST => qw(refresh logout logout-others logout-all change-credential recovery-codes) ];
 
 # -- one's own sessions, and the credential
 
@@ -396,7 +400,8 @@ my %claims = %{ (jwt_decode($token))[1] };
 my @system = (token => jwt_token(system => jwt_key('identity'), iss => $claims{iss}));
 my @guarded = ([ GET => 'me' ], [ GET => 'sessions' ], [ DELETE => 'sessions/x' ],
     [ POST => 'logout-others', body => '' ], [ POST => 'logout-all', body => '' ],
-    [ POST => 'change-credential', json => {} ]);
+    [ POST => 'change-credential', json => {} ], [ POST => 'recovery-codes', body => '' ],
+    [ POST => 'step-up', json => {} ]);
 for my $case (@guarded) {
     my ($method, $path, @body) = @$case;
     gets("$path: $_->[0]", $_->[1], "$method /api/auth/$path", @body, @$_[2 .. $#$_]) for
@@ -417,6 +422,132 @@ gets("$change: $_->[0]", $_->[1], $change => @$_[2 .. $#$_]) for (
     [ 'a short one', '400 AUTH_CREDENTIAL_NOT_ALLOWED',
         { credential => 'another one', newCredential => 'x' }, @changer ],
 );
+
+# -- second factors: without one, getting one, logging in with one
+
+my @ann = (account => 'ann@example.com', @own_credential);
+my @has = (token => said('login: without a factor', $in, login => {@ann})->{accessToken});
+my ($factors, $verify, $up, $codes) = qw(factors verify-factor step-up recovery-codes);
+my ($wrong_code, $used_up) = ('401 AUTH_FACTOR_INVALID', '401 AUTH_FACTOR_TOKEN_INVALID');
+my $list = "GET /api/auth/$factors";
+sub by ($type, $secret) { return { type => $type, ($type eq 'credential' ? $type : 'code') => $secret } }
+gets("$up: $_->[0]", $_->[1], $up => @$_[2 .. $#$_]) for (
+    [ 'by the credential', '200 AUTH_STEP_UP_SUCCESS', by(@own_credential), @has, @cors ],
+    [ 'with an account token', '200 AUTH_STEP_UP_SUCCESS', by(@own_credential), @account ],
+    [ 'by a wrong one', '401 AUTH_INVALID_CREDENTIALS', by(credential => 'x'), @has ],
+    [ 'by a factor', $wrong_code, by(totp => '000000'), @has, @cors ],
+    [ 'of another kind', '400 REQUEST_INVALID', by(sms => '000000'), @has ],
+    [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', by(totp => 'x' x 20000), @has ],
+);
+gets("$codes: without a factor", '409 RESOURCE_CONFLICT', $codes => undef, @has);
+my $totp = { type => 'totp', name => 'Phone' };
+my $added = said('a factor', '201 AUTH_FACTOR_ADDED', $factors => $totp, @has, @cors);
+my $confirm = "$factors/$added->{factorId}/confirm";
+my $secret = $added->{secret};
+gets("$factors: $_->[0]", $_->[1], $factors => @$_[2 .. $#$_]) for (
+    [ 'no token', '401 AUTH_ACCESS_TOKEN_REQUIRED', $totp, @cors ],
+    [ 'a bad token', '401 AUTH_ACCESS_TOKEN_REQUIRED', $totp, token => 'x' ],
+    [ 'a factorToken that nobody made', $used_up, { %$totp, factorToken => 'x' } ],
+    [ 'of another kind', '400 REQUEST_INVALID', { type => 'sms' }, @has ],
+    [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', { %$totp, name => 'x' x 20000 }, @has ],
+    ([ 'in the burst', '400 REQUEST_INVALID', {}, @has, client => '192.0.2.9' ]) x 6,
+    [ 'too many', '429 GATEWAY_RATE_LIMITED', $totp, @has, client => '192.0.2.9' ],
+);
+gets("confirm: $_->[0]", $_->[1], @$_[2 .. $#$_]) for (
+    [ 'no code', '400 REQUEST_INVALID', $confirm => {}, @has ],
+    [ 'a wrong code', $wrong_code, $confirm => { code => '00000x' }, @has ],
+    [ 'no token', '401 AUTH_ACCESS_TOKEN_REQUIRED', $confirm => { code => '000000' } ],
+    [ 'of nothing', '404 RESOURCE_NOT_FOUND', "$factors/$NONE/confirm" => { code => '000000' }, @has ],
+    [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', $confirm => { code => 'x' x 20000 }, @has ],
+);
+my @recovery = @{ said('confirm', '200 AUTH_FACTOR_CONFIRMED', $confirm => { code => totp($secret) }, @has)
+    ->{recoveryCodes} };
+my $factor = "/api/auth/$factors/$added->{factorId}";
+my @named = (json => { name => 'Mine' });
+gets(@$_) for (
+    [ "$factors: the list", '200 AUTH_FACTORS_SUCCESS', $list, @has, @cors ],
+    [ "$factors: the list, no token", '401 AUTH_ACCESS_TOKEN_REQUIRED', $list ],
+    [ "$factors: PUT", '405 METHOD_NOT_ALLOWED', "PUT /api/auth/$factors", body => '' ],
+    [ 'a factor: renamed', '200 AUTH_FACTOR_CHANGED', "PATCH $factor", @named, @has, @cors ],
+    [ 'a factor: no name', '400 REQUEST_INVALID', "PATCH $factor", json => {}, @has ],
+    [ 'a factor: no token', '401 AUTH_ACCESS_TOKEN_REQUIRED', "PATCH $factor", @named ],
+    [ 'a factor: unknown', '404 RESOURCE_NOT_FOUND', "PATCH /api/auth/$factors/$NONE", @named, @has ],
+    [ 'a factor: GET', '405 METHOD_NOT_ALLOWED', "GET $factor", @has ],
+    [ 'a factor: no JSON', '415 MEDIA_TYPE_UNSUPPORTED', "PATCH $factor", @has, body => 'x',
+        headers => [ 'Content-Type' => 'text/plain' ] ],
+    [ 'a removal: no token', '401 AUTH_ACCESS_TOKEN_REQUIRED', "DELETE $factor" ],
+    [ 'a removal: unknown', '404 RESOURCE_NOT_FOUND', "DELETE /api/auth/$factors/none", @has ],
+    [ "$up: by the credential, with a factor", '401 AUTH_STEP_UP_REQUIRED', $up => by(@own_credential), @has ],
+    [ "$up: by a recovery code", '200 AUTH_STEP_UP_SUCCESS', $up => by(recovery => $recovery[0]), @has ],
+);
+@recovery = @{ said($codes, '200 AUTH_RECOVERY_CODES_SUCCESS', $codes => undef, @has)->{recoveryCodes} };
+my $waits = said('login: with a factor', '200 AUTH_FACTOR_REQUIRED', login => {@ann}, @cors)->{factorToken};
+sub with ($type, $code, $of = $waits) { return { factorToken => $of, type => $type, code => $code } }
+my $limited = 0;
+gets("$verify: $_->[0]", $_->[1], $verify => @$_[2 .. $#$_]) for (
+    [ 'no type', '400 REQUEST_INVALID', { factorToken => $waits, code => '1' } ],
+    [ 'a wrong code', $wrong_code, with(totp => '00000x'), @cors ],
+    [ 'of nobody', $used_up, with(totp => '000000', 'x') ],
+    [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', with(totp => 'x' x 20000) ],
+    [ 'by a recovery code', $in, with(recovery => $recovery[0]), @cors ],
+    ([ 'in the burst', '400 REQUEST_INVALID', {}, client => '192.0.2.10' ]) x 6,
+    [ 'too many', '429 GATEWAY_RATE_LIMITED', with(totp => '00000x'), client => '192.0.2.10', @cors ],
+);
+for my $what ($list, "POST /api/auth/$confirm", "PATCH $factor", "DELETE $factor", "POST /api/auth/$codes",
+    "POST /api/auth/$up")
+{
+    my @much = (client => "192.0.2." . (20 + ++$limited), $what =~ /^P/ ? (body => '') : ());
+    call("$what: in the burst", (split / /, $what), @much) for 1 .. 6;
+    gets("$what: too many", '429 GATEWAY_RATE_LIMITED', $what, @much);
+}
+gets("$verify: GET", '405 METHOD_NOT_ALLOWED', "GET /api/auth/$verify");
+
+# Ten wrong codes, over all calls.
+
+my $fails = "insert into factor_failures select account_id, array_fill(now(), array[10]) from accounts
+    where account_name = 'ann\@example.com' on conflict (account_id) do update set failed_at = excluded.failed_at";
+$pg->sql($fails);
+$waits = said('login: limited', '200 AUTH_FACTOR_REQUIRED', login => {@ann})->{factorToken};
+gets("$verify: too many failures", '429 AUTH_TOO_MANY_ATTEMPTS', $verify => with(totp => totp($secret)), @cors);
+gets("$up: too many failures", '429 AUTH_TOO_MANY_ATTEMPTS', $up => by(totp => totp($secret)), @has);
+$pg->sql('delete from factor_failures');
+
+# A session that was authenticated some time ago.
+
+my $authenticated = sub ($ago) { $pg->sql("update auth_sessions set authenticated_at = now() - interval '$ago'
+    where account_id = '$ann'") };
+$authenticated->('6 minutes');
+gets("step-up required: $_->[0]", '401 AUTH_STEP_UP_REQUIRED', @$_[1 .. $#$_], @has, @cors) for (
+    [ 'a factor', $factors => $totp ], [ 'a confirmation', $confirm => { code => '000000' } ],
+    [ 'a name', "PATCH $factor", @named ], [ 'a removal', "DELETE $factor" ],
+    [ 'recovery codes', $codes => undef ], [ 'a credential', $change => $credentials ],
+);
+$authenticated->('0 minutes');
+
+# Who has to have one.
+
+my $demanded = sub ($of) { $pg->sql("update accounts set factor_required = $of where account_id = '$ann'") };
+$demanded->('true');
+gets('a removal: the last one', '409 AUTH_FACTOR_LAST', "DELETE $factor", @has);
+$pg->sql("insert into factors (account_id, factor_type, factor_name, confirmed_at, key_id, secret)
+    select account_id, factor_type, 'x', now(), key_id, secret from factors, generate_series(1, 9)
+     where account_id = '$ann'");
+gets("$factors: too many", '409 RESOURCE_LIMIT_REACHED', $factors => $totp, @has);
+done(@$_) for [ 'factors of an account', "GET accounts/$ann/factors" ],
+    [ 'one is removed', "DELETE accounts/$ann/factors/$added->{factorId}" ];
+refused([ GET => "accounts/$ann/factors", 'people:read' ],
+    [ DELETE => "accounts/$ann/factors/$added->{factorId}", 'credentials:write' ]);
+$demanded->('false');
+for my $id (map { $_->{factorId} } @{ call('what is left', GET => '/api/auth/factors', @has)->json->{factors} }) {
+    gets('a removal', '200 AUTH_FACTOR_REMOVED', "DELETE /api/auth/$factors/$id", @has);
+}
+$demanded->('true');
+$waits = said('login: has to get a factor', '200 AUTH_FACTOR_REQUIRED', login => {@ann})->{factorToken};
+$added = said("$factors: at a login", '201 AUTH_FACTOR_ADDED', $factors => { %$totp, factorToken => $waits }, @cors);
+$confirm = "$factors/$added->{factorId}/confirm";
+gets('confirm: at a login, a wrong code', $wrong_code, $confirm => { factorToken => $waits, code => '00000x' });
+gets('confirm: at a login, of nobody', $used_up, $confirm => { factorToken => 'x', code => '000000' });
+gets('confirm: at a login', $in, $confirm => { factorToken => $waits, code => totp($added->{secret}) }, @cors);
 
 # What has ended, identity is asked itself: the gateway refuses such a token as
 # soon as it knows.
@@ -590,6 +721,12 @@ for my $service (sort keys %service) {
     }, %keys, PLATFORM_ENTITLEMENT_URL => "http://$service");
 }
 
+# No keys for factors.
+
+my @keyless = (token => login('several', 'several')->{accountAccessToken});
+restart($s->identity, AUTH_FACTOR_KEYS => undef);
+gets("$factors: not offered", '403 AUTH_FACTOR_NOT_OFFERED', $factors => $totp, @keyless, @cors);
+
 # No database, and before that one that is older than the program.
 
 $pg->sql('delete from schema_migrations where version ='
@@ -604,9 +741,12 @@ gets("no database: $_->[0]", '503 DATABASE_UNAVAILABLE', @$_) for (
         '/actuator/health/readiness', '/internal/revocations'),
     (map { [ "$_->[0] $system/$_->[1]", %office, $_->[3] ? (json => {})
         : $_->[0] eq 'GET' ? () : (body => '') ] } @systems),
-    [ $audit, %may ], [ $post_token, @grant ], [ $reset => \%reset ], [ login => \%one ], [ refresh => @mine ], [ logout => @mine ], [ $select => $choice, @account ],
+    [ $audit, %may ], [ $post_token, @grant ], [ $reset => \%reset ], [ login => \%one ], [ refresh => @mine ],
+    [ $verify => with(totp => '000000') ], [ $factors => { %$totp, factorToken => 'x' } ], [ $list, @account ],
+    [ $confirm => { code => '000000' }, @account ], [ "PATCH $factor", @named, @account ], [ "DELETE $factor", @account ],
+   , [ logout => @mine ], [ $select => $choice, @account ],
     (map { [ "$_->[0] /api/auth/$_->[1]", @account,
-        ($_->[2] // '') eq 'json' ? (json => $credentials) : @$_[2 .. $#$_] ] } @guarded),
+        ($_->[2] // '') eq 'json' ? (json => { %$credentials, %{ by(totp => '0') } }) : @$_[2 .. $#$_] ] } @guarded),
 );
 
 # -- are they as the file says?
@@ -713,8 +853,8 @@ my @verbs = map {
     $t->read_file($_) =~ /^ +operationId: (\w+)$/mg;
 } @readers;
 is_deeply [ sort @verbs ], [ sort @{ $spec->{verbs} } ], 'each operation is in one of them';
-is_deeply [ grep { !/\A(?:add|ask|change|check|delete|end|explain|get|issue|list|login|logout|make|put
-    |refresh|remove|reset|revoke|select|unlock)(?:[A-Z]|\z)/x } @verbs ], [], 'and is called by a verb';
+is_deeply [ grep { !/\A(?:add|ask|change|check|confirm|delete|end|explain|get|issue|list|login|logout|make|put
+    |refresh|remove|reset|revoke|select|step|unlock|verify)(?:[A-Z]|\z)/x } @verbs ], [], 'and is called by a verb';
 my $file = $t->read_file("$root/docs/openapi.yaml");
 my $wrong = $t->write_file('wrong.yaml', $file =~ s/expiresIn: \K900/soon/r);
 isnt scalar @{ validate([], $wrong)->{examples} }, 0, 'control: an example that is not';

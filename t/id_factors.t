@@ -5,8 +5,6 @@ use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
 
-use Digest::SHA qw(hmac_sha1);
-
 my $t = Platform::Test->new->allow(qr{auth\.factor\.unusable});
 my $pg = $t->postgres;
 my $KEY = 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=';
@@ -15,16 +13,6 @@ my $c = Platform::Test::Commands->new(test => $t, env => { PLATFORM_LOG_LEVEL =>
 my $identity = $t->identity_face(%env);
 my $port = client_of($t);
 
-# -- an authenticator (RFC 6238), apart from the service's library
-
-sub totp ($base32, $step = int(time / 30)) {
-    my %value;
-    @value{ 'A' .. 'Z', 2 .. 7 } = 0 .. 31;
-    my $bits = join '', map { sprintf '%05b', $value{$_} } split //, $base32;
-    my $mac = hmac_sha1(pack('Q>', $step), pack('B*', substr $bits, 0, 8 * int(length($bits) / 8)));
-    my $at = 15 & ord substr $mac, -1;
-    return sprintf '%06d', (unpack('N', substr $mac, $at, 4) & 0x7fffffff) % 1_000_000;
-}
 is totp('GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ', 1), '287082', "RFC 6238's first vector";
 
 # Forgets the steps that were used, so that the same code can be used again, and leaves

@@ -288,24 +288,27 @@ bool factor_fresh(struct worker *w, const struct session *s,
 {
     int64_t age_s = s->clock.now_us / 1000000 - s->authenticated_at_s;
 
-    if (age_s <= FACTOR_FRESH_S &&
-        (!account->second_factor || (s->amr & AMR_MFA) != 0)) {
-        return true;
-    }
+    return (age_s <= FACTOR_FRESH_S &&
+            (!account->second_factor || (s->amr & AMR_MFA) != 0)) ||
+           factor_refuse_stale(w, account);
+}
+
+/* The challenges of RFC 9470. */
+#define STALE                                                                  \
+    "Bearer realm=\"platform\", error=\"insufficient_user_authentication\", "
+
+bool factor_refuse_stale(struct worker *w, const struct account *account)
+{
+    bool factor = account->second_factor;
+
     http_problem(w->res, w->req, 401, "AUTH_STEP_UP_REQUIRED",
-                 account->second_factor
-                     ? "This needs an authentication with a second factor "
-                       "within the last five minutes."
-                     : "This needs an authentication within the last five "
-                       "minutes.",
+                 factor ? "This needs an authentication with a second factor "
+                          "within the last five minutes."
+                        : "This needs an authentication within the last five "
+                          "minutes.",
                  NULL);
     http_header(w->res, "WWW-Authenticate",
-                account->second_factor
-                    ? "Bearer realm=\"platform\", "
-                      "error=\"insufficient_user_authentication\", "
-                      "acr_values=\"aal2\", max_age=300"
-                    : "Bearer realm=\"platform\", "
-                      "error=\"insufficient_user_authentication\", "
-                      "max_age=300");
+                factor ? STALE "acr_values=\"aal2\", max_age=300"
+                       : STALE "max_age=300");
     return false;
 }

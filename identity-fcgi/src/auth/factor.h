@@ -88,3 +88,5 @@ enum store_result factor_recovery_keep(struct worker *w, const char *account_id,
  * FACTOR_FRESH_S ago, by several factors if the account has a second one. */
 bool factor_fresh(struct worker *w, const struct session *s,
                   const struct account *account);
+/* Refuses with AUTH_STEP_UP_REQUIRED, and tells what is needed. */
+bool factor_refuse_stale(struct worker *w, const struct account *account);

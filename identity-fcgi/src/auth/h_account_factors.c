@@ -27,9 +27,11 @@ static void answer_list(struct worker *w, const void *state)
 void h_account_factors(struct worker *w)
 {
     struct account_whole account = {.has_credential = false};
+    struct form query;
 
     if (system_caller(w, "people:read") &&
-        system_path_id(w, 0, &account.item.account_id)) {
+        system_path_id(w, 0, &account.item.account_id) &&
+        system_query(w, (const char *const[]){NULL}, &query)) {
         (void) system_read(w, list, answer_list, &account);
     }
 }

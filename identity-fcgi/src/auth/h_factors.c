@@ -16,7 +16,8 @@
 #include <string.h>
 
 #define NAME_MAX_BYTES 64
-#define URI_MAX 2048
+/* Of a name and twice a label, each byte as %XX. */
+#define URI_MAX 3072
 
 /* -- the list -- */
 
@@ -126,7 +127,7 @@ static void write_label(const struct config *cfg, char out[256])
 }
 
 /* The form that authenticators read as a QR code. */
-static void write_uri(const struct worker *w, const struct adding *a,
+static bool write_uri(const struct worker *w, const struct adding *a,
                       const char *secret, struct buf *out)
 {
     char label[256];
@@ -140,6 +141,7 @@ static void write_uri(const struct worker *w, const struct adding *a,
     encode(out, label);
     buf_addz(out, "&algorithm=SHA1&digits=6&period=30");
     buf_addc(out, '\0');
+    return !out->overflow;
 }
 
 static void answer_new(struct worker *w, const struct adding *a)
@@ -149,18 +151,15 @@ static void answer_new(struct worker *w, const struct adding *a)
     struct buf uri;
 
     buf_init(&uri, mem, sizeof(mem));
-    if (!totp_base32(a->secret, text)) {
-        (void) auth_failed(w, "no memory for a TOTP secret");
+    if (!totp_base32(a->secret, text) || !write_uri(w, a, text, &uri)) {
+        (void) auth_failed(w, "cannot write a TOTP secret");
         return;
     }
-    write_uri(w, a, text, &uri);
     auth_success(w, &json, "AUTH_FACTOR_ADDED",
                  "The factor counts once a code of it confirms it.");
     jsonw_cstr(&json, "factorId", a->factor.factor_id);
     jsonw_cstr(&json, "secret", text);
-    if (!uri.overflow) {
-        jsonw_cstr(&json, "uri", mem);
-    }
+    jsonw_cstr(&json, "uri", mem);
     jsonw_time(&json, "expiresAt", (w->now_s + STORE_OPEN_FACTOR_S) * 1000000);
     jsonw_object_end(&json);
     w->res->status = 201;

@@ -64,8 +64,7 @@ static bool find_session(struct worker *w, struct step_up *s)
 static bool check_credential(struct worker *w, struct step_up *s)
 {
     if (s->account.second_factor) {
-        return auth_refuse(w, 401, "AUTH_STEP_UP_REQUIRED",
-                           "This account has a second factor; step up by it.");
+        return factor_refuse_stale(w, &s->account);
     }
     return (password_has_room() || auth_busy(w)) &&
            auth_attempt_begin(w, pj_str(s->name), "auth.credential.limited",

@@ -4,12 +4,13 @@ package Platform::Test::Client;
 
 use v5.36;
 
+use Digest::SHA qw(hmac_sha1);
 use Platform::Test;
 use Test::More ();
 
 use Exporter qw(import);
 our @EXPORT = qw(client_of call login logged_in refresh next_of select_branch logout claims
-    session_of row alter recent restart cookies branch sent);
+    session_of row alter recent restart cookies branch sent totp);
 
 our $CREDENTIAL = 'Demo-passw0rd!';
 our $COOKIE = 'platform_refresh_token';
@@ -101,6 +102,16 @@ sub restart ($identity, %env) {
 }
 
 sub cookies ($res) { return scalar($res->header_all('Set-Cookie')) }
+
+# An authenticator (RFC 6238), apart from the service's library: the code of a step.
+sub totp ($base32, $step = int(time / 30)) {
+    my %value;
+    @value{ 'A' .. 'Z', 2 .. 7 } = 0 .. 31;
+    my $bits = join '', map { sprintf '%05b', $value{$_} } split //, $base32;
+    my $mac = hmac_sha1(pack('Q>', $step), pack('B*', substr $bits, 0, 8 * int(length($bits) / 8)));
+    my $at = 15 & ord substr $mac, -1;
+    return sprintf '%06d', (unpack('N', substr $mac, $at, 4) & 0x7fffffff) % 1_000_000;
+}
 
 # A branch of the seed.
 sub branch ($n) { return sprintf '00000000-0000-4000-8000-0005%08d', $n }
