@@ -44,8 +44,8 @@ my %file = (
         . "(s: Session, o: OwnSession): string => s.accessToken === undefined\n"
         . "  ? s.accountAccessToken + (o.address ?? '') : s.accessToken;" ],
     'made.ts' => [ 1, 'the types made of the document narrow', $made . <<'END' ],
-export const token = (s: Login): string =>
-  s.accessToken === undefined ? s.accountAccessToken : s.accessToken;
+export const token = (s: Login): string => s.code === 'AUTH_FACTOR_REQUIRED' ? s.factorToken
+  : s.accessToken === undefined ? s.accountAccessToken : s.accessToken;
 export const branches = (s: S['Session']): number => s.accessToken === undefined
   ? s.branches.length : s.branches === undefined ? s.activeBranchId.length : s.branches.length;
 export const action = (s: S['Session']): 'select_branch' | undefined =>
@@ -53,6 +53,11 @@ export const action = (s: S['Session']): 'select_branch' | undefined =>
 export const choice = (s: Extract<S['Session'], { nextAction: { type: 'select_branch' } }>):
   string => s.accountAccessToken;
 export const roles = (m: S['Me']): string[] => m.branchId === undefined ? [] : m.roles;
+export const factors = (s: Login): string[] => s.code === 'AUTH_FACTOR_REQUIRED' ? s.factors : [];
+export const kinds = (s: Extract<Login, { nextAction: { type: 'verify_factor' } }>):
+  ('passkey' | 'totp' | 'recovery')[] => s.factors;
+export const stepped = (s: S['SteppedUp']): string =>
+  s.accessToken === undefined ? s.accountAccessToken : s.accessToken;
 export const code = (r: Refused): 'AUTH_SESSION_CHANGED' => r.code;
 END
     'made-unasked.ts' => [ 0, 'and have to be asked', $made
