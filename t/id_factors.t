@@ -341,6 +341,65 @@ is_problem(verify(login('two-workspaces')->json, totp => totp($g->{secret})), @i
 restart($identity, AUTH_FACTOR_KEYS => undef);
 is_problem(factors(access(logged_in('none')), '', { type => 'totp' }), 403, 'AUTH_FACTOR_NOT_OFFERED', 'without keys');
 
+# -- factors rekey
+
+sub keys_of ($keys) { return { env => { PLATFORM_AUTH_FACTOR_KEYS => $keys } } }
+my @rekey = qw(factors rekey);
+restart($identity, AUTH_FACTOR_KEYS => $KEY);
+my $two = 'two=' . 'YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=';
+$pg->sql("delete from factors where factor_id = '$f->{factorId}' or confirmed_at is null");
+forget();
+is_deeply $c->audited(['factors.rekeyed'], keys_of("$two,$KEY"), @rekey), { key => 'two', encrypted => 1, unreadable => 0 },
+    'all secrets';
+is_deeply $c->audited([], keys_of("$two,$KEY"), @rekey), { key => 'two', encrypted => 0, unreadable => 0 }, 'none is left';
+restart($identity, AUTH_FACTOR_KEYS => $two);
+forget();
+is verify(login('several')->json, totp => totp($g->{secret}))->status, 200, 'the new key alone reads them';
+$c->refused(1, qr/secrets that cannot be decrypted: 1 \(key two\)/, keys_of($KEY), @rekey);
+$c->refused(2, qr/PLATFORM_AUTH_FACTOR_KEYS is not set/, @rekey);
+
+# -- operators and programs
+
+my $shown = $c->done(qw(account show several@demo.test));
+is_deeply [ map { $_->{factorId} } @{ $shown->{factors} } ], [ $g->{factorId} ], 'account show has the factors';
+is $shown->{recoveryCodesLeft}, 9, 'and how many recovery codes are left';
+is $shown->{factorRequired}, JSON::PP::false(), 'and whether one is demanded';
+my $client = $c->done(qw(client add job --allow people:read --allow people:write --allow credentials:write));
+my $secret = $c->secret($c->done(qw(client secret add job))->{secret});
+sub system_token (@scopes) {
+    return http($port, POST => '/api/auth/token', headers => [ 'Content-Type' => 'application/x-www-form-urlencoded' ],
+        body => "grant_type=client_credentials&client_id=$client->{accountId}&client_secret=$secret&scope="
+            . join '%20', @scopes)->json->{access_token};
+}
+sub api ($method, $path, @scopes) {
+    return http($port, $method => "/api/system/accounts/$other->{accountId}/$path", token => system_token(@scopes));
+}
+my $seen = api(GET => 'factors', 'people:read')->json;
+is_deeply [ @$seen{qw(factors recoveryCodesLeft)} ], [ @$shown{qw(factors recoveryCodesLeft)} ], 'the API gives the same';
+is_problem(api(GET => 'factors', 'people:write'), 403, 'AUTH_SCOPE_REQUIRED', 'with people:read');
+is_problem(api(DELETE => "factors/$g->{factorId}", 'people:write'), 403, 'AUTH_SCOPE_REQUIRED', 'removes none with people:write');
+is_problem(api(DELETE => 'factors/' . uuid(9), 'credentials:write'), 404, 'RESOURCE_NOT_FOUND', 'nor one that is not there');
+my $mine_too = enrol(logged_in('none'));
+is_problem(api(DELETE => "factors/$mine_too->{factorId}", 'credentials:write'), 404, 'RESOURCE_NOT_FOUND',
+    "nor another account's");
+is_deeply [ @{ api(DELETE => "factors/$g->{factorId}", 'credentials:write')->json }{qw(accountId factorId)} ],
+    [ $other->{accountId}, $g->{factorId} ], 'removed by a program';
+is login('several')->json->{code}, 'AUTH_LOGIN_SUCCESS', 'and a login is as before';
+my $demanded = $c->audited(['account.factor_required'], qw(account require-factor several@demo.test));
+is_deeply [ @$demanded{qw(factorRequired changed)} ], [ JSON::PP::true(), JSON::PP::true() ], 'account require-factor';
+is login('several')->json->{nextAction}{type}, 'enroll_factor', 'demands one';
+is $c->done(qw(account require-factor several@demo.test))->{changed}, JSON::PP::false(), 'once';
+$c->audited(['account.factor_optional'], qw(account require-factor several@demo.test --off));
+is login('several')->json->{code}, 'AUTH_LOGIN_SUCCESS', '--off: no longer';
+$c->refused(2, qr/give either --factor or --all/, qw(account remove-factor none@demo.test));
+$c->refused(1, qr/no such factor/, qw(account remove-factor none@demo.test --factor), uuid(9));
+is $c->audited(['account.factor_removed'], qw(account remove-factor none@demo.test --all))->{removedFactors}, 1,
+    'account remove-factor --all';
+is $c->done(qw(account remove-factor none@demo.test --all))->{removedFactors}, 0, 'there is none left';
+$pg->sql("delete from factor_failures; insert into factor_failures values ('$other->{accountId}', array[now()])");
+$c->done(qw(account unlock several@demo.test));
+is $pg->sql('select count(*) from factor_failures'), 0, 'account unlock forgets failures of factors too';
+
 # -- a deleted account keeps nothing
 
 $c->done(qw(account delete two-workspaces@demo.test));

@@ -95,7 +95,8 @@ struct cmd_spec {
 
 /* The tables of the files in cmd/. */
 extern const struct cmd_spec cmd_accounts[], cmd_imports[], cmd_places[],
-    cmd_lookups[], cmd_clients[], cmd_services[], cmd_key_files[];
+    cmd_lookups[], cmd_clients[], cmd_factors[], cmd_services[],
+    cmd_key_files[];
 
 /* -- the running command, one per process -- */
 

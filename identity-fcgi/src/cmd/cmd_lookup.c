@@ -225,7 +225,7 @@ static const struct cmd_spec account_spec = {
     .part = true,
     .columns = {"account", "accountId=id", "type", "status", "createdAt",
                 "updatedAt", "sessionsValidAfter", "deletedAt",
-                "hasCredential="}};
+                "hasCredential=", "factorRequired", "recoveryCodesLeft"}};
 
 static const struct cmd_spec failures_part = {
     "failedLogins", .part = true, .list = true,
@@ -236,7 +236,10 @@ static const struct cmd_spec lists[] = {/* of people_account_lists */
                                         {"grants", .part = true, .list = true,
                                          .columns = {"workspaceName",
                                                      "workspaceId=", "branchId",
-                                                     "branchName", "roles"}}};
+                                                     "branchName", "roles"}},
+                                        {"factors", .part = true, .list = true,
+                                         .columns = {"factorId", "type", "name",
+                                                     "createdAt", "usedAt"}}};
 static const struct cmd_spec sessions_part = {
     "sessions", .part = true, .list = true, .columns = {SESSIONS}};
 

@@ -24,8 +24,8 @@ static const struct cmd_option common_options[] = {
 static const struct cmd_spec *spec_at(size_t n)
 {
     const struct cmd_spec *const tables[] = {
-        cmd_accounts, cmd_imports,  cmd_places,   cmd_lookups,
-        cmd_clients,  cmd_services, cmd_key_files};
+        cmd_accounts, cmd_imports, cmd_places,   cmd_lookups,
+        cmd_factors,  cmd_clients, cmd_services, cmd_key_files};
 
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {

@@ -169,6 +169,8 @@ const struct people_member people_account_lists[] = {
      membership_members},
     {"grants", PEOPLE_ROWS, offsetof(struct account_whole, grants),
      grant_columns},
+    {"factors", PEOPLE_ROWS, offsetof(struct account_whole, factors),
+     factor_members},
     PEOPLE_MEMBERS_END};
 
 #define FIND(more)                                                             \

@@ -43,7 +43,7 @@ struct account_whole {
  * hasCredential, factorRequired, factors, recoveryCodesLeft, memberships with
  * grants */
 extern const struct people_member people_account_whole_members[];
-/* Its lists: memberships, and the grants of all of them */
+/* Its lists: memberships, the grants of all of them, factors */
 extern const struct people_member people_account_lists[];
 /* factors, recoveryCodesLeft */
 extern const struct people_member people_account_factor_members[];
