@@ -23,7 +23,7 @@ my ($status, $help, $err) = $c->run('help');
 is_deeply [ $status, $err, grep { length > 79 } split /\n/, $help ], [ 0, '' ], 'help: 79 columns';
 my ($listed) = $help =~ /^commands:\n(.*?)\n\n/ms;
 my @commands = $listed =~ /^  ([a-z-]+(?: [a-z-]+)*)/mg;
-is scalar @commands, 51, 'it lists all commands';
+is scalar @commands, 54, 'it lists all commands';
 my %asked = ('account add' => 'help account add', sweep => 'sweep -h');
 for my $command (@commands, 'account') {
     my $words = $asked{$command} // "$command --help";
