@@ -89,7 +89,7 @@ BEGIN
   GRANT SELECT, INSERT, UPDATE, DELETE ON factor_tokens, factor_failures
     TO platform_identity;
   GRANT SELECT, DELETE ON factor_tokens, factor_failures TO platform_operator;
-  GRANT SELECT, INSERT ON passkey_users TO platform_identity;
+  GRANT SELECT, INSERT, UPDATE ON passkey_users TO platform_identity;
   -- Only triggers write these tables.
   GRANT SELECT ON audit_events TO platform_identity, platform_operator;
   GRANT SELECT, DELETE ON session_revocations

@@ -26,19 +26,19 @@ CREATE TABLE factors (
   last_step     bigint NOT NULL DEFAULT 0,
   -- passkey
   credential_id bytea UNIQUE,
-  algorithm     integer,
   public_key    bytea,
   sign_count    bigint NOT NULL DEFAULT 0,
-  transports    text NOT NULL DEFAULT '',
+  transports    integer NOT NULL DEFAULT 0,
+  may_sync      boolean NOT NULL DEFAULT false,
   synced        boolean NOT NULL DEFAULT false,
   count_fell_at timestamptz,
   CONSTRAINT factors_name CHECK (char_length(factor_name) BETWEEN 1 AND 64),
   CONSTRAINT factors_whole CHECK (
     CASE factor_type
     WHEN 'totp' THEN num_nulls(key_id, secret) = 0
-                 AND num_nulls(credential_id, algorithm, public_key) = 3
+                 AND num_nulls(credential_id, public_key) = 2
     WHEN 'passkey' THEN num_nulls(key_id, secret) = 2
-                    AND num_nulls(credential_id, algorithm, public_key) = 0
+                    AND num_nulls(credential_id, public_key) = 0
     ELSE false END)
 );
 CREATE INDEX factors_account ON factors (account_id);

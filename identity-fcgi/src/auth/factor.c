@@ -6,6 +6,7 @@
 #include "auth/totp.h"
 #include "base/log.h"
 #include "store/store_factor_failure.h"
+#include "store/store_passkey.h"
 
 #include <inttypes.h>
 #include <openssl/crypto.h>
@@ -13,13 +14,6 @@
 #include <openssl/rand.h>
 #include <stdio.h>
 #include <string.h>
-
-bool factor_demanded(const struct config *cfg, const struct account *account)
-{
-    return account->factor_required || cfg->require_factor == FACTOR_OF_ALL ||
-           (cfg->require_factor == FACTOR_OF_OPERATORS &&
-            strcmp(account->account_type, "OPERATOR") == 0);
-}
 
 /* -- tokens between the calls -- */
 
@@ -59,69 +53,6 @@ bool factor_token_refuse(struct worker *w)
     return auth_refuse(w, 401, "AUTH_FACTOR_TOKEN_INVALID",
                        "The token is not known, was used, has expired or has "
                        "no tries left; log in again.");
-}
-
-/* -- asking for a factor -- */
-
-static bool has_kind(const struct factor_list *list, bool passkey)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->items[i].passkey == passkey) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void add_kinds(struct jsonw *json, const struct factor_list *list)
-{
-    jsonw_array(json, "factors");
-    if (has_kind(list, true)) {
-        jsonw_cstr(json, NULL, "passkey");
-    }
-    if (has_kind(list, false)) {
-        jsonw_cstr(json, NULL, "totp");
-    }
-    if (list->recovery_codes > 0) {
-        jsonw_cstr(json, NULL, "recovery");
-    }
-    jsonw_array_end(json);
-}
-
-bool factor_ask(struct worker *w, const struct account *account)
-{
-    bool enroll = !account->second_factor;
-    struct factor_token t = {.purpose = enroll ? FACTOR_ENROLL : FACTOR_VERIFY};
-    char text[FACTOR_TOKEN_CHARS + 1];
-    struct factor_list list;
-    enum store_result result;
-    struct jsonw json;
-
-    memcpy(t.account_id, account->account_id, STORE_UUID);
-    result = store_factor_read(&w->store, &w->arena, account->account_id, false,
-                               &list);
-    if (result == STORE_OK) {
-        result = factor_token_make(w, &t, has_kind(&list, true), account, text);
-    }
-    if (result != STORE_OK) {
-        return result == STORE_NONE || auth_database_unavailable(w);
-    }
-    auth_success(w, &json, "AUTH_FACTOR_REQUIRED",
-                 enroll ? "The credential is right; this account has to get a "
-                          "second factor."
-                        : "The credential is right; a second factor is "
-                          "required.");
-    jsonw_cstr(&json, "factorToken", text);
-    jsonw_int(&json, "expiresIn", FACTOR_TOKEN_S);
-    add_kinds(&json, &list);
-    jsonw_object(&json, "nextAction");
-    jsonw_cstr(&json, "type", enroll ? "enroll_factor" : "verify_factor");
-    jsonw_object_end(&json);
-    jsonw_object_end(&json);
-    OPENSSL_cleanse(text, sizeof(text));
-    auth_set_ids(w, account->account_id, "");
-    auth_audit(w, "auth.login.factor_required", account->account_id, NULL);
-    return false;
 }
 
 /* -- checking -- */
@@ -169,6 +100,21 @@ bool factor_refuse(struct worker *w, const char *account_id)
                        "The factor is not right, or was used before.");
 }
 
+bool factor_refuse_more(struct worker *w, const char *account_id)
+{
+    struct factor_list list;
+    enum store_result result =
+        store_factor_read(&w->store, &w->arena, account_id, false, &list);
+
+    if (!auth_answered(w, result)) {
+        return false;
+    }
+    return list.count >= STORE_MAX_FACTORS
+               ? auth_refuse(w, 409, "RESOURCE_LIMIT_REACHED",
+                             "An account has at most ten second factors.")
+               : auth_busy(w);
+}
+
 /* Returns the step of the code, or 0.  A secret that cannot be decrypted is
  * logged and has no codes. */
 static int64_t step_of(struct worker *w, const char *account_id,
@@ -210,7 +156,7 @@ bool factor_check_code(struct worker *w, const struct factor_check *check,
 
         use->step = f->passkey ? 0 : step_of(w, check->account_id, f, code);
         if (use->step > f->last_step) {
-            use->factor = f;
+            memcpy(use->factor_id, f->factor_id, STORE_UUID);
             return true;
         }
     }
@@ -221,11 +167,10 @@ enum store_result factor_use(struct worker *w, const struct factor_use *use)
 {
     switch (use->kind) {
     case FACTOR_BY_STEP:
-        return store_factor_use_step(&w->store, use->factor->factor_id,
-                                     use->step);
+        return store_factor_use_step(&w->store, use->factor_id, use->step);
     case FACTOR_BY_PASSKEY:
-        return store_factor_use_passkey(&w->store, use->factor, use->step,
-                                        use->synced);
+        return store_passkey_use(&w->store, use->factor_id, use->step,
+                                 use->synced);
     default:
         return store_factor_recovery_use(&w->store, use->account_id,
                                          use->sha256);

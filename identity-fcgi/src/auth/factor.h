@@ -1,5 +1,5 @@
-/* Second factors: who has to show one, tokens between the calls, codes, and
- * whether a session is fresh. */
+/* Second factors: tokens between the calls, codes, and whether a session is
+ * fresh. */
 
 #pragma once
 
@@ -9,14 +9,6 @@
 #define FACTOR_TOKEN_CHARS 43 /* base64url of 32 bytes */
 #define FACTOR_TOKEN_S 300    /* until it expires */
 #define FACTOR_FRESH_S 300    /* since the authentication of a fresh session */
-
-/* True if a login of this account has to end with a second factor. */
-bool factor_demanded(const struct config *cfg, const struct account *account);
-
-/* Answers a login whose credential is right, without a session: with a token
- * for verify-factor or, if the account has no factor, for getting one.  Returns
- * true without an answer if the account has changed since it was read. */
-bool factor_ask(struct worker *w, const struct account *account);
 
 /* -- tokens between the calls -- */
 
@@ -38,8 +30,8 @@ bool factor_token_refuse(struct worker *w);
 struct factor_use {
     enum { FACTOR_BY_STEP, FACTOR_BY_RECOVERY, FACTOR_BY_PASSKEY } kind;
     const char *account_id;
-    const struct factor *factor; /* except FACTOR_BY_RECOVERY */
-    int64_t step;                /* of a code, or the signature counter */
+    char factor_id[STORE_UUID]; /* except FACTOR_BY_RECOVERY */
+    int64_t step;               /* of a code, or the signature counter */
     unsigned char sha256[STORE_SHA256]; /* of a recovery code */
     bool synced;                        /* a passkey */
     unsigned amr;                       /* what it adds */
@@ -61,6 +53,10 @@ bool factor_check_code(struct worker *w, const struct factor_check *check,
 void factor_check_settle(struct worker *w, const struct factor_check *check);
 /* Refuses with AUTH_FACTOR_INVALID, and writes an audit line. */
 bool factor_refuse(struct worker *w, const char *account_id);
+
+/* Refuses a factor that was not added: there are STORE_MAX_FACTORS, or the
+ * account has changed concurrently. */
+bool factor_refuse_more(struct worker *w, const char *account_id);
 
 /* Records that the factor was used.  STORE_NONE if it was used before. */
 enum store_result factor_use(struct worker *w, const struct factor_use *use);

@@ -3,14 +3,12 @@
 
 #include "auth/handlers.h"
 
-#include "auth/opening.h"
-#include "auth/owner.h"
+#include "auth/demand.h"
+#include "auth/enrolment.h"
 #include "auth/system.h"
 #include "auth/totp.h"
 #include "base/uuid.h"
 #include "people/people_account.h"
-#include "store/store_session.h"
-#include "store/store_transaction.h"
 
 #include <openssl/crypto.h>
 #include <string.h>
@@ -81,22 +79,6 @@ static bool make(struct worker *w, struct adding *a)
             factor_secret_seal(&a->key, a->owner.account.account_id,
                                a->factor.factor_id, a->secret, a->sealed)) ||
            auth_failed(w, "cannot make a TOTP secret");
-}
-
-/* Refuses what the statement did not add. */
-static bool refuse_more(struct worker *w, const struct owner *owner)
-{
-    struct factor_list list;
-    enum store_result result = store_factor_read(
-        &w->store, &w->arena, owner->account.account_id, false, &list);
-
-    if (!auth_answered(w, result)) {
-        return false;
-    }
-    return list.count >= STORE_MAX_FACTORS
-               ? auth_refuse(w, 409, "RESOURCE_LIMIT_REACHED",
-                             "An account has at most ten second factors.")
-               : auth_busy(w); /* it changed concurrently */
 }
 
 /* Writes text percent-encoded. */
@@ -178,7 +160,7 @@ void h_factors_add(struct worker *w)
         if (result == STORE_OK) {
             answer_new(w, &a);
         } else if (auth_answered(w, result)) {
-            (void) refuse_more(w, &a.owner);
+            (void) factor_refuse_more(w, a.owner.account.account_id);
         }
     }
     OPENSSL_cleanse(&a.key, sizeof(a.key));
@@ -191,8 +173,6 @@ struct confirming {
     struct owner owner;
     const struct factor *factor;
     int64_t step;
-    bool first; /* recovery codes are made with the first factor */
-    struct factor_recovery recovery;
 };
 
 static bool read_code(struct worker *w, struct confirming *c)
@@ -205,107 +185,46 @@ static bool read_code(struct worker *w, struct confirming *c)
         return false;
     }
     body_string(&root, "code", BODY_REQUIRED, 0, 0, &code);
-    if (!auth_faultless(w) ||
-        !auth_answered(w, store_factor_read(&w->store, &w->arena,
-                                            c->owner.account.account_id, true,
-                                            &list)) ||
-        !factor_open_step(w, &list, c->owner.account.account_id, w->path_ids[0],
-                          code, &c->factor, &c->step)) {
-        return false;
-    }
-    c->first = !c->owner.account.second_factor;
-    return (c->step != 0 || factor_refuse(w, c->owner.account.account_id)) &&
-           (!c->first || factor_recovery_make(w, &c->recovery));
+    return auth_faultless(w) &&
+           auth_answered(w, store_factor_read(&w->store, &w->arena,
+                                              c->owner.account.account_id, true,
+                                              &list)) &&
+           factor_open_step(w, &list, c->owner.account.account_id,
+                            w->path_ids[0], code, &c->factor, &c->step) &&
+           (c->step != 0 || factor_refuse(w, c->owner.account.account_id));
 }
 
-/* In a transaction. */
 static enum store_result confirm(struct worker *w, void *state)
 {
-    struct confirming *c = state;
-    const char *account_id = c->owner.account.account_id;
-    enum store_result result = store_factor_confirm(
-        &w->store, &c->owner.account, c->factor->factor_id, c->step);
+    const struct confirming *c = state;
 
-    if (result == STORE_OK && c->first) {
-        result = factor_recovery_keep(w, account_id, &c->recovery);
-    }
-    if (result == STORE_OK && c->owner.at_login) {
-        result = store_factor_token_end(&w->store, c->owner.token.sha256);
-    }
-    return result;
+    return store_factor_confirm(&w->store, &c->owner.account,
+                                c->factor->factor_id, c->step);
 }
 
-/* The code that confirms the factor authenticates the session too. */
-static enum store_result confirm_in_session(struct worker *w,
-                                            struct confirming *c)
+/* It changed concurrently. */
+static bool refuse_confirming(struct worker *w, void *state)
 {
-    struct session *s = &c->owner.view.session;
-    enum store_result result;
+    const struct confirming *c = state;
 
-    if (!store_transaction_begin(&w->store)) {
-        return STORE_UNAVAILABLE;
-    }
-    result = confirm(w, c);
-    if (result == STORE_OK) {
-        s->amr |= AMR_OTP | AMR_MFA;
-        result = store_session_step_up(&w->store, s);
-    }
-    if (result == STORE_OK) {
-        return store_transaction_commit(&w->store);
-    }
-    (void) store_transaction_rollback(&w->store);
-    return result;
-}
-
-static void answer_confirmed(struct worker *w, const struct confirming *c)
-{
-    struct jsonw json;
-
-    auth_success(w, &json, "AUTH_FACTOR_CONFIRMED", "The factor counts.");
-    jsonw_cstr(&json, "factorId", c->factor->factor_id);
-    if (c->first) {
-        auth_list(&json, "recoveryCodes", &c->recovery.codes);
-    }
-    jsonw_object_end(&json);
-}
-
-/* A login that had to get a factor ends here. */
-static void log_in(struct worker *w, struct confirming *c)
-{
-    const struct opening opening = {.account = &c->owner.account,
-                                    .amr = AMR_PWD | AMR_OTP | AMR_MFA,
-                                    .code = "AUTH_LOGIN_SUCCESS",
-                                    .message = "Login succeeded.",
-                                    .use = confirm,
-                                    .use_first = true,
-                                    .state = c,
-                                    .recovery_codes = &c->recovery.codes};
-
-    if (opening_run(w, &opening) != OPENING_ENDED) {
-        (void) factor_token_refuse(w);
-    }
+    return c->owner.at_login ? factor_token_refuse(w) : auth_busy(w);
 }
 
 void h_factors_confirm(struct worker *w)
 {
     struct confirming c;
 
-    if (!read_code(w, &c)) {
-        return;
-    }
-    if (c.owner.at_login) {
-        log_in(w, &c);
-        return;
-    }
-    switch (confirm_in_session(w, &c)) {
-    case STORE_OK:
-        answer_confirmed(w, &c);
-        break;
-    case STORE_NONE:
-        (void) auth_busy(w); /* it changed concurrently */
-        break;
-    default:
-        (void) auth_database_unavailable(w);
+    if (read_code(w, &c)) {
+        enrolment_finish(w,
+                         &(struct enrolment){.owner = &c.owner,
+                                             .add = confirm,
+                                             .refuse = refuse_confirming,
+                                             .state = &c,
+                                             .factor_id = c.factor->factor_id,
+                                             .amr = AMR_OTP | AMR_MFA,
+                                             .status = 200,
+                                             .code = "AUTH_FACTOR_CONFIRMED",
+                                             .message = "The factor counts."});
     }
 }
 
@@ -383,7 +302,7 @@ void h_factors_remove(struct worker *w)
     }
     result =
         store_factor_remove(&w->store, owner.account.account_id, w->path_ids[0],
-                            factor_demanded(w->cfg, &owner.account));
+                            demand_holds(w->cfg, &owner.account));
     if (!auth_answered(w, result)) {
         return;
     }

@@ -3,7 +3,7 @@
 #include "auth/handlers.h"
 
 #include "auth/body.h"
-#include "auth/factor.h"
+#include "auth/demand.h"
 #include "auth/opening.h"
 #include "auth/password.h"
 #include "base/log.h"
@@ -98,9 +98,8 @@ static bool proceed(struct worker *w, struct login *login)
                                     .code = "AUTH_LOGIN_SUCCESS",
                                     .message = "Login succeeded."};
 
-    if (login->account.second_factor ||
-        factor_demanded(w->cfg, &login->account)) {
-        return factor_ask(w, &login->account);
+    if (login->account.second_factor || demand_holds(w->cfg, &login->account)) {
+        return demand_ask(w, &login->account);
     }
     return opening_run(w, &opening) == OPENING_CHANGED;
 }

@@ -1,13 +1,17 @@
-/* POST /api/auth/step-up: authenticates again in the caller's session */
+/* POST /api/auth/step-up, and step-up/passkey-options: authenticates again in
+ * the caller's session. */
 
 #include "auth/handlers.h"
 
 #include "auth/body.h"
 #include "auth/credential.h"
-#include "auth/factor.h"
+#include "auth/owner.h"
+#include "auth/passkey.h"
 #include "auth/password.h"
 #include "store/store_session.h"
 #include "store/store_transaction.h"
+
+#include <string.h>
 
 struct step_up {
     pj_claims_t claims;
@@ -15,7 +19,9 @@ struct step_up {
     struct account account;
     char name[ACCOUNT_NAME_MAX + 1];
     const char *type;
-    pj_str_t secret; /* credential or code */
+    pj_str_t secret;           /* credential or code */
+    struct factor_token token; /* of a passkey */
+    struct webauthn_assertion assertion;
     struct auth_attempt attempt;
     struct factor_check check;
     struct factor_use use; /* unless by the credential */
@@ -26,22 +32,44 @@ static bool is_credential(const struct step_up *s)
     return s->type[0] == 'c';
 }
 
+static bool is_passkey(const struct step_up *s)
+{
+    return s->type[0] == 'p';
+}
+
+static void read_passkey(struct body *root, struct step_up *s,
+                         pj_str_t *challenge)
+{
+    struct body credential;
+
+    body_string(root, "challengeToken", BODY_REQUIRED, 0, 0, challenge);
+    if (body_object(root, "credential", BODY_REQUIRED, &credential)) {
+        webauthn_json_assertion(&credential, &s->assertion);
+    }
+}
+
 static bool read_body(struct worker *w, struct step_up *s)
 {
-    static const char *const types[] = {"credential", "totp", "recovery", NULL};
+    static const char *const types[] = {"credential", "totp", "recovery",
+                                        "passkey", NULL};
+    pj_str_t challenge = {NULL, 0};
     struct body root;
 
     if (!body_read(w, false, &root)) {
         return false;
     }
     if (body_word(&root, "type", BODY_REQUIRED, types, &s->type)) {
-        if (is_credential(s)) {
+        if (is_passkey(s)) {
+            read_passkey(&root, s, &challenge);
+        } else if (is_credential(s)) {
             body_credential(&root, "credential", BODY_REQUIRED, &s->secret);
         } else {
             body_string(&root, "code", BODY_REQUIRED, 0, 0, &s->secret);
         }
     }
-    return auth_faultless(w);
+    return auth_faultless(w) &&
+           (!is_passkey(s) ||
+            (passkey_offered(w) && passkey_challenge(w, challenge, &s->token)));
 }
 
 /* The list of branches is for an answer without a branch. */
@@ -72,11 +100,22 @@ static bool check_credential(struct worker *w, struct step_up *s)
            credential_matches(w, &s->view.session, &s->account, s->secret);
 }
 
+/* The challenge of a passkey is of this session. */
 static bool check_factor(struct worker *w, struct step_up *s)
 {
-    return factor_check_begin(w, s->account.account_id, &s->check) &&
-           factor_check_code(w, &s->check, s->type[0] == 'r', s->secret,
-                             &s->use);
+    const char *id = s->account.account_id;
+
+    if (is_passkey(s) &&
+        strcmp(s->token.session_id, s->view.session.session_id) != 0) {
+        return factor_token_refuse(w);
+    }
+    if (!factor_check_begin(w, id, &s->check)) {
+        return false;
+    }
+    return is_passkey(s)
+               ? passkey_check(w, &s->token, &s->assertion, id, NULL, &s->use)
+               : factor_check_code(w, &s->check, s->type[0] == 'r', s->secret,
+                                   &s->use);
 }
 
 /* Locks the account's row before those of its factors. */
@@ -131,7 +170,7 @@ static void answer(struct worker *w, struct step_up *s)
 
 void h_step_up(struct worker *w)
 {
-    struct step_up s = {.use.amr = 0};
+    struct step_up s = {.token.purpose = FACTOR_STEP_UP};
 
     if (!auth_caller(w, AUTH_CALLER_ANY, &s.claims) || !read_body(w, &s) ||
         !find_session(w, &s)) {
@@ -142,4 +181,39 @@ void h_step_up(struct worker *w)
     }
     auth_attempt_settle(w, &s.attempt);
     factor_check_settle(w, &s.check);
+}
+
+/* -- the challenge for a passkey -- */
+
+void h_step_up_options(struct worker *w)
+{
+    struct factor_token t = {.purpose = FACTOR_STEP_UP};
+    char text[FACTOR_TOKEN_CHARS + 1];
+    struct factor_list list;
+    enum store_result result;
+    struct owner owner;
+    struct jsonw json;
+    const char *id = owner.account.account_id;
+
+    if (!passkey_offered(w) || !owner_session(w, &owner)) {
+        return;
+    }
+    memcpy(t.account_id, id, STORE_UUID);
+    memcpy(t.session_id, owner.view.session.session_id, STORE_UUID);
+    result = store_factor_read(&w->store, &w->arena, id, false, &list);
+    if (result == STORE_OK) {
+        result = factor_token_make(w, &t, true, &owner.account, text);
+    }
+    if (result != STORE_OK) {
+        if (auth_answered(w, result)) {
+            (void) auth_busy(w); /* the account changed concurrently */
+        }
+        return;
+    }
+    auth_success(w, &json, "AUTH_PASSKEY_OPTIONS",
+                 "The authenticator answers these options.");
+    jsonw_cstr(&json, "challengeToken", text);
+    jsonw_int(&json, "expiresIn", FACTOR_TOKEN_S);
+    passkey_request(w, &json, "options", &t, &list);
+    jsonw_object_end(&json);
 }

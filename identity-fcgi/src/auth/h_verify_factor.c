@@ -3,8 +3,8 @@
 #include "auth/handlers.h"
 
 #include "auth/body.h"
-#include "auth/factor.h"
 #include "auth/opening.h"
+#include "auth/passkey.h"
 #include "base/parse.h"
 
 struct verification {
@@ -13,22 +13,34 @@ struct verification {
     char name[ACCOUNT_NAME_MAX + 1];
     const char *type;
     pj_str_t code;
+    struct webauthn_assertion assertion; /* of a passkey */
     struct factor_check check;
     struct factor_use use;
 };
 
+static bool is_passkey(const struct verification *v)
+{
+    return v->type[0] == 'p';
+}
+
 static bool read_body(struct worker *w, struct verification *v)
 {
-    static const char *const types[] = {"totp", "recovery", NULL};
-    struct body root;
+    static const char *const types[] = {"totp", "recovery", "passkey", NULL};
+    struct body root, credential;
     pj_str_t text = {NULL, 0};
 
     if (!body_read(w, false, &root)) {
         return false;
     }
     body_string(&root, "factorToken", BODY_REQUIRED, 0, 0, &text);
-    body_word(&root, "type", BODY_REQUIRED, types, &v->type);
-    body_string(&root, "code", BODY_REQUIRED, 0, 0, &v->code);
+    if (body_word(&root, "type", BODY_REQUIRED, types, &v->type)) {
+        if (!is_passkey(v)) {
+            body_string(&root, "code", BODY_REQUIRED, 0, 0, &v->code);
+        } else if (body_object(&root, "credential", BODY_REQUIRED,
+                               &credential)) {
+            webauthn_json_assertion(&credential, &v->assertion);
+        }
+    }
     return auth_faultless(w) && (factor_token_hash(text, &v->token) ||
                                  auth_failed(w, "cannot hash a token"));
 }
@@ -37,7 +49,7 @@ static bool read_body(struct worker *w, struct verification *v)
 static bool find_login(struct worker *w, struct verification *v)
 {
     enum store_result result = store_factor_token_try(
-        &w->store, &v->token, 1, false, &v->account, v->name);
+        &w->store, &v->token, 1, is_passkey(v), &v->account, v->name);
 
     if (!auth_answered(w, result)) {
         return false;
@@ -48,6 +60,22 @@ static bool find_login(struct worker *w, struct verification *v)
     auth_set_ids(w, v->account.account_id, "");
     auth_actor(w, v->account.account_id, NULL, NULL, NULL);
     return auth_enter(w, pj_str(v->account.account_id));
+}
+
+static bool check(struct worker *w, struct verification *v)
+{
+    const char *id = v->account.account_id;
+
+    if (!factor_check_begin(w, id, &v->check)) {
+        return false;
+    }
+    if (!is_passkey(v)) {
+        return factor_check_code(w, &v->check, v->type[0] == 'r', v->code,
+                                 &v->use);
+    }
+    return passkey_offered(w) &&
+           (v->token.has_challenge || factor_refuse(w, id)) &&
+           passkey_check(w, &v->token, &v->assertion, id, NULL, &v->use);
 }
 
 /* Uses up token and factor. */
@@ -89,8 +117,7 @@ void h_verify_factor(struct worker *w)
     if (!read_body(w, &v) || !find_login(w, &v)) {
         return;
     }
-    if (factor_check_begin(w, v.account.account_id, &v.check) &&
-        factor_check_code(w, &v.check, v.type[0] == 'r', v.code, &v.use)) {
+    if (check(w, &v)) {
         log_in(w, &v);
     }
     factor_check_settle(w, &v.check);

@@ -29,6 +29,10 @@ handler_fn h_me;
 handler_fn h_members; /* list */
 handler_fn h_members_end;
 handler_fn h_members_put;
+handler_fn h_passkeys_add;
+handler_fn h_passkeys_login;
+handler_fn h_passkeys_login_options;
+handler_fn h_passkeys_options;
 handler_fn h_places_add; /* workspaces */
 handler_fn h_places_branch;
 handler_fn h_places_branch_add;
@@ -49,6 +53,7 @@ handler_fn h_sessions_logout;
 handler_fn h_sessions_logout_others;
 handler_fn h_sessions_logout_all;
 handler_fn h_step_up;
+handler_fn h_step_up_options;
 handler_fn h_system_audit;
 handler_fn h_token;
 handler_fn h_verify_factor;

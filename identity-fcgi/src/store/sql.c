@@ -102,6 +102,21 @@ char *sql_copy_string(pj_arena_t *arena, const char *text)
     return copy != NULL ? memcpy(copy, text, size) : NULL;
 }
 
+bool sql_copy_bytes(pj_arena_t *arena, const struct db_rows *rows, size_t row,
+                    int col, pj_str_t *out)
+{
+    size_t len;
+    const char *bytes = db_text(rows, row, col, &len);
+    unsigned char *copy = pj_arena_alloc(arena, len + 1);
+
+    if (copy == NULL) {
+        return false;
+    }
+    memcpy(copy, bytes, len);
+    *out = (pj_str_t){copy, len};
+    return true;
+}
+
 /* -- the scope -- */
 
 static bool copy_roles(pj_arena_t *arena, const struct db_rows *rows,

@@ -136,6 +136,10 @@ void sql_copy_account(const struct db_rows *rows, int hash, int clock,
 /* Copies text to the arena; NULL if the arena is full. */
 char *sql_copy_string(pj_arena_t *arena, const char *text);
 
+/* Copies a column of bytes to the arena.  False if the arena is full. */
+bool sql_copy_bytes(pj_arena_t *arena, const struct db_rows *rows, size_t row,
+                    int col, pj_str_t *out);
+
 /* Copies a text column, truncated to cap - 1 bytes. */
 void sql_copy_text(const struct db_rows *rows, size_t row, int col, char *out,
                    size_t cap);

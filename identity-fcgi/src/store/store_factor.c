@@ -16,25 +16,10 @@
 
 #define FACTOR_COLUMNS                                                         \
     "f.factor_id, f.factor_type = 'passkey', f.confirmed_at IS NOT NULL,"      \
-    " f.key_id, f.secret, f.last_step, f.credential_id, f.public_key,"         \
-    " f.algorithm::bigint, f.sign_count, f.transports, f.synced"
+    " f.key_id, f.secret, f.last_step, f.credential_id,"                       \
+    " f.transports::bigint"
 
-enum { FACTOR_COLS = 12 };
-
-static bool copy_bytes(pj_arena_t *arena, const struct db_rows *rows,
-                       size_t row, int col, pj_str_t *out)
-{
-    size_t len;
-    const char *bytes = db_text(rows, row, col, &len);
-    unsigned char *copy = pj_arena_alloc(arena, len + 1);
-
-    if (copy == NULL) {
-        return false;
-    }
-    memcpy(copy, bytes, len);
-    *out = (pj_str_t){copy, len};
-    return true;
-}
+enum { FACTOR_COLS = 8 };
 
 static bool copy_factor(pj_arena_t *arena, const struct db_rows *rows,
                         size_t row, struct factor *f)
@@ -44,14 +29,10 @@ static bool copy_factor(pj_arena_t *arena, const struct db_rows *rows,
     f->confirmed = db_bool(rows, row, 2);
     f->key_id = sql_copy_string(arena, db_text(rows, row, 3, NULL));
     f->last_step = db_int64(rows, row, 5);
-    f->algorithm = (int) db_int64(rows, row, 8);
-    f->sign_count = db_int64(rows, row, 9);
-    f->transports = sql_copy_string(arena, db_text(rows, row, 10, NULL));
-    f->synced = db_bool(rows, row, 11);
-    return f->key_id != NULL && f->transports != NULL &&
-           copy_bytes(arena, rows, row, 4, &f->secret) &&
-           copy_bytes(arena, rows, row, 6, &f->credential_id) &&
-           copy_bytes(arena, rows, row, 7, &f->public_key);
+    f->transports = (unsigned) db_int64(rows, row, 7);
+    return f->key_id != NULL &&
+           sql_copy_bytes(arena, rows, row, 4, &f->secret) &&
+           sql_copy_bytes(arena, rows, row, 6, &f->credential_id);
 }
 
 /* Returns a row for each factor, or a row without one. */
@@ -151,29 +132,6 @@ enum store_result store_factor_confirm(struct store *st,
                   DB_INT(step), DB_INT(STORE_OPEN_FACTOR_S));
 }
 
-static const struct db_statement factor_add_passkey_sql = {
-    "factor_add_passkey",
-    OWNER " INSERT INTO factors (account_id, factor_id, factor_type,"
-          "   factor_name, confirmed_at, credential_id, algorithm, public_key,"
-          "   sign_count, transports, synced)"
-          " SELECT account_id, $2, 'passkey', $5, now(), $6, $7::integer, $8,"
-          "        $9, $10, $11 FROM owner"
-          "  WHERE second_factor = $3" ROOM
-          " ON CONFLICT (credential_id) DO NOTHING",
-    true};
-
-enum store_result store_factor_add_passkey(struct store *st,
-                                           const struct account *account,
-                                           const struct factor *f,
-                                           const char *name)
-{
-    return sql_do(
-        st, &factor_add_passkey_sql, OF_ACCOUNT(account, f->factor_id),
-        DB_INT(STORE_MAX_FACTORS), DB_TEXT(name), DB_SPAN(f->credential_id),
-        DB_INT(f->algorithm), DB_SPAN(f->public_key), DB_INT(f->sign_count),
-        DB_TEXT(f->transports), DB_BOOL(f->synced));
-}
-
 static const struct db_statement factor_rename_sql = {
     "factor_rename",
     "UPDATE factors SET factor_name = $3"
@@ -262,32 +220,4 @@ enum store_result store_factor_recovery_use(struct store *st,
 {
     return sql_do(st, &factor_recovery_use_sql, DB_ID(account_id),
                   DB_BYTES(sha256, STORE_SHA256), DB_TEXT(st->actor));
-}
-
-static const struct db_statement factor_use_passkey_sql = {
-    "factor_use_passkey",
-    "UPDATE factors SET sign_count = $2, synced = $3, used_at = now()"
-    " WHERE factor_id = $1 AND confirmed_at IS NOT NULL"
-    "   AND (sign_count < $2 OR (sign_count = 0 AND $2 = 0))",
-    true};
-
-enum store_result store_factor_use_passkey(struct store *st,
-                                           const struct factor *f,
-                                           int64_t sign_count, bool synced)
-{
-    return sql_do(st, &factor_use_passkey_sql, DB_ID(f->factor_id),
-                  DB_INT(sign_count), DB_BOOL(synced));
-}
-
-static const struct db_statement factor_count_fell_sql = {
-    "factor_count_fell",
-    "UPDATE factors SET count_fell_at = now() WHERE factor_id = $1" SQL_ACTOR(
-        "$2"),
-    true};
-
-enum store_result store_factor_count_fell(struct store *st,
-                                          const char *factor_id)
-{
-    return sql_do(st, &factor_count_fell_sql, DB_ID(factor_id),
-                  DB_TEXT(st->actor));
 }

@@ -7,7 +7,6 @@
 #define STORE_SHA256 32
 #define STORE_MAX_FACTORS 10 /* of one account */
 #define STORE_RECOVERY_CODES 10
-#define STORE_CHALLENGE 32
 #define STORE_OPEN_FACTOR_S 600 /* until an unconfirmed factor expires */
 
 struct factor {
@@ -18,12 +17,9 @@ struct factor {
     const char *key_id;
     pj_str_t secret;
     int64_t last_step;
-    /* Passkeys: */
-    pj_str_t credential_id, public_key;
-    int algorithm; /* of COSE */
-    int64_t sign_count;
-    const char *transports; /* separated by commas */
-    bool synced;
+    /* Passkeys; more is in struct passkey. */
+    pj_str_t credential_id;
+    unsigned transports; /* bits, see auth/webauthn_json.h */
 };
 
 struct factor_list {
@@ -49,12 +45,6 @@ enum store_result store_factor_add_totp(struct store *st,
 enum store_result store_factor_confirm(struct store *st,
                                        const struct account *account,
                                        const char *factor_id, int64_t step);
-/* Adds a confirmed passkey.  STORE_NONE also if there are too many, or if the
- * credential is registered already. */
-enum store_result store_factor_add_passkey(struct store *st,
-                                           const struct account *account,
-                                           const struct factor *f,
-                                           const char *name);
 enum store_result store_factor_rename(struct store *st, const char *account_id,
                                       pj_str_t factor_id, const char *name);
 /* Removes a confirmed factor.  STORE_NONE also if keep_one is set and it is the
@@ -74,11 +64,3 @@ enum store_result store_factor_use_step(struct store *st, const char *factor_id,
 enum store_result store_factor_recovery_use(struct store *st,
                                             const char *account_id,
                                             const unsigned char *sha256);
-/* Records the new signature counter, which must have grown unless both are 0.
- */
-enum store_result store_factor_use_passkey(struct store *st,
-                                           const struct factor *f,
-                                           int64_t sign_count, bool synced);
-/* Records that an assertion's signature counter was too low. */
-enum store_result store_factor_count_fell(struct store *st,
-                                          const char *factor_id);

@@ -5,6 +5,7 @@
 #include "store/store_factor.h"
 
 #define STORE_FACTOR_TRIES 5 /* of a token */
+#define STORE_CHALLENGE 32   /* bytes of a challenge */
 
 enum factor_purpose {
     FACTOR_VERIFY,        /* a login that needs a factor */
