@@ -9,7 +9,8 @@ use Platform::Test;
 
 my $t = Platform::Test->new;
 my $s = $t->full_stack(echo => 1, env => { PLATFORM_AUTH_MAX_FAILURES => 0,
-    PLATFORM_AUTH_FACTOR_KEYS => 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=' });
+    PLATFORM_AUTH_FACTOR_KEYS => 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=',
+    PLATFORM_WEBAUTHN_ORIGINS => 'https://app.example.com' });
 my $gateway = $s->gateway;
 my ($key, $iss) = (jwt_key('identity'), $s->{env}{PLATFORM_JWT_ISSUER});
 my $RIGHT = $Platform::Test::Stack::CREDENTIAL;
@@ -24,11 +25,12 @@ sub sql { return $s->postgres->sql(@_) }
 my %LEVELS = (
     (map { $_ => 'public' } qw(/ /healthz /readyz /api/auth /api/auth/ /api/auth/login
         /api/auth/refresh /api/auth/logout /api/auth/reset-credential /api/auth/token
-        /api/auth/verify-factor /api/auth/factors /api/auth/factors/ /api/workspaces /.well-known/jwks.json
+        /api/auth/verify-factor /api/auth/factors /api/auth/factors/ /api/auth/passkeys /api/auth/passkeys/options
+        /api/auth/login/passkey /api/auth/login/passkey-options /api/workspaces /.well-known/jwks.json
         /.well-known/openid-configuration /.well-known/oauth-authorization-server)),
     (map { $_ => 'account branch' } qw(/api/auth/me /api/auth/sessions /api/auth/sessions/
         /api/auth/logout-others /api/auth/logout-all /api/auth/change-credential
-        /api/auth/recovery-codes /api/auth/step-up)),
+        /api/auth/recovery-codes /api/auth/step-up /api/auth/step-up/passkey-options)),
     '/api/auth/select-branch' => 'account',
     '/api/workspaces/'        => 'branch',
 );
@@ -140,6 +142,7 @@ my @ENDPOINTS = (    # method, path, body by the login, which token
     [ POST => 'change-credential', sub { { credential => $RIGHT, newCredential => "An0ther $RIGHT" } }, 1 ],
     [ POST => 'step-up', sub { { type => 'credential', credential => $RIGHT } }, 1 ],
     [ POST => 'factors', sub { { type => 'totp' } }, 1 ], [ GET => 'factors', undef, 1 ],
+    [ POST => 'passkeys/options', sub { {} }, 1 ], [ POST => 'step-up/passkey-options', undef, 1 ],
     [ POST => 'logout-others', undef, 1 ], [ POST => 'logout-all', undef, 1 ],
     [ GET => 'me', undef, 1 ], [ GET => 'sessions', undef, 1 ],
 );
@@ -199,7 +202,8 @@ is $sessions->(), $before, 'and no session was opened';
 # -- each POST without what it needs (a logout of nothing is no failure)
 
 for my $path (map {"/api/auth/$_"} qw(login refresh select-branch logout logout-others logout-all
-    change-credential verify-factor factors recovery-codes step-up), 'nothing')
+    change-credential verify-factor factors recovery-codes step-up login/passkey passkeys passkeys/options
+    step-up/passkey-options), 'nothing')
 {
     my @wrong;
     for my $body ('', '{}', 'null', '[]', '""', '0', 'true', '[{}]', '{"":""}', ' ', "\0") {

@@ -73,7 +73,8 @@ is from(map {"192.0.2.$_, 127.0.0.1"} 21 .. 26), join(' ', (200) x 6),
     'behind a trusted proxy each client is one';
 
 # Calls that guess a credential or a factor count as logins, and both faces have each limit.
-my @guesses = qw(change-credential verify-factor factors factors/x/confirm recovery-codes step-up);
+my @guesses = qw(change-credential verify-factor factors factors/x/confirm recovery-codes step-up
+    login/passkey login/passkey-options passkeys passkeys/options step-up/passkey-options);
 for my $case (map({ [ 40 + 2 * $_, gateway => $guesses[$_], 3 ], [ 41 + 2 * $_, face => $guesses[$_], 3 ] } 0 .. $#guesses),
     [ 33, face => 'login', 3 ], [ 34, face => 'refresh', 4 ])
 {

@@ -7,6 +7,7 @@ use Platform::Test;
 use Platform::Test::Client qw(restart totp);
 use Platform::Test::Commands;
 use Platform::Test::Env;
+use Platform::Test::Passkey;
 
 my $node = Platform::Test::Env::node();
 
@@ -379,11 +380,12 @@ gets("$select: $_->[0]", $_->[1], $select => @$_[2 .. $#$_]) for (
 gets("$_: no JSON", '415 MEDIA_TYPE_UNSUPPORTED', "POST /api/auth/$_", @account, body => 'x',
     headers => [ 'Content-Type' => 'text/plain' ])
     for 'login', $select, 'change-credential', $reset, 'refresh', 'logout',
-    qw(verify-factor factors factors/x/confirm step-up);
+    qw(verify-factor factors factors/x/confirm step-up login/passkey-options login/passkey passkeys passkeys/options);
 gets("$_: over 64 KiB", '413 GATEWAY_REQUEST_TOO_LARGE', $_, @account, headers => [ 'Content-Length' => 70_000 ])
     for map { my ($method, @paths) = @$_; map {"$method /api/auth/$_"} @paths } [ GET => qw(me sessions factors) ],
     [ DELETE => 'sessions/x', 'factors/x' ], [ PATCH => 'factors/x' ],
-    [ POST => qw(refresh logout logout-others logout-all change-credential recovery-codes) ];
+    [ POST => qw(refresh logout logout-others logout-all change-credential recovery-codes
+        step-up/passkey-options) ];
 
 # -- one's own sessions, and the credential
 
@@ -401,7 +403,7 @@ my @system = (token => jwt_token(system => jwt_key('identity'), iss => $claims{i
 my @guarded = ([ GET => 'me' ], [ GET => 'sessions' ], [ DELETE => 'sessions/x' ],
     [ POST => 'logout-others', body => '' ], [ POST => 'logout-all', body => '' ],
     [ POST => 'change-credential', json => {} ], [ POST => 'recovery-codes', body => '' ],
-    [ POST => 'step-up', json => {} ]);
+    [ POST => 'step-up', json => {} ], [ POST => 'step-up/passkey-options', body => '' ]);
 for my $case (@guarded) {
     my ($method, $path, @body) = @$case;
     gets("$path: $_->[0]", $_->[1], "$method /api/auth/$path", @body, @$_[2 .. $#$_]) for
@@ -548,6 +550,70 @@ $confirm = "$factors/$added->{factorId}/confirm";
 gets('confirm: at a login, a wrong code', $wrong_code, $confirm => { factorToken => $waits, code => '00000x' });
 gets('confirm: at a login, of nobody', $used_up, $confirm => { factorToken => 'x', code => '000000' });
 gets('confirm: at a login', $in, $confirm => { factorToken => $waits, code => totp($added->{secret}) }, @cors);
+
+# -- passkeys: one is added, logs in alone, is a second factor, and steps up
+
+$demanded->('false');
+$pg->sql("delete from factors where account_id = '$ann'");
+@has = (token => said('login: no factor is left', $in, login => {@ann})->{accessToken});
+my $device = Platform::Test::Passkey->new;
+my ($keys, $by_key, $challenges) = ('passkeys', 'login/passkey', '200 AUTH_PASSKEY_OPTIONS');
+my @wanted = ("$keys/options" => {}, @has);
+sub challenge (@o) { return said("$o[0]: a challenge", $challenges, @o) }
+sub answered ($asked, $how, @o) {
+    return { challengeToken => $asked->{challengeToken}, credential => $device->$how($asked->{options}, @o) };
+}
+my $elsewhere = answered(challenge(@wanted), 'create', client => { origin => 'https://other.example' });
+my $right = answered(challenge(@wanted, @cors), 'create');
+gets("$keys: $_->[0]", $_->[1], $keys => @$_[2 .. $#$_]) for (
+    [ 'of another page', '400 AUTH_PASSKEY_INVALID', $elsewhere, @has, @cors ],
+    [ 'no credential', '400 REQUEST_INVALID', { challengeToken => 'x' }, @has ],
+    [ 'a challenge twice', $used_up, $elsewhere, @has ], [ 'no token', '401 AUTH_ACCESS_TOKEN_REQUIRED', $right ],
+    [ 'a factorToken that nobody made', $used_up, { %$right, factorToken => 'x' } ],
+    [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', { %$right, name => 'x' x 20000 }, @has ],
+    [ 'done', '201 AUTH_FACTOR_ADDED', { %$right, name => 'Laptop' }, @has, @cors ],
+    [ 'once', '409 RESOURCE_EXISTS', answered(challenge(@wanted), 'create'), @has, @cors ],
+    ([ 'in the burst', '400 REQUEST_INVALID', {}, @has, client => '192.0.2.11' ]) x 6,
+    [ 'too many', '429 GATEWAY_RATE_LIMITED', $right, @has, client => '192.0.2.11' ],
+);
+gets("$keys/options: $_->[0]", $_->[1], "$keys/options" => @$_[2 .. $#$_]) for (
+    [ 'no token', '401 AUTH_ACCESS_TOKEN_REQUIRED', {} ], [ 'no JSON', '400 REQUEST_INVALID', [], @has ],
+    [ 'of nobody', $used_up, { factorToken => 'x' } ],
+    [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', { factorToken => 'x' x 20000 }, @has ],
+);
+gets("$by_key: $_->[0]", $_->[1], $by_key => @$_[2 .. $#$_]) for (
+    [ 'done', $in, answered(challenge("$by_key-options" => undef, @cors), 'get'), @cors ],
+    [ 'of nobody', $used_up, answered({ challengeToken => 'x', options => { rpId => 'x' } }, 'get') ],
+    [ 'of another page', $wrong_code, answered(challenge("$by_key-options" => {}), 'get',
+        client => { origin => 'https://other.example' }), @cors ],
+    [ 'no credential', '400 REQUEST_INVALID', { challengeToken => 'x' } ],
+    [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', { challengeToken => 'x' x 20000 } ],
+    ([ 'in the burst', '400 REQUEST_INVALID', {}, client => '192.0.2.12' ]) x 6,
+    [ 'too many', '429 GATEWAY_RATE_LIMITED', {}, client => '192.0.2.12', @cors ],
+);
+gets("$by_key-options: an array", '400 REQUEST_INVALID', "$by_key-options" => []);
+gets("$_: GET", '405 METHOD_NOT_ALLOWED', "GET /api/auth/$_") for $keys, "$keys/options", $by_key, "$by_key-options";
+sub waits_for_key () {
+    my $asked = said('login: with a passkey', '200 AUTH_FACTOR_REQUIRED', login => {@ann}, @cors);
+    return ($asked->{factorToken}, answered({ options => $asked->{passkey} }, 'get'));
+}
+sub by_key ($token, $answer) {
+    return { factorToken => $token, type => 'passkey', credential => $answer->{credential} };
+}
+my ($waiting, $shown) = waits_for_key();
+gets("$verify: by a passkey", $in, $verify => by_key($waiting, $shown), @cors);
+gets("$verify: by what another login was shown", $wrong_code, $verify => by_key((waits_for_key())[0], $shown));
+my %up = (%{ answered(challenge("$up/passkey-options" => undef, @has), 'get') }, type => 'passkey');
+gets("$up: by a passkey", '200 AUTH_STEP_UP_SUCCESS', $up => \%up, @has, @cors);
+gets("$up: by a challenge twice", $used_up, $up => \%up, @has);
+$pg->sql("delete from factors where account_id = '$ann'");
+$demanded->('true');
+$waits = said('login: has to get a passkey', '200 AUTH_FACTOR_REQUIRED', login => {@ann})->{factorToken};
+gets("$keys: at a login", $in, $keys => { factorToken => $waits,
+    %{ answered(challenge("$keys/options" => { factorToken => $waits }), 'create') } }, @cors);
+$authenticated->('6 minutes');
+gets("$keys: step-up required", '401 AUTH_STEP_UP_REQUIRED', @wanted, @cors);
+$authenticated->('0 minutes');
 
 # What has ended, identity is asked itself: the gateway refuses such a token as
 # soon as it knows.
@@ -721,11 +787,16 @@ for my $service (sort keys %service) {
     }, %keys, PLATFORM_ENTITLEMENT_URL => "http://$service");
 }
 
-# No keys for factors.
+# No keys for factors, and no domain of passkeys.
 
 my @keyless = (token => login('several', 'several')->{accountAccessToken});
-restart($s->identity, AUTH_FACTOR_KEYS => undef);
+restart($s->identity, AUTH_FACTOR_KEYS => undef, CORS_ALLOWED_ORIGINS => undef);
 gets("$factors: not offered", '403 AUTH_FACTOR_NOT_OFFERED', $factors => $totp, @keyless, @cors);
+gets("$_->[0]: not offered", '403 AUTH_FACTOR_NOT_OFFERED', @$_, @cors) for [ "$keys/options" => {} ],
+    [ $keys => $right ], [ "$by_key-options" => undef ], [ $by_key => $right ], [ $up => \%up, @keyless ],
+    [ $verify => by_key(x => $shown) ], [ "$up/passkey-options" => undef, @keyless ];
+restart($s->identity, CORS_ALLOWED_ORIGINS => $APP);
+gets('passkeys: offered again', $challenges, "$by_key-options" => undef);
 
 # No database, and before that one that is older than the program.
 
@@ -744,7 +815,8 @@ gets("no database: $_->[0]", '503 DATABASE_UNAVAILABLE', @$_) for (
     [ $audit, %may ], [ $post_token, @grant ], [ $reset => \%reset ], [ login => \%one ], [ refresh => @mine ],
     [ $verify => with(totp => '000000') ], [ $factors => { %$totp, factorToken => 'x' } ], [ $list, @account ],
     [ $confirm => { code => '000000' }, @account ], [ "PATCH $factor", @named, @account ], [ "DELETE $factor", @account ],
-   , [ logout => @mine ], [ $select => $choice, @account ],
+    [ "$keys/options" => {}, @account ], [ $keys => $right, @account ], [ "$by_key-options" => undef ],
+    [ $by_key => \%up ], [ logout => @mine ], [ $select => $choice, @account ],
     (map { [ "$_->[0] /api/auth/$_->[1]", @account,
         ($_->[2] // '') eq 'json' ? (json => { %$credentials, %{ by(totp => '0') } }) : @$_[2 .. $#$_] ] } @guarded),
 );
@@ -859,7 +931,7 @@ my $file = $t->read_file("$root/docs/openapi.yaml");
 my $wrong = $t->write_file('wrong.yaml', $file =~ s/expiresIn: \K900/soon/r);
 isnt scalar @{ validate([], $wrong)->{examples} }, 0, 'control: an example that is not';
 unlike $file, qr/(?:read|write)Only/, 'types for both ways are the same';
-is_deeply [ grep { !/uuid|\$ref/ } $file =~ /\b(?!request|event)\w+Id: \{ (?:type|\$).*/g ], [],
+is_deeply [ grep { !/uuid|\$ref/ } $file =~ /\b(?!request|event|rpId)\w+Id: \{ (?:type|\$).*/g ], [],
     'ids are UUIDs';
 
 # -- do file, page and sources know the same codes?

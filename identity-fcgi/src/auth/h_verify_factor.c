@@ -41,8 +41,9 @@ static bool read_body(struct worker *w, struct verification *v)
             webauthn_json_assertion(&credential, &v->assertion);
         }
     }
-    return auth_faultless(w) && (factor_token_hash(text, &v->token) ||
-                                 auth_failed(w, "cannot hash a token"));
+    return auth_faultless(w) && (!is_passkey(v) || passkey_offered(w)) &&
+           (factor_token_hash(text, &v->token) ||
+            auth_failed(w, "cannot hash a token"));
 }
 
 /* Counts a try before anything is checked. */
@@ -73,8 +74,7 @@ static bool check(struct worker *w, struct verification *v)
         return factor_check_code(w, &v->check, v->type[0] == 'r', v->code,
                                  &v->use);
     }
-    return passkey_offered(w) &&
-           (v->token.has_challenge || factor_refuse(w, id)) &&
+    return (v->token.has_challenge || factor_refuse(w, id)) &&
            passkey_check(w, &v->token, &v->assertion, id, NULL, &v->use);
 }
 
