@@ -55,7 +55,7 @@ sub _credential ($self, $client_data, %response) {
 
 # RegistrationResponseJSON for PublicKeyCredentialCreationOptionsJSON.
 sub create ($self, $options, %o) {
-    $self->{user} = $options->{user}{id};
+    $self->{user} //= $options->{user}{id};
     my $data = $self->_auth_data($options->{rp}{id},
         pack('x16 n a* a*', length $self->{id}, $self->{id}, $self->_cose), %o);
     my $object = pack 'H* a* n a*', 'a363666d74646e6f6e656761747453746d74a068' . unpack('H*', 'authData'),
