@@ -356,6 +356,16 @@ restart($identity, AUTH_FACTOR_KEYS => $two);
 forget();
 is verify(login('several')->json, totp => totp($g->{secret}))->status, 200, 'the new key alone reads them';
 $c->refused(1, qr/secrets that cannot be decrypted: 1 \(key two\)/, keys_of($KEY), @rekey);
+my $its_row = "factors where factor_id = '$g->{factorId}'";
+my $sealed = $pg->sql("select secret from $its_row");
+my $writes = $pg->begin("update factors set secret = 'of others' where factor_id = '$g->{factorId}'");
+my $rekeys = $c->start(keys_of("$KEY,$two"), @rekey);
+ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock'") == 1 }),
+    'it waits for whoever writes the secret meanwhile';
+$pg->end($writes, 'commit');
+$rekeys->wait_end(60);
+is $pg->sql("select key_id || ' ' || encode(secret, 'escape') from $its_row"), 'two of others', 'and keeps what was written';
+$pg->sql("update factors set secret = '$sealed' where factor_id = '$g->{factorId}'");
 $c->refused(2, qr/PLATFORM_AUTH_FACTOR_KEYS is not set/, @rekey);
 
 # -- operators and programs
@@ -379,6 +389,9 @@ is_deeply [ @$seen{qw(factors recoveryCodesLeft)} ], [ @$shown{qw(factors recove
 is_problem(api(GET => 'factors', 'people:write'), 403, 'AUTH_SCOPE_REQUIRED', 'with people:read');
 is_problem(api(DELETE => "factors/$g->{factorId}", 'people:write'), 403, 'AUTH_SCOPE_REQUIRED', 'removes none with people:write');
 is_problem(api(DELETE => 'factors/' . uuid(9), 'credentials:write'), 404, 'RESOURCE_NOT_FOUND', 'nor one that is not there');
+$pg->sql("update accounts set account_type = 'OPERATOR' where account_id = '$other->{accountId}'");
+is_problem(api(DELETE => "factors/$g->{factorId}", 'credentials:write'), 403, 'AUTH_SCOPE_REQUIRED', "nor an operator's");
+$pg->sql("update accounts set account_type = 'CUSTOMER' where account_id = '$other->{accountId}'");
 my $mine_too = enrol(logged_in('none'));
 is_problem(api(DELETE => "factors/$mine_too->{factorId}", 'credentials:write'), 404, 'RESOURCE_NOT_FOUND',
     "nor another account's");
@@ -393,6 +406,9 @@ $c->audited(['account.factor_optional'], qw(account require-factor several@demo.
 is login('several')->json->{code}, 'AUTH_LOGIN_SUCCESS', '--off: no longer';
 $c->refused(2, qr/give either --factor or --all/, qw(account remove-factor none@demo.test));
 $c->refused(1, qr/no such factor/, qw(account remove-factor none@demo.test --factor), uuid(9));
+my $waits = factors(access(logged_in('several')), '', { type => 'totp' })->json->{factorId};
+$c->refused(1, qr/no such factor/, qw(account remove-factor several@demo.test --factor), $waits);
+is $pg->sql("select count(*) from factors where factor_id = '$waits'"), 1, 'one that is not confirmed does not count';
 is $c->audited(['account.factor_removed'], qw(account remove-factor none@demo.test --all))->{removedFactors}, 1,
     'account remove-factor --all';
 is $c->done(qw(account remove-factor none@demo.test --all))->{removedFactors}, 0, 'there is none left';

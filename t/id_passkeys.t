@@ -173,6 +173,7 @@ for my $for (qw(register login step_up)) {
 my $asked = waiting('one');
 is_problem(second($asked, $phone, client => { origin => 'https://evil.test' }), @invalid, 'second: a wrong answer');
 is_problem(second($asked, $phone), @invalid, 'second: uses the challenge up');
+is_problem(second($asked, $phone, client => { challenge => b64url("\0" x 32) }), @invalid, 'second: and there is none then');
 is call('verify-factor', { factorToken => $asked->{factorToken}, type => 'recovery', code => '?' })->code,
     'AUTH_FACTOR_INVALID', 'but not the token';
 $asked = waiting('one');
@@ -246,6 +247,10 @@ is_problem(call(passkeys => { @with, %{ answered(asked(register => access($one))
     @token_invalid, 'nor one that has to get a factor with that of another account');
 $asked = call('passkeys/options', {@with})->json;
 is_problem(answer(register => $asked, device(), access($one)), @token_invalid, 'and the reverse');
+$pg->sql("update accounts set factor_required = true where account_name = 'two-workspaces\@demo.test'");
+$asked = call('passkeys/options', { factorToken => login('two-workspaces')->json->{factorToken} })->json;
+is_problem(call(passkeys => { @with, %{ answered($asked, device(), 'create') } }), @token_invalid,
+    'nor with that of another login that has to');
 $none = in(enrolled($badge), 'control: with its own one');
 is_problem(http_get($port, '/api/auth/me', token => asked('login')->{challengeToken}), 401,
     'AUTH_ACCESS_TOKEN_REQUIRED', 'a challenge is no access token');
