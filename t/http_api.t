@@ -559,6 +559,7 @@ $pg->sql("delete from factors where account_id = '$ann'");
 my $device = Platform::Test::Passkey->new;
 my ($keys, $by_key, $challenges) = ('passkeys', 'login/passkey', '200 AUTH_PASSKEY_OPTIONS');
 my @wanted = ("$keys/options" => {}, @has);
+my $limits = 0;
 sub challenge (@o) { return said("$o[0]: a challenge", $challenges, @o) }
 sub answered ($asked, $how, @o) {
     return { challengeToken => $asked->{challengeToken}, credential => $device->$how($asked->{options}, @o) };
@@ -592,6 +593,12 @@ gets("$by_key: $_->[0]", $_->[1], $by_key => @$_[2 .. $#$_]) for (
     [ 'too many', '429 GATEWAY_RATE_LIMITED', {}, client => '192.0.2.12', @cors ],
 );
 gets("$by_key-options: an array", '400 REQUEST_INVALID', "$by_key-options" => []);
+gets("$by_key-options: over 16 KiB", '413 REQUEST_TOO_LARGE', "$by_key-options" => { x => 'x' x 20000 });
+for my $case ([ "$by_key-options" => undef ], [ "$keys/options" => {}, @has ], [ "$up/passkey-options" => undef, @has ]) {
+    my @limited = (@$case[1 .. $#$case], client => '192.0.2.' . (13 + $limits++));
+    call("$case->[0]: in the burst", POST => "/api/auth/$case->[0]", body => '', @limited[1 .. $#limited]) for 1 .. 6;
+    gets("$case->[0]: too many", '429 GATEWAY_RATE_LIMITED', $case->[0], @limited);
+}
 gets("$_: GET", '405 METHOD_NOT_ALLOWED', "GET /api/auth/$_") for $keys, "$keys/options", $by_key, "$by_key-options";
 sub waits_for_key () {
     my $asked = said('login: with a passkey', '200 AUTH_FACTOR_REQUIRED', login => {@ann}, @cors);
