@@ -230,16 +230,14 @@ static const struct cmd_spec account_spec = {
 static const struct cmd_spec failures_part = {
     "failedLogins", .part = true, .list = true,
     .columns = {"address", "failures", "until"}};
-static const struct cmd_spec lists[] = {/* of people_account_lists */
-                                        {"memberships", .part = true,
-                                         .list = true, .columns = {MEMBERS}},
-                                        {"grants", .part = true, .list = true,
-                                         .columns = {"workspaceName",
-                                                     "workspaceId=", "branchId",
-                                                     "branchName", "roles"}},
-                                        {"factors", .part = true, .list = true,
-                                         .columns = {"factorId", "type", "name",
-                                                     "createdAt", "usedAt"}}};
+static const struct cmd_spec lists[] =
+    {/* of people_account_lists */
+     {"memberships", .part = true, .list = true, .columns = {MEMBERS}},
+     {"grants", .part = true, .list = true,
+      .columns = {"workspaceName", "workspaceId=", "branchId", "branchName",
+                  "roles"}},
+     {"factors", .part = true, .list = true,
+      .columns = {"factorId", "type", "name", "createdAt", "usedAt"}}};
 static const struct cmd_spec sessions_part = {
     "sessions", .part = true, .list = true, .columns = {SESSIONS}};
 
