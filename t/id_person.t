@@ -39,11 +39,13 @@ is login($_, credential => 'wrong')->status, 401, "$_: a failure" for $ann, $bob
 my $show = $c->audited([], qw(account show), ' ANN@example.com');
 my %got = %$show;
 like delete $got{$_}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, "$_: when" for qw(createdAt updatedAt);
-my @lists = qw(memberships grants sessions failedLogins);
+my @lists = qw(memberships grants sessions failedLogins factors);
 my %lists = map { ($_ => delete $got{$_}) } @lists;
 is_deeply \%got, { account => $ann, accountId => $id, type => 'CUSTOMER',
     status => 'ACTIVE', deletedAt => undef, sessionsValidAfter => undef,
+    factorRequired => JSON::PP::false(), recoveryCodesLeft => 0,
     hasCredential => JSON::PP::true() }, 'about the account';
+is_deeply $lists{factors}, [], 'its second factors';
 is_deeply [ map { join ' ', @$_{qw(memberId status workspaceName branches)} }
     @{ $lists{memberships} } ], ["$account{$ann}{memberId} ACTIVE Shop 2"], 'its memberships';
 is_deeply [ sort map { join ' ', @$_{qw(branchId branchName workspaceId)}, @{ $_->{roles} } }
