@@ -123,6 +123,20 @@ TEST (test_retry_window_needs_the_client) {
     ck_assert_msg(load(), "%s", err.text);
 }
 
+TEST (test_a_required_factor_needs_one_that_can_be_had) {
+    setenv("PLATFORM_AUTH_REQUIRE_FACTOR", "OPERATOR", 1);
+    refused("PLATFORM_AUTH_REQUIRE_FACTOR: ");
+    setenv("PLATFORM_AUTH_FACTOR_KEYS",
+           "a=QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=", 1);
+    ck_assert_msg(load(), "%s", err.text);
+    ck_assert_int_eq(cfg.require_factor, FACTOR_OF_OPERATORS);
+    config_free(&cfg);
+    unsetenv("PLATFORM_AUTH_FACTOR_KEYS");
+    setenv("PLATFORM_WEBAUTHN_ORIGINS", "https://a.example", 1);
+    setenv("PLATFORM_AUTH_REQUIRE_FACTOR", "all", 1);
+    ck_assert_msg(load(), "%s", err.text);
+}
+
 TEST (test_at_jwt_needs_an_audience) {
     ck_assert(load());
     ck_assert_int_eq(cfg.jwt_typ, PJ_TYP_JWT);

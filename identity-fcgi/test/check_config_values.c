@@ -193,7 +193,7 @@ static const struct {
     {"PLATFORM_AUTH_FACTOR_KEYS", "a=QUJD", false},
     {"PLATFORM_AUTH_FACTOR_KEYS", "a=" KEY32 "QUJD", false},
     {"PLATFORM_AUTH_FACTOR_KEYS", "a=!", false},
-    {"PLATFORM_AUTH_REQUIRE_FACTOR", "OPERATOR", true},
+    {"PLATFORM_AUTH_REQUIRE_FACTOR", "off", true},
     {"PLATFORM_AUTH_REQUIRE_FACTOR", "some", false},
     {"PLATFORM_AUTH_FAILURE_WINDOW", "15m", true},
     {"PLATFORM_AUTH_FAILURE_WINDOW", "0", false},

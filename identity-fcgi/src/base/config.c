@@ -394,6 +394,11 @@ static const char *broken_rule(const struct config *cfg)
                strcmp(cfg->jwt_audience, cfg->jwt_issuer) == 0) {
         wrong = "PLATFORM_JWT_AUDIENCE: PLATFORM_JWT_ISSUER is the audience of "
                 "refresh tokens; accepted: any other";
+    } else if (cfg->require_factor != FACTOR_OPTIONAL &&
+               cfg->factor_keys == NULL && cfg->webauthn_rp_id == NULL) {
+        wrong = "PLATFORM_AUTH_REQUIRE_FACTOR: a second factor needs "
+                "PLATFORM_AUTH_FACTOR_KEYS or PLATFORM_WEBAUTHN_RP_ID; "
+                "accepted: off";
     } else if (cfg->db_seed_on_start && !cfg->db_migrate_on_start) {
         wrong = "PLATFORM_DB_SEED_ON_START: true needs "
                 "PLATFORM_DB_MIGRATE_ON_START=true; accepted: false";
