@@ -455,6 +455,7 @@ probe_tests() {
     probe_lib check "Check" check 0.15 check
     probe_certificates
     probe_tool "prove" prove perl "prove --version"
+    probe_tool "oathtool" oathtool oathtool "oathtool --version"
     probe_perl
     probe_njs
     probe_optional "PgBouncer" pgbouncer pgbouncer \

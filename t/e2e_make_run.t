@@ -106,9 +106,12 @@ for ([ 'itself', 1, Origin => $page ],
 
 ok eventually(sub { -s "$run/cache/keys" }), 'the key set is kept for a start without identity';
 ok -s "$run/platform.env", 'platform.env holds the environment';
-is_deeply [ grep { ((stat "$run/$_")[2] // 077) & 077 } qw(platform.env keys.env logs
+is_deeply [ grep { ((stat "$run/$_")[2] // 077) & 077 } qw(platform.env keys.env factors.env logs
     logs/identity.log logs/postgres.log) ], [], 'for its owner alone, as are keys and logs';
 my $kid = (jwt_decode($res->json->{accessToken}))[0]{kid};
+is http_post($t->port('gateway'), '/api/auth/factors', token => $res->json->{accessToken},
+    json => { type => 'totp' })->status, 201, 'authenticators can be added';
+my $factors = $t->read_file("$run/factors.env");
 
 # A second one beside it.
 
@@ -127,6 +130,7 @@ like said($p), qr/^Stopped\.$/m, 'Ctrl-C: says so';
 
 $p = start(PLATFORM_CORS_ALLOWED_ORIGINS => 'http://127.0.0.1:1', GATEWAYPORT => 1);
 $res = is_ready($p, 'again');
+is $t->read_file("$run/factors.env"), $factors, 'again: the key of their secrets is kept';
 like said($p), qr/^run: warning: GATEWAYPORT is no setting; did you mean GATEWAY_PORT\?$/m,
     'again: warns of a name in the environment that is nearly a setting';
 is http_get($t->port('gateway'), '/readyz', headers => [ Origin => $_ ])
