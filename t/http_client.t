@@ -9,7 +9,12 @@ use Platform::Test::Env;
 my $node = Platform::Test::Env::node();
 
 my $t = Platform::Test->new(timeout => 900);
-my $s = $t->full_stack;
+my $s = $t->full_stack(env => {
+    PLATFORM_AUTH_FACTOR_KEYS => 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=',
+});
+# One who has to get a second factor.
+$s->postgres->sql("insert into accounts (account_name, account_type, credential_hash, factor_required)
+    select 'enrol\@demo.test', account_type, credential_hash, true from accounts where account_name = 'none\@demo.test'");
 my ($dir, $root) = ($t->dir, $t->root);
 my $tools = "$root/t/node";
 my ($client, $data) = map { $t->read_file("$root/examples/client/$_.ts") } qw(client types);
@@ -27,9 +32,10 @@ type Refused = operations['refreshSession']['responses'][409]['content']['applic
 my %file = (
     'address.ts' => [ 0, 'address may be null', "$types(o: OwnSession): string => o.address;" ],
     'answers.ts' => [ 1, 'the types made of the document are those of the client',
-        "import type { Branch, Me, OwnSession, Session } from './client';\n" . $made
-        . join '', map {"export const is$_ = (it: S['$_']): $_ => it;\n"}
-        qw(Branch Me OwnSession Session) ],
+        "import type { Branch, Factors, FactorAsked, Me, OwnSession, Session, SteppedUp } from './client';\n" . $made
+        . join('', map {"export const is$_ = (it: S['$_']): $_ => it;\n"}
+        qw(Branch Factors Me OwnSession Session SteppedUp))
+        . "export const asked = (it: Extract<Login, { code: 'AUTH_FACTOR_REQUIRED' }>): FactorAsked => it;\n" ],
     'asked.ts' => [ 0, 'which token there is has to be asked',
         "$types(s: Session): string => s.accessToken;" ],
     'client.ts' => [ 1, 'the client compiles', $client ],
@@ -61,7 +67,12 @@ export const stepped = (s: S['SteppedUp']): string =>
 export const code = (r: Refused): 'AUTH_SESSION_CHANGED' => r.code;
 END
     'made-unasked.ts' => [ 0, 'and have to be asked', $made
-        . "export const token = (s: Login): string => s.accountAccessToken;\n" ],
+        . "export const token = (s: Login): string =>\n"
+        . "  s.code === 'AUTH_LOGIN_SUCCESS' ? s.accountAccessToken : '';\n" ],
+    'factors.ts' => [ 1, 'docs/second-factor.md too',
+        join '', $t->read_file("$root/docs/second-factor.md") =~ /^```ts\n(.*?)^```/gms ],
+    'next.ts' => [ 0, 'a factorToken has to be asked for',
+        "import type { Next } from './client';\nexport const f = (n: Next): string => n.factorToken;" ],
     'page.ts' => [ 1, 'docs/http-api.md uses it as it is',
         join '', $t->read_file("$root/docs/http-api.md") =~ /^```ts\n(.*?)^```/gms ],
     'types.ts' => [ 1, 'its types too', $data ],
@@ -93,6 +104,7 @@ for my $mode ('', 'retries') {
         $s->identity->{env}{PLATFORM_AUTH_REFRESH_RETRY_WINDOW} = '30s';
         $s->identity->start;
     }
+    $s->postgres->sql('delete from factors');
     my @lines = split /^/, qx{$node $tools/client.mjs $dir/client.mjs $base $mode 2>&1};
     my $checks = 0;
     for my $line (@lines) {

@@ -24,9 +24,9 @@
  * Every failure is a PlatformError; go by its `code`.
  */
 
-import type { Answer, Branch, CallOptions, ClientCode, Code, Context, Events,
-  Fault, InBranch, Me, Options, OwnSession, Problem, Session, TokenStore }
-  from './types';
+import type { AddedTotp, Answer, Branch, CallOptions, ClientCode, Code, Context,
+  Events, FactorAsked, Factors, Fault, InBranch, Me, Next, Options, OwnSession,
+  Problem, Session, SteppedUp, TokenStore, Totp } from './types';
 
 export type * from './types';
 
@@ -64,6 +64,8 @@ type News = { ended: string } | { began: string } | { lost: boolean };
 interface Call extends CallOptions {
   token?: Token | undefined;
   method?: string;
+  /** Not while tokens are replaced. */
+  alone?: boolean;
 }
 
 interface Token {
@@ -80,6 +82,11 @@ const LONGEST_MS = 25_000;    // after which nothing is tried again: as above
 const TIMEOUT_MS = 20_000;    // longer than the gateway waits itself
 const EARLY_MS = 10_000;      // before its end a token is not used any more
 const OFFLINE_MS = 1500;      // how often a waiting call checks the network
+
+/* Refusals of what the user typed, or of the authentication: no other token
+   helps. */
+const JUDGED: Code[] = ['AUTH_INVALID_CREDENTIALS', 'AUTH_FACTOR_INVALID',
+  'AUTH_FACTOR_TOKEN_INVALID', 'AUTH_STEP_UP_REQUIRED'];
 
 const sleep = (ms: number) => new Promise((done) => setTimeout(done, ms));
 
@@ -140,14 +147,18 @@ export class PlatformClient {
     return this.#access !== undefined;
   }
 
-  async login(account: string, credential: string,
-    { signal }: CallOptions = {}): Promise<void> {
-    await this.#wait(signal, (stop) => this.#alone(async () => {
-      const session = await this.#post('login', { account, credential },
-        { signal: stop });
-      await this.#keep(session);
-      this.#tell({ began: session.sessionId });
-    }));
+  /** What comes next: a call of a service, selectBranch(), or for an account
+      with a second factor verifyFactor() or enrolTotp(). */
+  async login(account: string, credential: string, options: CallOptions = {}):
+    Promise<Next> {
+    return this.#begin('login', { account, credential }, options);
+  }
+
+  /** Ends a login that asked for a factor.  AUTH_FACTOR_INVALID: ask again. */
+  async verifyFactor({ factorToken }: Pick<FactorAsked, 'factorToken'>,
+    type: 'totp' | 'recovery', code: string, options: CallOptions = {}):
+    Promise<Next> {
+    return this.#begin('verify-factor', { factorToken, type, code }, options);
   }
 
   /**
@@ -282,6 +293,97 @@ export class PlatformClient {
     newCredential: string, options: CallOptions = {}): Promise<void> {
     await this.#post('reset-credential', { account, resetCode, newCredential },
       options);
+  }
+
+  /**
+   * Adds an authenticator: show `uri` as a QR code, then confirm() a code of
+   * it.  That gives recovery codes with the first factor, else none.  With
+   * `login`, of a login that has to get a factor, it ends that login.
+   */
+  async enrolTotp(name: string, { login, ...options }:
+    CallOptions & { login?: Pick<FactorAsked, 'factorToken'> } = {}):
+    Promise<Totp> {
+    const token = login && { factorToken: login.factorToken };
+    const call = <T>(what: string, data: object, own: CallOptions) => token
+      ? this.#post<T>(what, { ...data, ...token }, own)
+      : this.#own<T>(what, data, own);
+    const { factorId, secret, uri, expiresAt } =
+      await call<AddedTotp>('factors', { type: 'totp', name }, options);
+    const what = `factors/${factorId}/confirm`;
+    return { factorId, secret, uri, expiresAt,
+      confirm: async (code, own = {}) => {
+        let codes: string[] = [];
+        if (token)
+          await this.#begin(what, { code, ...token }, own,
+            (answer) => { codes = answer.recoveryCodes ?? []; });
+        else codes = (await this.#own<{ recoveryCodes?: string[] }>(what,
+          { code }, own)).recoveryCodes ?? [];
+        return codes;
+      } };
+  }
+
+  /** The account's second factors. */
+  async factors(options: CallOptions = {}): Promise<Factors> {
+    return this.#own('factors', {}, { method: 'GET', ...options });
+  }
+
+  /* This and the next ones need a fresh session.  AUTH_STEP_UP_REQUIRED:
+     stepUp(), then again. */
+  async renameFactor(factorId: string, name: string,
+    options: CallOptions = {}): Promise<void> {
+    await this.#own(`factors/${encodeURIComponent(factorId)}`, { name },
+      { method: 'PATCH', ...options });
+  }
+
+  /** AUTH_FACTOR_LAST: the account has to have one, add another one first. */
+  async removeFactor(factorId: string, options: CallOptions = {}):
+    Promise<void> {
+    await this.#own(`factors/${encodeURIComponent(factorId)}`, {},
+      { method: 'DELETE', ...options });
+  }
+
+  /** Ten new ones; the old ones end. */
+  async recoveryCodes(options: CallOptions = {}): Promise<string[]> {
+    return (await this.#own<{ recoveryCodes: string[] }>('recovery-codes', {},
+      options)).recoveryCodes;
+  }
+
+  /** Authenticates the session again, in this tab's branch; the tokens of other
+      tabs follow at their next refresh. */
+  async stepUp(type: 'totp' | 'recovery' | 'credential', secret: string,
+    { signal }: CallOptions = {}): Promise<void> {
+    const context = this.#context;
+    const answer = await this.#own<SteppedUp>('step-up', { type,
+      [type === 'credential' ? type : 'code']: secret },
+    { signal, alone: true });
+    if (!isSame(context, this.#context)) throw changed();
+    /* Another tab has selected another branch: get a token for this one. */
+    if (!isSame(context, contextOf(answer)))
+      return this.refresh(false, { signal });
+    if (answer.accessToken !== undefined) {
+      this.#access = issued(answer.accessToken, answer);
+    } else {
+      this.#account = issued(answer.accountAccessToken, answer);
+      this.branches = answer.branches;
+    }
+  }
+
+  /* A login, or its end. */
+  #begin(what: string, data: object, { signal }: CallOptions,
+    keep: (answer: Session & { recoveryCodes?: string[] }) => void = () => {}):
+    Promise<Next> {
+    return this.#wait(signal, (stop) => this.#alone(async () => {
+      const answer = await this.#post<Session | FactorAsked>(what, data,
+        { signal: stop });
+      if (answer.code === 'AUTH_FACTOR_REQUIRED') {
+        const { factorToken, factors, expiresIn, nextAction } = answer;
+        return { factorToken, factors, expiresIn, ...nextAction };
+      }
+      await this.#keep(answer);
+      this.#tell({ began: answer.sessionId });
+      keep(answer);
+      return answer.nextAction;
+    }));
   }
 
   #emit<E extends keyof Events>(event: E, ...now: Events[E]): void {
@@ -510,11 +612,11 @@ export class PlatformClient {
     if (!usable(token())) await this.#renew(signal);
     const used = token();
     const context = this.#context;
-    const call = () =>
+    const post = () =>
       this.#post<T>(what, data, { ...options, token: token() });
+    const call = () => options.alone ? this.#alone(post) : post();
     return call().catch(async (error) => {
-      if (!isSignedOut(error) || error.code === 'AUTH_INVALID_CREDENTIALS')
-        throw error;
+      if (!isSignedOut(error) || JUDGED.includes(error.code)) throw error;
       if (!token() || token() === used) await this.refresh(false, { signal });
       if (!isSame(context, this.#context)) throw changed();
       return call();

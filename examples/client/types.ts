@@ -55,7 +55,8 @@ export interface OwnSession {
 }
 
 export interface Answer extends Context {
-  code: string;
+  code: 'AUTH_LOGIN_SUCCESS' | 'AUTH_REFRESH_SUCCESS'
+    | 'AUTH_SELECT_BRANCH_SUCCESS' | 'AUTH_STEP_UP_SUCCESS';
   message: string;
   tokenType: 'Bearer';
   expiresIn: number;
@@ -80,6 +81,54 @@ export type Session = { refreshToken: string } & (
   | InBranch & Choice
   | Choice & { accessToken?: never; nextAction: { type: 'select_branch' } }
 );
+
+/** A login whose account has, or has to get, a second factor. */
+export interface FactorAsked {
+  code: 'AUTH_FACTOR_REQUIRED';
+  factorToken: string;
+  /** Seconds that it lives. */
+  expiresIn: number;
+  factors: ('passkey' | 'totp' | 'recovery')[];
+  nextAction: { type: 'verify_factor' | 'enroll_factor' };
+}
+
+/** After a login: its session works in a branch, or has to select one, or there
+    is none yet. */
+export type Next = { type: 'load_current_context' } | { type: 'select_branch' }
+  | Pick<FactorAsked, 'factorToken' | 'expiresIn' | 'factors'>
+    & { type: 'verify_factor' | 'enroll_factor' };
+
+/** Of a step-up; like a session without its refresh token. */
+export type SteppedUp = InBranch & { accountAccessToken?: never }
+  | Choice & { accessToken?: never };
+
+export interface Factor {
+  factorId: string;
+  type: 'totp' | 'passkey';
+  name: string;
+  createdAt: string;
+  usedAt: string | null;
+}
+
+export interface Factors {
+  factors: Factor[];
+  recoveryCodesLeft: number;
+}
+
+export interface AddedTotp {
+  factorId: string;
+  /** Base32, to type in. */
+  secret: string;
+  /** The same, for a QR code. */
+  uri: string;
+  /** Confirm it by then. */
+  expiresAt: string;
+}
+
+export interface Totp extends AddedTotp {
+  /** Recovery codes, if it is the first factor. */
+  confirm(code: string, options?: CallOptions): Promise<string[]>;
+}
 
 /** Keeps the refresh token where there is no cookie; null: there is none. */
 export interface TokenStore {

@@ -4,6 +4,7 @@
 // what was asked and answered, for validate.mjs.
 
 import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 
@@ -169,6 +170,21 @@ async function reach(...clients) {
   for (const client of clients) same((answer = await client.fetch(context)).status, 200);
   return (await answer.json()).headers;
 }
+
+// What an authenticator shows, for the step before this one, this one or the next.
+function totp(base32, offset = 0) {
+  const bits = [...base32].map((c) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(c)
+    .toString(2).padStart(5, '0')).join('');
+  const key = Buffer.from(bits.match(/.{8}/g).map((byte) => parseInt(byte, 2)));
+  const step = Buffer.alloc(8);
+  step.writeBigUInt64BE(BigInt(Math.floor(now() / 30_000) + offset));
+  const mac = createHmac('sha1', key).update(step).digest();
+  const at = mac.readUInt32BE(mac[19] & 15) & 0x7fffffff;
+  return String(at % 1_000_000).padStart(6, '0');
+}
+
+const claims = ({ headers }) => JSON.parse(Buffer.from(
+  headers.get('Authorization').split('.')[1], 'base64url'));
 
 // Time flies for the client alone.
 function later(seconds) {
@@ -754,6 +770,81 @@ const checks = {
     await fails(client.resetCredential('one@demo.test', 'AAAA-AAAA-AAAA-AAAA', 'short'),
       'AUTH_CREDENTIAL_NOT_ALLOWED');
     await client.sessions();
+  },
+
+  async 'a second factor: added, shown at a login, removed'() {
+    const { client } = await signedIn('one');
+    same(await client.factors(), { factors: [], recoveryCodesLeft: 0,
+      code: 'AUTH_FACTORS_SUCCESS', message: 'These are the account\'s second factors.' });
+    const added = await client.enrolTotp('Phone');
+    assert.match(added.uri, new RegExp(`secret=${added.secret}&`));
+    await fails(added.confirm('00000x'), 'AUTH_FACTOR_INVALID');
+    same((await added.confirm(totp(added.secret, -1))).length, 10);
+    same((await client.factors()).recoveryCodesLeft, 10);
+    const { net, client: other } = await signedIn('one');
+    same([net.cookie, other.ready], ['', false]);
+    const { type, factors, factorToken, expiresIn } = await other.login('one@demo.test', credential);
+    same([type, factors, expiresIn], ['verify_factor', ['totp', 'recovery'], 300]);
+    await fails(other.verifyFactor({ factorToken }, 'totp', '00000x'), 'AUTH_FACTOR_INVALID');
+    same(net.refreshes(), 0);
+    same(await other.verifyFactor({ factorToken }, 'totp', totp(added.secret)),
+      { type: 'load_current_context' });
+    await fails(other.verifyFactor({ factorToken }, 'totp', totp(added.secret, 1)),
+      'AUTH_FACTOR_TOKEN_INVALID');
+    await reach(other);
+    await other.renameFactor(added.factorId, 'Mine');
+    same((await other.factors()).factors.map((f) => f.name), ['Mine']);
+    const codes = await other.recoveryCodes();
+    same(codes.length, 10);
+    await fails(other.stepUp('credential', credential), 'AUTH_STEP_UP_REQUIRED');
+    await fails(other.stepUp('recovery', 'x'), 'AUTH_FACTOR_INVALID');
+    await other.stepUp('recovery', codes[0]);
+    same(net.refreshes(), 0);
+    await other.removeFactor(added.factorId);
+    await fails(other.removeFactor(added.factorId), 'RESOURCE_NOT_FOUND');
+    same(await other.login('one@demo.test', credential), { type: 'load_current_context' });
+  },
+
+  async 'a login that has to get a second factor'() {
+    const net = new Net();
+    net.channel();
+    const [client, tab] = [opened(net), opened(net)];
+    const told = listening(tab);
+    const next = await client.login('enrol@demo.test', credential);
+    same([next.type, next.factors, client.context], ['enroll_factor', [], undefined]);
+    const added = await client.enrolTotp('Phone', { login: next });
+    await fails(added.confirm('00000x'), 'AUTH_FACTOR_INVALID');
+    same((await added.confirm(totp(added.secret))).length, 10);
+    same([client.ready, client.branches], [false, []]);
+    same((await client.me()).account, 'enrol@demo.test');
+    await fails(client.removeFactor(added.factorId), 'AUTH_FACTOR_LAST');
+    await new Promise((done) => wait(done, 50));
+    same(told, ['sessionChanged']);
+  },
+
+  async 'a step-up gives this tab a token of its own branch'() {
+    const { net, client } = await inBranch(0);
+    const mine = client.context;
+    await reach(client);
+    const before = claims(net.calls.at(-1));
+    same(before.acr, 'aal1');
+    const other = opened(net);
+    await other.restore();
+    await other.selectBranch(other.branches[1]?.branchId
+      ?? (await other.refresh(true), other.branches[1].branchId));
+    await new Promise((done) => wait(done, 1100));
+    await fails(client.stepUp('credential', 'x'), 'AUTH_INVALID_CREDENTIALS');
+    await client.stepUp('credential', credential);
+    same(client.context, mine);
+    await reach(client);
+    const after = claims(net.calls.at(-1));
+    same(after.active_branch_id, mine.activeBranchId);
+    assert.ok(after.auth_time > before.auth_time);
+    const refreshes = net.refreshes();
+    await client.stepUp('credential', credential);
+    await reach(client);
+    same([claims(net.calls.at(-1)).active_branch_id, net.refreshes()],
+      [mine.activeBranchId, refreshes]);
   },
 
   async 'logout ends it, and may be repeated'() {
