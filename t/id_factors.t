@@ -264,6 +264,37 @@ $pg->sql("update auth_sessions set status = 'REVOKED', revoked_at = now() where 
 forget();
 is_problem(step_up($gone, totp => totp($f->{secret})), 401, 'AUTH_SESSION_NOT_ACTIVE', 'not in a session that has ended');
 
+# -- a factor that is confirmed while the credential of its account is checked
+
+my ($NONE, $CREDENTIAL) = ("account_name = 'none\@demo.test'", $Platform::Test::Client::CREDENTIAL);
+my $step = access(logged_in('none'));
+for my $case ([ 'a login', [ 200, 'AUTH_FACTOR_REQUIRED' ], login => { account => 'none@demo.test', credential => $CREDENTIAL } ],
+    [ 'a step-up', [ 401, 'AUTH_SESSION_NOT_ACTIVE' ], 'step-up', { type => 'credential', credential => $CREDENTIAL },
+        token => $step ])
+{
+    my ($name, $answer, @call) = @$case;
+    my $holder = $pg->begin("update accounts set second_factor = true where $NONE");
+    my $client = sent(@call);
+    ok $pg->waiting(1), "$name waits";
+    ok $pg->end($holder, 'commit'), '... for a factor that is added';
+    my $res = $client->read_response;
+    is_deeply [ $res->status, $res->code ], $answer, "$name by the credential alone does not do any more" or diag $res->body;
+    $pg->sql("update accounts set second_factor = false where $NONE");
+}
+is step_up($step, credential => $CREDENTIAL)->status, 200, 'without that it does';
+
+# -- at most ten; one that is not confirmed counts nowhere
+
+my $open = factors(access($aal1), '', { type => 'totp' })->json;
+is_problem(verify(login('one')->json, totp => totp($open->{secret})), @invalid, 'a code of a factor that is not confirmed');
+$pg->sql("insert into factors (account_id, factor_type, factor_name, confirmed_at, key_id, secret)
+    select account_id, factor_type, 'copy', now(), key_id, secret from factors, generate_series(1, 9)
+     where account_id = '$one->{accountId}' and confirmed_at is not null");
+is_problem(factors(access($aal1), '', { type => 'totp' }), 409, 'RESOURCE_LIMIT_REACHED', 'an eleventh factor');
+$pg->sql("delete from factors where factor_id = (select factor_id from factors where factor_name = 'copy' limit 1)");
+is factors(access($aal1), '', { type => 'totp' })->status, 201, 'a tenth one';
+$pg->sql("delete from factors where factor_name = 'copy'");
+
 # -- removing
 
 forget();

@@ -138,6 +138,9 @@ enum opened opening_run(struct worker *w, const struct opening *o)
     case STORE_OK:
         break;
     case STORE_NONE:
+        /* Its tokens are of no session. */
+        buf_reset(&w->res->headers);
+        buf_reset(&w->res->body);
         return used ? OPENING_USED : OPENING_CHANGED;
     default:
         (void) auth_database_unavailable(w);
