@@ -664,6 +664,8 @@ gets(@$_) for (
     [ 'TRACE', '405 METHOD_NOT_ALLOWED', "TRACE $context" ],
     [ 'preflight', 204, "OPTIONS $context", headers => [ Origin => $APP, $asks => 'POST',
         'Access-Control-Request-Headers' => 'authorization, content-type' ] ],
+    [ 'preflight: of a factor', 204, "OPTIONS $factor", headers => [ Origin => $APP, $asks => 'PATCH',
+        'Access-Control-Request-Headers' => 'authorization, content-type' ] ],
     [ 'preflight: another method', '403 GATEWAY_PREFLIGHT_NOT_ALLOWED', "OPTIONS $context",
         headers => [ Origin => $APP, $asks => 'BREW' ] ],
     [ 'preflight: another origin', '403 GATEWAY_ORIGIN_NOT_ALLOWED', 'OPTIONS /anything',
