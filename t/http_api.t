@@ -599,6 +599,7 @@ for my $case ([ "$by_key-options" => undef ], [ "$keys/options" => {}, @has ], [
     call("$case->[0]: in the burst", POST => "/api/auth/$case->[0]", body => '', @limited[1 .. $#limited]) for 1 .. 6;
     gets("$case->[0]: too many", '429 GATEWAY_RATE_LIMITED', $case->[0], @limited);
 }
+challenge("$keys/options" => undef, @has);
 gets("$_: GET", '405 METHOD_NOT_ALLOWED', "GET /api/auth/$_") for $keys, "$keys/options", $by_key, "$by_key-options";
 sub waits_for_key () {
     my $asked = said('login: with a passkey', '200 AUTH_FACTOR_REQUIRED', login => {@ann}, @cors);

@@ -11,10 +11,12 @@ my $node = Platform::Test::Env::node();
 my $t = Platform::Test->new(timeout => 900);
 my $s = $t->full_stack(env => {
     PLATFORM_AUTH_FACTOR_KEYS => 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=',
+    PLATFORM_WEBAUTHN_ORIGINS => 'https://app.example.com',
 });
-# One who has to get a second factor.
+# Who has to get a second factor.
 $s->postgres->sql("insert into accounts (account_name, account_type, credential_hash, factor_required)
-    select 'enrol\@demo.test', account_type, credential_hash, true from accounts where account_name = 'none\@demo.test'");
+    select name, account_type, credential_hash, true from accounts, unnest(array['enrol\@demo.test', 'passkey\@demo.test']) name
+     where account_name = 'none\@demo.test'");
 my ($dir, $root) = ($t->dir, $t->root);
 my $tools = "$root/t/node";
 my ($client, $data) = map { $t->read_file("$root/examples/client/$_.ts") } qw(client types);

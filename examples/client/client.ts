@@ -24,8 +24,8 @@
  * Every failure is a PlatformError; go by its `code`.
  */
 
-import type { AddedTotp, Answer, Branch, CallOptions, ClientCode, Code, Context,
-  Events, FactorAsked, Factors, Fault, InBranch, Me, Next, Options, OwnSession,
+import type { AddedTotp, Answer, Branch, CallOptions, Challenge, ClientCode,
+  Code, Context, Events, FactorAsked, Factors, Fault, InBranch, Me, Next, Options, OwnSession,
   Problem, Session, SteppedUp, TokenStore, Totp } from './types';
 
 export type * from './types';
@@ -67,6 +67,9 @@ interface Call extends CallOptions {
   /** Not while tokens are replaced. */
   alone?: boolean;
 }
+
+/* Of a login that has to get a factor. */
+type Login = Pick<FactorAsked, 'factorToken'>;
 
 interface Token {
   text: string;
@@ -154,11 +157,23 @@ export class PlatformClient {
     return this.#begin('login', { account, credential }, options);
   }
 
-  /** Ends a login that asked for a factor.  AUTH_FACTOR_INVALID: ask again. */
-  async verifyFactor({ factorToken }: Pick<FactorAsked, 'factorToken'>,
-    type: 'totp' | 'recovery', code: string, options: CallOptions = {}):
-    Promise<Next> {
-    return this.#begin('verify-factor', { factorToken, type, code }, options);
+  /** Ends a login that asked for a factor.  AUTH_FACTOR_INVALID: ask again, but
+      not for a passkey.  That has no code: the browser asks for it. */
+  async verifyFactor({ factorToken, passkey }:
+    Pick<FactorAsked, 'factorToken' | 'passkey'>,
+  type: 'totp' | 'recovery' | 'passkey', code?: string,
+  options: CallOptions = {}): Promise<Next> {
+    const shown = type === 'passkey' && passkey
+      ? { credential: await answerOf(passkey, options) } : { code };
+    return this.#begin('verify-factor', { factorToken, type, ...shown }, options);
+  }
+
+  /** A login by a passkey alone, which the browser asks for. */
+  async loginWithPasskey(options: CallOptions = {}): Promise<Next> {
+    const asked = await this.#post<
+      Challenge<PublicKeyCredentialRequestOptionsJSON>>('login/passkey-options',
+        {}, options);
+    return this.#begin('login/passkey', await answered(asked, options), options);
   }
 
   /**
@@ -301,25 +316,26 @@ export class PlatformClient {
    * `login`, of a login that has to get a factor, it ends that login.
    */
   async enrolTotp(name: string, { login, ...options }:
-    CallOptions & { login?: Pick<FactorAsked, 'factorToken'> } = {}):
-    Promise<Totp> {
-    const token = login && { factorToken: login.factorToken };
-    const call = <T>(what: string, data: object, own: CallOptions) => token
-      ? this.#post<T>(what, { ...data, ...token }, own)
-      : this.#own<T>(what, data, own);
-    const { factorId, secret, uri, expiresAt } =
-      await call<AddedTotp>('factors', { type: 'totp', name }, options);
-    const what = `factors/${factorId}/confirm`;
+    CallOptions & { login?: Login } = {}): Promise<Totp> {
+    const { factorId, secret, uri, expiresAt } = await this.#enrol<AddedTotp>(
+      'factors', { type: 'totp', name }, login, options);
     return { factorId, secret, uri, expiresAt,
-      confirm: async (code, own = {}) => {
-        let codes: string[] = [];
-        if (token)
-          await this.#begin(what, { code, ...token }, own,
-            (answer) => { codes = answer.recoveryCodes ?? []; });
-        else codes = (await this.#own<{ recoveryCodes?: string[] }>(what,
-          { code }, own)).recoveryCodes ?? [];
-        return codes;
-      } };
+      confirm: (code, own = {}) => this.#enrolled(
+        `factors/${factorId}/confirm`, { code }, login, own) };
+  }
+
+  /** Has the browser make a passkey.  The rest is as for enrolTotp(); there is
+      nothing to confirm. */
+  async registerPasskey(name: string, { login, ...options }:
+    CallOptions & { login?: Login } = {}): Promise<string[]> {
+    const { challengeToken, options: asked } = await this.#enrol<
+      Challenge<PublicKeyCredentialCreationOptionsJSON>>('passkeys/options', {},
+        login, options);
+    const credential = await browser(options, (signal) =>
+      navigator.credentials.create({ ...signal,
+        publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(asked) }));
+    return this.#enrolled('passkeys', { challengeToken, name, credential }, login,
+      options);
   }
 
   /** The account's second factors. */
@@ -349,13 +365,16 @@ export class PlatformClient {
   }
 
   /** Authenticates the session again, in this tab's branch; the tokens of other
-      tabs follow at their next refresh. */
-  async stepUp(type: 'totp' | 'recovery' | 'credential', secret: string,
-    { signal }: CallOptions = {}): Promise<void> {
+      tabs follow at their next refresh.  A passkey has no secret. */
+  async stepUp(type: 'totp' | 'recovery' | 'credential' | 'passkey',
+    secret?: string, { signal }: CallOptions = {}): Promise<void> {
     const context = this.#context;
-    const answer = await this.#own<SteppedUp>('step-up', { type,
-      [type === 'credential' ? type : 'code']: secret },
-    { signal, alone: true });
+    const shown = type === 'passkey' ? await answered(await this.#own<
+      Challenge<PublicKeyCredentialRequestOptionsJSON>>(
+        'step-up/passkey-options', {}, { signal }), { signal })
+      : { [type === 'credential' ? type : 'code']: secret };
+    const answer = await this.#own<SteppedUp>('step-up', { type, ...shown },
+      { signal, alone: true });
     if (!isSame(context, this.#context)) throw changed();
     /* Another tab has selected another branch: get a token for this one. */
     if (!isSame(context, contextOf(answer)))
@@ -368,6 +387,25 @@ export class PlatformClient {
     }
   }
 
+  /* In the session, or at a login. */
+  #enrol<T>(what: string, data: object, login: Login | undefined,
+    options: CallOptions): Promise<T> {
+    return login
+      ? this.#post<T>(what, { ...data, factorToken: login.factorToken }, options)
+      : this.#own<T>(what, data, options);
+  }
+
+  /* The recovery codes. */
+  async #enrolled(what: string, data: object, login: Login | undefined,
+    options: CallOptions): Promise<string[]> {
+    let answer: { recoveryCodes?: string[] } = {};
+    if (login)
+      await this.#begin(what, { ...data, factorToken: login.factorToken }, options,
+        (session) => { answer = session; });
+    else answer = await this.#own(what, data, options);
+    return answer.recoveryCodes ?? [];
+  }
+
   /* A login, or its end. */
   #begin(what: string, data: object, { signal }: CallOptions,
     keep: (answer: Session & { recoveryCodes?: string[] }) => void = () => {}):
@@ -376,8 +414,9 @@ export class PlatformClient {
       const answer = await this.#post<Session | FactorAsked>(what, data,
         { signal: stop });
       if (answer.code === 'AUTH_FACTOR_REQUIRED') {
-        const { factorToken, factors, expiresIn, nextAction } = answer;
-        return { factorToken, factors, expiresIn, ...nextAction };
+        const { factorToken, factors, expiresIn, passkey, nextAction } = answer;
+        return { factorToken, factors, expiresIn, ...nextAction,
+          ...(passkey && { passkey }) };
       }
       await this.#keep(answer);
       this.#tell({ began: answer.sessionId });
@@ -650,6 +689,29 @@ export class PlatformClient {
     throw new PlatformError(answer.status, await answer.json().catch(() => ({})),
       Number(answer.headers.get('Retry-After')) || 0);
   }
+}
+
+/* Has the browser ask for a passkey; what it returns, as JSON. */
+async function browser({ signal }: CallOptions,
+  ask: (signal: { signal?: AbortSignal }) => Promise<Credential | null>):
+  Promise<PublicKeyCredentialJSON> {
+  try {
+    return (await ask(signal ? { signal } : {}) as PublicKeyCredential).toJSON();
+  } catch (cause) {
+    throw signal?.aborted ? noAnswer(cause, signal)
+      : own('PASSKEY_NOT_SHOWN', `the browser has none to show: ${cause}`, cause);
+  }
+}
+
+function answerOf(asked: PublicKeyCredentialRequestOptionsJSON,
+  options: CallOptions): Promise<PublicKeyCredentialJSON> {
+  return browser(options, (signal) => navigator.credentials.get({ ...signal,
+    publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(asked) }));
+}
+
+async function answered({ challengeToken, options: asked }:
+  Challenge<PublicKeyCredentialRequestOptionsJSON>, options: CallOptions) {
+  return { challengeToken, credential: await answerOf(asked, options) };
 }
 
 /* By our own clock from now on, whatever the server's says. */

@@ -89,13 +89,15 @@ export interface FactorAsked {
   /** Seconds that it lives. */
   expiresIn: number;
   factors: ('passkey' | 'totp' | 'recovery')[];
+  /** If there is one among the factors. */
+  passkey?: PublicKeyCredentialRequestOptionsJSON;
   nextAction: { type: 'verify_factor' | 'enroll_factor' };
 }
 
 /** After a login: its session works in a branch, or has to select one, or there
     is none yet. */
 export type Next = { type: 'load_current_context' } | { type: 'select_branch' }
-  | Pick<FactorAsked, 'factorToken' | 'expiresIn' | 'factors'>
+  | Pick<FactorAsked, 'factorToken' | 'expiresIn' | 'factors' | 'passkey'>
     & { type: 'verify_factor' | 'enroll_factor' };
 
 /** Of a step-up; like a session without its refresh token. */
@@ -113,6 +115,12 @@ export interface Factor {
 export interface Factors {
   factors: Factor[];
   recoveryCodesLeft: number;
+}
+
+/** What a passkey has to answer. */
+export interface Challenge<Options> {
+  challengeToken: string;
+  options: Options;
 }
 
 export interface AddedTotp {
@@ -194,6 +202,7 @@ export type ClientCode =
   | 'CONTEXT_CHANGED'     // the branch, or the session by this very page
   | 'OFFLINE'             // no answer came
   | 'OTHER_ORIGIN'        // it is not to see the token
+  | 'PASSKEY_NOT_SHOWN'   // the person cancelled, or there is none; see cause
   | 'UNKNOWN';            // the answer had no code
 
 export type Code = ServiceCode | ClientCode;

@@ -4,7 +4,7 @@
 // what was asked and answered, for validate.mjs.
 
 import assert from 'node:assert/strict';
-import { createHmac } from 'node:crypto';
+import { createHash, createHmac, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 
@@ -181,6 +181,55 @@ function totp(base32, offset = 0) {
   const mac = createHmac('sha1', key).update(step).digest();
   const at = mac.readUInt32BE(mac[19] & 15) & 0x7fffffff;
   return String(at % 1_000_000).padStart(6, '0');
+}
+
+// A browser's passkeys; `refuses` has it throw.
+class Passkeys {
+  keys = [];
+  refuses = undefined;
+
+  constructor() {
+    const parse = (options) => options;
+    globalThis.PublicKeyCredential = { parseCreationOptionsFromJSON: parse,
+      parseRequestOptionsFromJSON: parse };
+    Object.defineProperty(globalThis, 'navigator', { configurable: true,
+      value: { credentials: this } });
+  }
+
+  // Flags: present, verified, and a key follows.
+  #answer(type, id, { challenge }, rpId, flags, rest, response) {
+    const client = Buffer.from(JSON.stringify({ type: `webauthn.${type}`, challenge,
+      origin: 'https://app.example.com', crossOrigin: false }));
+    const data = Buffer.concat([createHash('sha256').update(rpId).digest(),
+      Buffer.from([flags, 0, 0, 0, 0]), rest]);
+    const text = Object.entries({ clientDataJSON: client, ...response(data, client) })
+      .map(([name, bytes]) => [name, bytes.toString('base64url')]);
+    return { toJSON: () => ({ id: id.toString('base64url'), rawId: id.toString('base64url'),
+      type: 'public-key', clientExtensionResults: {}, response: Object.fromEntries(text) }) };
+  }
+
+  async create({ publicKey }) {
+    if (this.refuses) throw this.refuses;
+    const id = randomBytes(32);
+    const key = generateKeyPairSync('ed25519');
+    this.keys.push({ id, key, user: publicKey.user.id });
+    const cose = Buffer.concat([Buffer.from('a4010103272006215820', 'hex'),
+      key.publicKey.export({ type: 'spki', format: 'der' }).subarray(-32)]);
+    const rest = Buffer.concat([Buffer.alloc(16), Buffer.from([0, 32]), id, cose]);
+    const head = Buffer.from('a363666d74646e6f6e656761747453746d74a0686175746844617461', 'hex');
+    return this.#answer('create', id, publicKey, publicKey.rp.id, 0x45, rest, (data) => ({
+      attestationObject: Buffer.concat([head, Buffer.from([0x58, data.length]), data]) }));
+  }
+
+  async get({ publicKey, signal }) {
+    if (this.refuses) throw this.refuses;
+    signal?.throwIfAborted();
+    const { id, key, user } = this.keys.at(-1);
+    const hash = (client) => createHash('sha256').update(client).digest();
+    return this.#answer('get', id, publicKey, publicKey.rpId, 0x05, Buffer.alloc(0),
+      (data, client) => ({ authenticatorData: data, userHandle: Buffer.from(user, 'base64url'),
+        signature: sign(null, Buffer.concat([data, hash(client)]), key.privateKey) }));
+  }
 }
 
 const claims = ({ headers }) => JSON.parse(Buffer.from(
@@ -803,6 +852,47 @@ const checks = {
     await other.removeFactor(added.factorId);
     await fails(other.removeFactor(added.factorId), 'RESOURCE_NOT_FOUND');
     same(await other.login('one@demo.test', credential), { type: 'load_current_context' });
+  },
+
+  async 'a passkey: registered, and all that it does'() {
+    const browser = new Passkeys();
+    const { client } = await signedIn('none');
+    same((await client.registerPasskey('Laptop')).length, 10);
+    same(await client.registerPasskey('Tablet'), []);
+    same((await client.factors()).factors.map((f) => `${f.type} ${f.name}`),
+      ['passkey Laptop', 'passkey Tablet']);
+    const net = new Net();
+    const other = opened(net);
+    same(await other.loginWithPasskey(), { type: 'select_branch' });
+    same((await other.me()).account, 'none@demo.test');
+    await other.stepUp('passkey');
+    same(claims(net.calls.at(-1)).acr, 'aal2');
+    const next = await other.login('none@demo.test', credential);
+    same([next.type, next.factors, next.passkey.allowCredentials.length],
+      ['verify_factor', ['passkey', 'recovery'], 2]);
+    browser.refuses = new DOMException('the person cancelled', 'NotAllowedError');
+    const error = await fails(other.verifyFactor(next, 'passkey'), 'PASSKEY_NOT_SHOWN');
+    same(error.cause, browser.refuses);
+    for (const ask of ['loginWithPasskey', 'registerPasskey'])
+      await fails(client[ask]('x'), 'PASSKEY_NOT_SHOWN');
+    browser.refuses = undefined;
+    await fails(other.loginWithPasskey({ signal: AbortSignal.abort() }), 'ABORTED');
+    same(await other.verifyFactor(next, 'passkey'), { type: 'select_branch' });
+    await fails(other.verifyFactor(next, 'passkey'), 'AUTH_FACTOR_TOKEN_INVALID');
+    for (const { factorId } of (await other.factors()).factors) await other.removeFactor(factorId);
+    await fails(client.loginWithPasskey(), 'AUTH_FACTOR_INVALID');
+    delete globalThis.navigator;
+  },
+
+  async 'a login that has to get a passkey'() {
+    new Passkeys();
+    const net = new Net();
+    const client = opened(net);
+    const login = await client.login('passkey@demo.test', credential);
+    same(login.type, 'enroll_factor');
+    same((await client.registerPasskey('Laptop', { login })).length, 10);
+    same((await client.me()).account, 'passkey@demo.test');
+    delete globalThis.navigator;
   },
 
   async 'a login that has to get a second factor'() {

@@ -55,5 +55,5 @@ bool owner_find(struct worker *w, struct body *body, int tries,
     }
     return owner_session(w, out) &&
            factor_fresh(w, &out->view.session, &out->account) &&
-           (body == NULL || body_read(w, false, body));
+           (body == NULL || body_read(w, true, body));
 }
