@@ -8,7 +8,8 @@ use Platform::Test::Commands;
 my $t = Platform::Test->new->allow(qr{auth\.factor\.unusable});
 my $pg = $t->postgres;
 my $KEY = 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=';
-my %env = (PLATFORM_AUTH_FACTOR_KEYS => $KEY, PLATFORM_AUTH_HASH_CONCURRENCY => 2);
+my %env = (PLATFORM_AUTH_FACTOR_KEYS => $KEY, PLATFORM_AUTH_HASH_CONCURRENCY => 2,
+    PLATFORM_DB_LOCK_TIMEOUT => '20s');
 my $c = Platform::Test::Commands->new(test => $t, env => { PLATFORM_LOG_LEVEL => 'error' });
 my $identity = $t->identity_face(%env);
 my $port = client_of($t);
@@ -115,10 +116,13 @@ sub status ($of, $token, $type, $code) {
 }
 my @asked = map { login('one')->json->{factorToken} } 1 .. 8;
 my $code = totp($f->{secret});
+my $row = $pg->begin("select 1 from factors where factor_id = '$f->{factorId}' for update");
 my @sent = map { sent('verify-factor', { factorToken => $_, type => 'totp', code => $code }) } @asked;
+ok $pg->waiting(8), 'one code in eight logins, each of which has seen that it is right';
+ok $pg->end($row, 'rollback'), 'and goes on';
 my %got;
 $got{ $_->read_response->status }++ for @sent;
-is_deeply \%got, { 200 => 1, 401 => 7 }, 'one code in eight logins at once: once';
+is_deeply \%got, { 200 => 1, 401 => 7 }, 'opens one session';
 is status($more[0], login('one')->json->{factorToken}, totp => $code), 401, 'nor in another process';
 $identity->stop;
 $identity->start;
