@@ -9,7 +9,7 @@ ALTER TABLE accounts
 -- How a session was authenticated (RFC 8176): bits, 1 pwd, 2 otp, 4 hwk, 8 swk,
 -- 16 user, 32 mfa.  Null: by the credential, when the session was opened.
 ALTER TABLE auth_sessions
-  ADD COLUMN amr              smallint,
+  ADD COLUMN amr              bigint,
   ADD COLUMN authenticated_at timestamptz;
 
 CREATE TABLE factors (

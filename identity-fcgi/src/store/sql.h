@@ -61,10 +61,8 @@ enum {
     "          s.status = 'ACTIVE'"                                            \
     "          AND s.created_at > a.sessions_valid_after AS active,"           \
     "          s.jti, s.workspace_id, s.member_id, s.active_branch_id,"        \
-    "          s.created_at, s.expires_at,"                                    \
-    "          coalesce(s.amr, 1)::bigint,"                                    \
-    "          coalesce(s.authenticated_at, s.created_at), " SQL_CLOCK         \
-    "     FROM auth_sessions s"                                                \
+    "          s.created_at, s.expires_at, s.amr, s.authenticated_at,"         \
+    "          " SQL_CLOCK "     FROM auth_sessions s"                         \
     "     JOIN accounts a ON a.account_id = s.account_id"                      \
     "    WHERE s.session_id = $1)"
 /* asked is the requested branch.  everywhere includes branches of other

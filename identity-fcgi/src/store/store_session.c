@@ -53,7 +53,7 @@ static const struct db_statement session_create_sql = {
              " SELECT $1, account_id, $3, created_at,"
              "    greatest($4, created_at + interval '1 us'), $5, $6, $7,"
              "    nullif($9, ''), nullif($10, ''), $11,"
-             "    nullif($13, 1)::smallint"
+             "    nullif($13, 1)"
              "   FROM owner",
     true};
 
@@ -150,7 +150,7 @@ static const struct db_statement session_step_up_sql = {
     "      AND a.status = 'ACTIVE'"
     "      FOR SHARE)"
     " UPDATE auth_sessions"
-    "   SET amr = $2::smallint, authenticated_at = now(),"
+    "   SET amr = $2, authenticated_at = now(),"
     "       access_until = greatest(access_until, $3)"
     "  FROM owner"
     " WHERE session_id = $1 AND status = 'ACTIVE'"
@@ -232,6 +232,21 @@ static const struct db_statement session_read_sql = {
 
 /* Fills out from the result of a statement of SQL_SESSION_ROWS whose first
  * parameter is the session's id. */
+/* Null means by the credential, and when the session was opened: in most rows,
+ * so the server is spared two expressions. */
+static void copy_authentication(const struct db_rows *rows, int col,
+                                struct session *s)
+{
+    s->amr = AMR_PWD;
+    s->authenticated_at_s = s->created_at_s;
+    if (!db_is_null(rows, 0, col)) {
+        s->amr = (unsigned) db_int64(rows, 0, col);
+    }
+    if (!db_is_null(rows, 0, col + 1)) {
+        s->authenticated_at_s = db_time_us(rows, 0, col + 1) / 1000000;
+    }
+}
+
 static void copy_session(struct sql_query *q, pj_arena_t *arena, bool list,
                          struct session_view *out)
 {
@@ -259,9 +274,8 @@ static void copy_session(struct sql_query *q, pj_arena_t *arena, bool list,
     db_uuid(q->rows, 0, col++, s->active_branch_id);
     s->created_at_s = db_time_us(q->rows, 0, col++) / 1000000;
     s->expires_at_s = db_time_us(q->rows, 0, col++) / 1000000;
-    s->amr = (unsigned) db_int64(q->rows, 0, col++);
-    s->authenticated_at_s = db_time_us(q->rows, 0, col++) / 1000000;
-    sql_copy_clock(q->rows, col, &s->clock);
+    copy_authentication(q->rows, col, s);
+    sql_copy_clock(q->rows, col + 2, &s->clock);
     if (!sql_copy_branches(arena, q->rows, list, out)) {
         q->result = STORE_UNAVAILABLE;
     }
