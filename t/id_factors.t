@@ -2,6 +2,7 @@
 # whom a factor is demanded of; what refuses a code, a token, a session.
 
 use Platform::Test;
+use Platform::Test::Authenticator qw(totp);
 use Platform::Test::Client;
 use Platform::Test::Commands;
 
@@ -164,6 +165,16 @@ is $list->{recoveryCodesLeft}, 9, 'there are nine left';
 %got = ();
 $got{ $_->read_response->status }++ for @sent;
 is_deeply \%got, { 200 => 1, 401 => 3 }, 'one in four logins at once: once';
+$asked = login('one')->json;
+my $lock = $pg->begin("select from accounts where account_id = '$one->{accountId}' for no key update");
+@sent = map { sent('verify-factor', { factorToken => $asked->{factorToken}, type => 'recovery',
+    code => $f->{recoveryCodes}[$_] }) } 2, 3;
+ok $pg->waiting(2), 'two right codes of one login, at once';
+$pg->end($lock, 'commit');
+is join(' ', sort map { $_->read_response->json->{code} } @sent), "$token_invalid[1] AUTH_LOGIN_SUCCESS",
+    'one ends it, and the other comes too late';
+is $pg->sql("select count(*) from recovery_codes where account_id = '$one->{accountId}' and used_at is null"), 7,
+    'and is not used up';
 my $new = call('recovery-codes', {}, token => access($mfa))->json->{recoveryCodes};
 is scalar @$new, 10, 'ten new ones';
 forget();
@@ -273,7 +284,7 @@ is_problem(step_up($gone, totp => totp($f->{secret})), 401, 'AUTH_SESSION_NOT_AC
 my ($NONE, $CREDENTIAL) = ("account_name = 'none\@demo.test'", $Platform::Test::Client::CREDENTIAL);
 my $step = access(logged_in('none'));
 for my $case ([ 'a login', [ 200, 'AUTH_FACTOR_REQUIRED' ], login => { account => 'none@demo.test', credential => $CREDENTIAL } ],
-    [ 'a step-up', [ 401, 'AUTH_SESSION_NOT_ACTIVE' ], 'step-up', { type => 'credential', credential => $CREDENTIAL },
+    [ 'a step-up', [ 401, 'AUTH_STEP_UP_REQUIRED' ], 'step-up', { type => 'credential', credential => $CREDENTIAL },
         token => $step ])
 {
     my ($name, $answer, @call) = @$case;

@@ -89,12 +89,15 @@ static bool find_session(struct worker *w, struct step_up *s)
 
 /* An account with a second factor steps up by that: a credential that was
  * stolen together with a session is not enough. */
+static bool credential_suffices(struct worker *w, const struct step_up *s)
+{
+    return !is_credential(s) || !s->account.second_factor ||
+           factor_refuse_stale(w, &s->account);
+}
+
 static bool check_credential(struct worker *w, struct step_up *s)
 {
-    if (s->account.second_factor) {
-        return factor_refuse_stale(w, &s->account);
-    }
-    return (password_has_room() || auth_busy(w)) &&
+    return credential_suffices(w, s) && (password_has_room() || auth_busy(w)) &&
            auth_attempt_begin(w, pj_str(s->name), "auth.credential.limited",
                               &s->attempt) &&
            credential_matches(w, &s->view.session, &s->account, s->secret);
@@ -118,6 +121,16 @@ static bool check_factor(struct worker *w, struct step_up *s)
                                    &s->use);
 }
 
+/* Tells a session that has ended from an account that got a factor while its
+ * credential was checked. */
+static void refuse_late(struct worker *w, struct step_up *s)
+{
+    if (credential_owner(w, &s->view.session, s->name, &s->account) &&
+        credential_suffices(w, s)) {
+        (void) auth_refuse_token(w, AUTH_NOT_ACTIVE);
+    }
+}
+
 /* Locks the account's row before those of its factors. */
 static enum store_result write(struct worker *w, struct step_up *s)
 {
@@ -128,7 +141,7 @@ static enum store_result write(struct worker *w, struct step_up *s)
     }
     result = store_session_step_up(&w->store, &s->view.session);
     if (result == STORE_NONE) {
-        (void) auth_refuse_token(w, AUTH_NOT_ACTIVE);
+        refuse_late(w, s);
     } else if (result == STORE_OK && !is_credential(s)) {
         result = factor_use(w, &s->use);
         if (result == STORE_NONE) {

@@ -16,6 +16,7 @@ struct verification {
     struct webauthn_assertion assertion; /* of a passkey */
     struct factor_check check;
     struct factor_use use;
+    bool ended; /* a concurrent call has used the token */
 };
 
 static bool is_passkey(const struct verification *v)
@@ -81,12 +82,12 @@ static bool check(struct worker *w, struct verification *v)
 /* Uses up token and factor. */
 static enum store_result use(struct worker *w, void *state)
 {
-    const struct verification *v = state;
-    enum store_result result = factor_use(w, &v->use);
+    struct verification *v = state;
+    enum store_result result =
+        store_factor_token_end(&w->store, v->token.sha256);
 
-    return result == STORE_OK
-               ? store_factor_token_end(&w->store, v->token.sha256)
-               : result;
+    v->ended = result == STORE_NONE;
+    return result == STORE_OK ? factor_use(w, &v->use) : result;
 }
 
 static void log_in(struct worker *w, struct verification *v)
@@ -103,7 +104,8 @@ static void log_in(struct worker *w, struct verification *v)
         (void) factor_token_refuse(w);
         break;
     case OPENING_USED:
-        (void) factor_refuse(w, v->account.account_id);
+        (void) (v->ended ? factor_token_refuse(w)
+                         : factor_refuse(w, v->account.account_id));
         break;
     default:
         break;
