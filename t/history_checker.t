@@ -6,7 +6,8 @@ use Platform::Test::History;
 
 # In short: "ok" is a success; R(session,id), A(...) and B(..., branch) are a refresh
 # token, an account token and a branch token of account a (or o(...): of account o),
-# issued when the call began.
+# issued when the call began.  A1@TIME(...) says that it was authenticated then by the
+# credential, A2@TIME(...) by a second factor, too; "asked" that this is required.
 my $RIGHT = <<'HISTORY';
 rule epoch=1000 issuer=i window=10 failures=3 lockout=20 reach=1 recover=2
 rule skew=2 leeway=5 doubt=8 access_ttl=30 away=pause,crash
@@ -77,11 +78,36 @@ call 142 143 refresh 503 DATABASE_UNAVAILABLE session=s9 jti=g1
 call 144 145 refresh ok session=s9 jti=g1 refresh=oR(s9,g3) access=oB(s9,g4,c1)
 call 146 147 grant 200 OK account=o can=
 call 148 149 refresh ok session=s9 jti=g3 refresh=oR(s9,g5) access=oA(s9,g6) branches=
+
+call 160 161 login ok account=a address=x secret=k1 refresh=R(s10,v1) access=A1@1160(s10,w1)
+call 162 163 add 201 AUTH_FACTOR_ADDED session=s10 account=a token=w1 factor=F
+call 164 165 confirm 200 AUTH_FACTOR_CONFIRMED session=s10 account=a token=w1 factor=F proof=F:38 codes=r:c1,r:c2
+call 177.5 177.6 refresh ok session=s10 jti=v1 refresh=R(s10,v2) access=A2@1164(s10,w2)
+call 168 169 login asked account=a address=x secret=k1 ask=f1
+call 170 171 verify 401 AUTH_FACTOR_INVALID account=a ask=f1 proof=wrong
+call 172 173 verify ok account=a ask=f1 proof=F:39 refresh=R(s11,v3) access=A2@1172(s11,w3)
+call 174 175 verify 401 AUTH_FACTOR_TOKEN_INVALID account=a ask=f1 proof=wrong
+call 176 177 step 401 AUTH_FACTOR_INVALID session=s11 account=a token=w3 proof=F:39
+call 178 179 step ok session=s11 account=a token=w3 proof=r:c1 access=A2@1178(s11,w4)
+call 180 181 codes ok session=s11 account=a token=w4 codes=r:c3
+call 182 183 step 401 AUTH_STEP_UP_REQUIRED session=s11 account=a token=w4 secret=k1 proof=credential
+call 184 185 login asked account=a address=x secret=k1 ask=f2
+call 186 187 lock 200 OK account=a
+call 188 189 verify 401 AUTH_FACTOR_TOKEN_INVALID account=a ask=f2 proof=F:40
+call 190 191 login asked account=a address=x secret=k1 ask=f3
+call 192 193 verify ok account=a ask=f3 proof=r:c3 refresh=R(s12,v4) access=A2@1192(s12,w5)
+call 194 195 drop 200 AUTH_FACTOR_REMOVED session=s12 account=a token=w5 factor=F
+call 196 197 drop 404 RESOURCE_NOT_FOUND session=s12 account=a token=w5 factor=F
+call 198 199 codes 409 RESOURCE_CONFLICT session=s12 account=a token=w5
+call 200 201 login ok account=a address=x secret=k1 refresh=R(s13,v5) access=A1@1200(s13,w6)
+call 202 203 step ok session=s13 account=a token=w6 address=x secret=k1 proof=credential access=A1@1202(s13,w7)
+call 522 523 refresh ok session=s13 jti=v5 refresh=R(s13,v6) access=A1@1202(s13,w8)
+call 524 525 add 401 AUTH_STEP_UP_REQUIRED session=s13 account=a token=w8
 HISTORY
 
 my %ROLES = (a => { b1 => 'BOSS","HAND', b2 => 'HAND' }, o => { c1 => 'BOSS' });
 
-sub token ($begin, $account, $kind, $session, $id, $branch = '') {
+sub token ($begin, $account, $kind, $factors, $at, $session, $id, $branch = '') {
     my $late = $begin >= 25 && $account eq 'a';
     my $iat = 1000 + int $begin;
     my $exp = $iat + ($kind eq 'R' ? 9000 : 30);
@@ -90,6 +116,8 @@ sub token ($begin, $account, $kind, $session, $id, $branch = '') {
         . qq("account_id":"$account","session_id":"$session");
     return qq({$common,"token_type":"refresh"}) if $kind eq 'R';
     $common .= qq(,"account_type":"$type","typ":"access");
+    $common .= qq(,"auth_time":$at,"amr":["pwd") . ($factors > 1 ? ',"otp","mfa"' : '') . qq(],"acr":"aal$factors")
+        if $factors;
     return qq({$common,"token_type":"account","token_scope":"ACCOUNT"}) if $kind eq 'A';
     my ($w, $t, $m) = $account eq 'a' ? qw(w t m) : qw(v u n);
     my $roles = $late ? 'HAND' : $ROLES{$account}{$branch} // '?';
@@ -101,7 +129,7 @@ sub token ($begin, $account, $kind, $session, $id, $branch = '') {
 
 my %CODE = (login => 'LOGIN', refresh => 'REFRESH', select => 'SELECT_BRANCH', list => 'SESSIONS',
     end => 'END_SESSION', others => 'LOGOUT_OTHERS', all => 'LOGOUT_ALL', logout => 'LOGOUT',
-    change => 'CHANGE_CREDENTIAL');
+    change => 'CHANGE_CREDENTIAL', verify => 'LOGIN', step => 'STEP_UP', codes => 'RECOVERY_CODES');
 
 # The history in full, of what is told in short.
 sub in_full ($short) {
@@ -109,7 +137,8 @@ sub in_full ($short) {
     for (@lines) {
         my ($begin) = /^call (\S+)/ or next;
         s/^(call \S+ \S+ (\w+)) ok/"$1 200 " . ($CODE{$2} ? "AUTH_$CODE{$2}_SUCCESS" : '-')/e;
-        s/=(o?)([RAB])\(([^)]*)\)/'=' . token($begin, $1 || 'a', $2, split m{,}, $3)/ge;
+        s/^(call \S+ \S+ login) asked/$1 200 AUTH_FACTOR_REQUIRED/;
+        s/=(o?)([RAB])(?:([12])@(\d+))?\(([^)]*)\)/'=' . token($begin, $1 || 'a', $2, $3 \/\/ 0, $4, split m{,}, $5)/ge;
     }
     return join '', map {"$_\n"} @lines;
 }
@@ -232,7 +261,7 @@ my @TABLE = (
         'can=w/t/m/b1:HAND,w/t/m/b3:HAND' => 'can=w/t/m/b1:BOSS,w/t/m/b3:HAND' ],
     [ '', 'a change that is under way', 'call 25 26 grant' => 'call 25 27.5 grant' ],
     [ 'claims', 'another account', 'refresh=oR(s9,g3)' => 'refresh=R(s9,g3)' ],
-    [ 'claims', 'issued at another time', 'epoch=1000' => 'epoch=1004' ],
+    [ 'authentication claims', 'issued at another time', 'epoch=1000' => 'epoch=1004' ],
     [ 'claims', 'no refresh token', 'refresh=oR(s9,g5) ' => '' ],
     [ 'branches', 'a branch that is not the account\'s',
         'A(s5,n2) branches=b1,b3' => 'A(s5,n2) branches=b1,b2' ],
@@ -270,6 +299,77 @@ my @TABLE = (
         '+fault 42.5 43 crash' ],
     [ 'limited', 'a lockout without failures',
         '43 login 401 AUTH_INVALID_CREDENTIALS' => '43 login 429 AUTH_TOO_MANY_ATTEMPTS' ],
+
+    # second factors: what is shown is right, the account's, and opens once
+    [ 'code-twice', 'a code steps a session up again',
+        'call 176 177 step 401 AUTH_FACTOR_INVALID session=s11 account=a token=w3 proof=F:39' =>
+            'call 176 177 step ok session=s11 account=a token=w3 proof=F:39 access=A2@1176(s11,x1)' ],
+    [ 'code-twice', 'the code before it does',
+        'call 176 177 step 401 AUTH_FACTOR_INVALID session=s11 account=a token=w3 proof=F:39' =>
+            'call 176 177 step ok session=s11 account=a token=w3 proof=F:39 access=A2@1176(s11,x1)',
+        'ask=f1 proof=F:39' => 'ask=f1 proof=F:40' ],
+    [ 'code-twice', 'a recovery code does',
+        '+call 179.5 179.6 step ok session=s11 account=a token=w4 proof=r:c1 access=A2@1179(s11,x1)' ],
+    [ 'factor', 'a wrong code does',
+        '+call 176.1 176.2 step ok session=s11 account=a token=w3 proof=wrong access=A2@1176(s11,x1)' ],
+    [ 'factor', 'one of two minutes later does',
+        '+call 176.1 176.2 step ok session=s11 account=a token=w3 proof=F:43 access=A2@1176(s11,x1)' ],
+    [ 'factor', 'a recovery code that was replaced does',
+        '+call 181.1 181.2 step ok session=s11 account=a token=w4 proof=r:c2 access=A2@1181(s11,x1)' ],
+    [ 'factor', 'a code of a factor that was removed does',
+        '+call 199.1 199.2 step ok session=s12 account=a token=w5 proof=F:40 access=A2@1199(s12,x1)' ],
+    [ 'factor', 'another account\'s does',
+        '+call 178.1 178.2 step ok session=s9 account=o token=g6 proof=F:40 access=oA2@1178(s9,x1)' ],
+    [ 'ask-twice', 'a factorToken opens two sessions',
+        '+call 173.5 173.6 verify ok account=a ask=f1 proof=r:c2 refresh=R(s0,z1) access=A2@1173(s0,z2)' ],
+    [ 'tries', 'it has a sixth try',
+        map { "+call 171.$_ 171.$_ verify 401 AUTH_FACTOR_INVALID account=a ask=f1 proof=wrong" } 1 .. 4 ],
+    [ '', 'a fifth one',
+        map { "+call 171.$_ 171.$_ verify 401 AUTH_FACTOR_INVALID account=a ask=f1 proof=wrong" } 1 .. 3 ],
+    [ 'expired', 'it works after five minutes',
+        '+call 149.1 149.2 add 201 AUTH_FACTOR_ADDED session=s9 account=o token=g6 factor=G',
+        '+call 149.3 149.4 confirm 200 AUTH_FACTOR_CONFIRMED session=s9 account=o token=g6 factor=G '
+            . 'proof=G:38',
+        '+call 150 151 login asked account=o address=x secret=k0 ask=g1',
+        '+call 460 461 verify ok account=o ask=g1 proof=G:48 refresh=oR(s0,z1) access=oA2@1460(s0,z2)' ],
+    [ 'dead', 'it works after a lockout',
+        'call 188 189 verify 401 AUTH_FACTOR_TOKEN_INVALID account=a ask=f2 proof=F:40' =>
+            'call 188 189 verify ok account=a ask=f2 proof=F:40 refresh=R(s0,z1) access=A2@1188(s0,z2)' ],
+    [ 'no-factor', 'a session by the credential of an account with a factor',
+        'login asked account=a address=x secret=k1 ask=f2' =>
+            'login ok account=a address=x secret=k1 refresh=R(s0,z1) access=A1@1184(s0,z2)' ],
+    [ '', 'which it may get meanwhile',
+        '+call 163.9 166 login ok account=a address=x secret=k1 refresh=R(s0,z1) access=A1@1163(s0,z2)' ],
+    [ 'no-factor', 'a step-up by the credential',
+        'step 401 AUTH_STEP_UP_REQUIRED session=s11 account=a token=w4 secret=k1 proof=credential' =>
+            'step ok session=s11 account=a token=w4 secret=k1 proof=credential access=A1@1182(s11,x1)' ],
+    [ 'asked', 'a factor is asked for after it was removed',
+        '+call 201.1 201.2 login asked account=a address=x secret=k1 ask=f4' ],
+    [ 'unfresh', 'a factor is added after five minutes',
+        'add 401 AUTH_STEP_UP_REQUIRED session=s13 account=a token=w8' =>
+            'add 201 AUTH_FACTOR_ADDED session=s13 account=a token=w8 factor=H' ],
+    [ 'unfresh', 'or by the credential, though there is one',
+        '+call 161.1 161.2 login ok account=a address=x secret=k1 refresh=R(s0,z1) access=A1@1161(s0,z2)',
+        '+call 167.1 167.2 add 201 AUTH_FACTOR_ADDED session=s0 account=a token=z2 factor=H' ],
+    [ 'authentication', 'a token tells of a factor that nobody showed', 'A1@1200(s13,w6)' => 'A2@1200(s13,w6)' ],
+    [ 'authentication', 'a refresh forgets it', 'A2@1164(s10,w2)' => 'A1@1164(s10,w2)' ],
+    [ 'authentication', 'or tells another time', 'A1@1202(s13,w8)' => 'A1@1502(s13,w8)' ],
+    [ 'guesses', 'eleven guesses in fifteen minutes',
+        map { "+call 176.$_ 176.$_ step 401 AUTH_FACTOR_INVALID session=s11 account=a token=w3 proof=wrong" }
+            1 .. 9 ],
+    [ '', 'ten',
+        map { "+call 176.$_ 176.$_ step 401 AUTH_FACTOR_INVALID session=s11 account=a token=w3 proof=wrong" }
+            1 .. 8 ],
+    [ 'limited', 'a limit before ten',
+        '+call 177.1 177.2 step 429 AUTH_TOO_MANY_ATTEMPTS session=s11 account=a token=w3 proof=wrong' ],
+    [ 'factor', 'a right code is refused',
+        '+call 179.1 179.2 step 401 AUTH_FACTOR_INVALID session=s11 account=a token=w4 proof=F:40' ],
+    [ 'factor', 'a right recovery code is',
+        '+call 179.1 179.2 step 401 AUTH_FACTOR_INVALID session=s11 account=a token=w4 proof=r:c2' ],
+    [ 'login', 'a factorToken is',
+        '+call 191.1 191.2 verify 401 AUTH_FACTOR_TOKEN_INVALID account=a ask=f3 proof=wrong' ],
+    [ 'fresh', 'a fresh session is', '+call 181.5 181.6 codes 401 AUTH_STEP_UP_REQUIRED session=s11 account=a token=w4' ],
+    [ 'factors', 'a factor is not found', '+call 193.1 193.2 drop 404 RESOURCE_NOT_FOUND session=s12 account=a token=w5 factor=F' ],
 
     # the record itself
     [ 'unreadable', 'a call ends before it begins', 'call 67 68 logout' => 'call 68 67 logout' ],

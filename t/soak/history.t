@@ -7,9 +7,11 @@
 # the record where it is.
 
 use feature 'state';
+use Digest::SHA qw(sha256_hex);
 use File::Temp qw(tempdir);
 use MIME::Base64 qw(decode_base64url);
 use Platform::Test;
+use Platform::Test::Authenticator;
 use Platform::Test::Calls;
 use Platform::Test::Clock;
 use POSIX qw(WNOHANG _exit);
@@ -32,7 +34,8 @@ diag "seed $SEED, record in $record";
 
 sub clock { return sprintf '%.6f', Platform::Test::Calls::now() - $start }
 
-# -- accounts: every fourth has one branch, the others four
+# -- accounts: every fourth has one branch, the others four; every third has no second
+# factor, another third gets and drops them
 
 my $pg = $t->postgres(durable => 1);
 
@@ -40,7 +43,7 @@ sub id_of ($kind, $n) { return sprintf '%08x-0000-4000-8000-%012d', $kind, $n }
 
 my @account = map { {
     n => $_, id => id_of(3, $_), name => "history$_\@demo.test", address => "10.1.$_.7",
-    secret => 'k0', maybe => [],
+    secret => 'k0', maybe => [], app => Platform::Test::Authenticator->new, failed => [],
     branches => [ map { id_of(5, $_) } 10 * $_ .. 10 * $_ + ($_ % 4 ? 3 : 0) ] } } 1 .. $ACCOUNTS;
 for my $who (@account) {
     $who->{can} = { map { $_ => [qw(CASHIER MANAGER)] } @{ $who->{branches} } };
@@ -89,6 +92,7 @@ my @identity = map {
         PLATFORM_JWT_ACCESS_TOKEN_TTL => "${ACCESS_TTL}s",
         PLATFORM_AUTH_REFRESH_RETRY_WINDOW => $WINDOW ? "${WINDOW}s" : undef,
         PLATFORM_AUTH_MAX_FAILURES => $FAILURES, PLATFORM_AUTH_FAILURE_WINDOW => "${LOCKOUT}s",
+        PLATFORM_AUTH_FACTOR_KEYS => 'k=' . 'c2VjcmV0cyBvZiBmYWN0b3JzIG9mIHRoZSB0ZXN0MTI=',
         PLATFORM_AUTH_MAX_SESSIONS => 0, PLATFORM_REQUEST_TIMEOUT => '5s',
         PLATFORM_DB_STATEMENT_TIMEOUT => '3s', PLATFORM_DB_CONNECT_TIMEOUT => '2s')
 } qw(a b c);
@@ -159,12 +163,18 @@ sub next_call {
         $guess_at = time + 4;
         return guess(one_of(@account));
     }
+    state $factor_at = time + 2;
+    if (time > $factor_at) {
+        $factor_at = time + 5;
+        return guess_factor(one_of(grep { $_->{app}->apps } @account));
+    }
     my $s = one_of(@live) // return 0;
     my $dice = rand;
     return context($s) if ($dice -= 0.42) < 0;
     return refresh($s) if ($dice -= 0.22) < 0;
     return refresh($s, $s->{before}) if ($dice -= 0.06) < 0;
     return select_branch($s) if ($dice -= 0.10) < 0;
+    return care($s) if ($dice -= 0.02) < 0;
     return list($s) if ($dice -= 0.10) < 0;
     return refresh($s, one_of(@{ $s->{old} })) if ($dice -= 0.03) < 0;
     return select_branch($s, one_of(@{ one_of(@account)->{branches} })) if ($dice -= 0.01) < 0;
@@ -279,6 +289,82 @@ sub change ($s, %o) {
         more => { who => $who, to => $to, own => !$o{secret} });
 }
 
+# -- second factors
+
+# What a call shows: { type, code, label }.
+sub shown ($proof) { return qq("type":"$proof->{type}","code":"$proof->{code}") }
+
+# What is right and was not shown before, or else what is not; undef where that would be
+# one failure too many.
+sub proof_of ($who, $wrong = 0) {
+    my $proof = $wrong ? undef : $who->{app}->proof(time);
+    return $proof if $proof;
+    my $failed = $who->{failed};
+    @$failed = grep { $_ > time - 900 } @$failed;
+    return undef if !$wrong || @$failed > 5 && $who->{n} != $ACCOUNTS - 2;
+    push @$failed, time;
+    return rand() < 0.4 && $who->{last} || $who->{app}->wrong(time);
+}
+
+# Ends a login with a factor, or does not.
+sub verify ($who, $ask, $wrong = rand() < 0.05) {
+    my $proof = proof_of($who, $wrong) // return undef;
+    $who->{last} = $proof;
+    return request('verify', POST => '/api/auth/verify-factor', $who->{address}, undef,
+        qq({"factorToken":"$ask->{raw}",) . shown($proof) . '}',
+        "account=$who->{id} ask=$ask->{label} proof=$proof->{label}",
+        who => $who, ask => $ask, secret => $ask->{secret});
+}
+
+# Several at once, most of them wrong.
+sub guess_factor ($who = undef) {
+    return 0 if !$who;
+    my $s = one_of(grep { $_->{who} == $who } @live);
+    return step_up($s, 1) if $s && rand() < 0.5;
+    $who->{guess} = 4;
+    return login($who);
+}
+
+sub step_up ($s, $wrong = rand() < 0.05) {
+    my $who = $s->{who};
+    if (!$who->{app}->apps) {
+        my $secret = $who->{secret};
+        return act($s, 'step', POST => '/api/auth/step-up',
+            body => sprintf('{"type":"credential","credential":"%s"}', text_of($secret)),
+            say => "address=$who->{address} secret=$secret proof=credential");
+    }
+    my $proof = proof_of($who, $wrong) // return list($s);
+    $who->{last} = $proof;
+    return act($s, 'step', POST => '/api/auth/step-up', body => '{' . shown($proof) . '}',
+        say => "proof=$proof->{label}");
+}
+
+# Somebody looks after the factors of the account.
+sub care ($s) {
+    my $app = $s->{who}{app};
+    my ($kind, $dice, @apps) = ($s->{who}{n} % 3, rand, $app->apps);
+    return context($s) if !$kind;
+    return step_up($s) if $dice < 0.3 || !$s->{fresh};
+    return drop($s, one_of(@apps)) if @apps && $dice < ($kind == 2 ? 0.5 : 0.33);
+    return act($s, 'codes', POST => '/api/auth/recovery-codes', body => '{}')
+        if @apps && $dice < 0.6;
+    return act($s, 'add', POST => '/api/auth/factors', body => '{"type":"totp"}') if @apps < 2;
+    return step_up($s);
+}
+
+sub confirm ($s, $factor) {
+    my $step = int(time / 30);
+    my $code = Platform::Test::Authenticator::totp($factor->{secret}, $step);
+    return act($s, 'confirm', POST => "/api/auth/factors/$factor->{id}/confirm",
+        body => qq({"code":"$code"}), say => "factor=$factor->{id} proof=$factor->{id}:$step",
+        more => { factor => { %$factor, step => $step } });
+}
+
+sub drop ($s, $id) {
+    return act($s, 'drop', DELETE => "/api/auth/factors/$id", say => "factor=$id",
+        more => { factor => { id => $id } });
+}
+
 # -- their answers
 
 sub token_of ($raw) {
@@ -291,6 +377,15 @@ sub answered ($request, $status, $body, $begin, $done) {
     my ($code) = $request->{op} eq 'context' && $status == 200 ? () : $body =~ /"code":"(\w+)"/;
     my $yes = $status == 200;
     my @say = ($request->{say}, $body =~ /may or may not/ ? 'doubt=1' : ());
+    my ($ask) = $body =~ /"factorToken":"([^"]+)"/;
+    $request->{asked} = { raw => $ask, label => 'f' . substr(sha256_hex($ask), 0, 16),
+        secret => $request->{secret} } if $ask;
+    push @say, "ask=$request->{asked}{label}" if $ask;
+    my @codes = $body =~ /"recoveryCodes":\[(.*?)\]/ ? $1 =~ /"([^"]+)"/g : ();
+    push @say, 'codes=' . join ',', map { Platform::Test::Authenticator::code_label($_) } @codes
+        if @codes;
+    @$request{qw(id key)} = $body =~ /"factorId":"([^"]+)".*"secret":"([^"]+)"/ if $status == 201;
+    push @say, "factor=$request->{id}" if $status == 201;
     my %got = $yes && $body =~ /oken":"/ ? map { my ($member) = $_;
         $body =~ /"$member":"([^"]+)"/ ? ($member => token_of($1)) : () }
         qw(refreshToken accessToken accountAccessToken) : ();
@@ -312,16 +407,17 @@ sub answered ($request, $status, $body, $begin, $done) {
     printf {$record_fh} "call %.6f %.6f %s %s %s %s\n", $begin - $start, $done - $start,
         $request->{op}, $status, $code // '-', join ' ', @say;
     my $learn = main->can("learn_$request->{op}");
-    $learn->($request, $status, $code // '', \%got) if $learn;
+    $learn->($request, $status, $code // '', \%got, \@codes) if $learn;
     my $s = $request->{s} // return;
     gone($s) if $status == 401 && $code =~ /^(?:AUTH_SESSION_NOT_ACTIVE|GATEWAY_TOKEN_INVALID)$/;
     $s->{account} = $got{accountAccessToken} if $got{accountAccessToken};
     $s->{workspace} = $got{accessToken} if $got{accessToken};
 }
 
-sub learn_login ($request, $status, $code, $got) {
+sub learn_login ($request, $status, $code, $got, @) {
     my $who = $request->{who};
     return if $status != 200;
+    return learn_asked($who, $request->{asked}) if $request->{asked};
     my ($id) = $got->{refreshToken}{claims} =~ /"session_id":"([^"]+)"/;
     my $s = { id => $id, who => $who, refresh => $got->{refreshToken}, old => [], stale => 0,
         account => $got->{accountAccessToken}, workspace => $got->{accessToken} };
@@ -335,6 +431,52 @@ sub learn_login ($request, $status, $code, $got) {
     $who->{maybe} = [] if $who->{sure_at} && time > $who->{sure_at};
 }
 
+# Most people have their code at hand; some take their time, or try again with what they
+# had; a few come when it is too late.
+sub learn_asked ($who, $ask) {
+    my $guesses = delete $who->{guess} // 0;
+    in_a_while(0.2 * rand, sub { verify($who, $ask, 1) }) for 1 .. $guesses;
+    in_a_while(rand() < 0.1 ? 20 * rand : 0.5 * rand, sub { verify($who, $ask) });
+    in_a_while(6 + rand 30, sub { verify($who, $ask) }) if rand() < 0.2;
+    in_a_while(290 + rand 20, sub { verify($who, $ask) }) if rand() < 0.1;
+}
+
+sub learn_verify ($request, $status, $code, $got, @) {
+    return learn_login($request, $status, $code, $got) if $status == 200;
+}
+
+sub learn_step ($request, $status, $code, @) {
+    $request->{s}{fresh} = $status == 200;
+}
+
+sub learn_add ($request, $status, $code, @) {
+    my $s = $request->{s};
+    return $s->{fresh} = 0 if $status != 201;
+    my $factor = { id => $request->{id}, secret => $request->{key} };
+    in_a_while(rand() < 0.2 ? 3 * rand : 0, sub { confirm($s, $factor) });
+}
+
+# It may count where no answer came.
+sub learn_confirm ($request, $status, $code, $got, $codes) {
+    my ($s, $factor) = @$request{qw(s factor)};
+    return if $status =~ /^4/;
+    $s->{who}{app}->add(@$factor{qw(id secret step)});
+    $s->{who}{app}->codes(@$codes) if @$codes;
+    $s->{fresh} = $status == 200;
+    in_a_while(30 + rand 10, sub { confirm($s, $factor) }) if $status != 200;
+}
+
+sub learn_drop ($request, $status, $code, @) {
+    my ($s, $factor) = @$request{qw(s factor)};
+    $s->{fresh} = 0 if $status == 401;
+    $s->{who}{app}->drop($factor->{id}) if $status == 200 || $status == 404;
+}
+
+sub learn_codes ($request, $status, $code, $got, $codes) {
+    $request->{s}{fresh} = 0 if $status == 401;
+    $request->{s}{who}{app}->codes(@$codes) if $status == 200;
+}
+
 # Refreshes, and asks again only when the time for that is over.
 sub rests ($s) {
     my $token = $s->{refresh};
@@ -344,7 +486,7 @@ sub rests ($s) {
 }
 
 # The first that knows what came after the token goes on with it.
-sub learn_refresh ($request, $status, $code, $got) {
+sub learn_refresh ($request, $status, $code, $got, @) {
     my ($s, $token) = @$request{qw(s token)};
     if ($status == 200 && $token == $s->{refresh}) {
         push @{ $s->{old} }, $s->{before} if $s->{before};
@@ -365,7 +507,7 @@ sub learn_others ($request, $status, @) {
     others_ended($request->{s}{who}, $request->{s}) if $status == 200;
 }
 
-sub learn_change ($request, $status, $code, $got) {
+sub learn_change ($request, $status, $code, $got, @) {
     my $who = $request->{who};
     return if !$request->{own};
     $who->{changing} = 0;
@@ -536,7 +678,9 @@ diag join "\n", (map { substr $_, 0, 600 } @wrong[ 0 .. ($#wrong < 20 ? $#wrong 
 is $status, 0, 'nothing contradicts the rules';
 my %count = map { /^ *(\d+) (.*)/ ? ($2 => $1) : () } split /\n/, $said;
 for my $of ((map {"$_ 200"} qw(login refresh select list end others all change logout context
-    lock set disable enable grant)), 'refresh 401 AUTH_REFRESH_TOKEN_STALE',
+    lock set disable enable grant verify step confirm drop codes)), 'add 201',
+    'login 200 AUTH_FACTOR_REQUIRED', 'verify 401 AUTH_FACTOR_INVALID',
+    'verify 401 AUTH_FACTOR_TOKEN_INVALID', 'step 401 AUTH_FACTOR_INVALID', 'refresh 401 AUTH_REFRESH_TOKEN_STALE',
     'refresh 401 AUTH_SESSION_NOT_ACTIVE', 'context 401 GATEWAY_TOKEN_INVALID',
     'login 401 AUTH_INVALID_CREDENTIALS', 'login 429', 'context 403', 'select 403')
 {

@@ -2,7 +2,8 @@ package Platform::Test::History;
 
 # Holds a recorded history of calls against what a service that did one thing after
 # the other could have answered.  It knows the record alone: whoever made it is not
-# asked, and no other module of the tests is used.
+# asked, and no module of the tests is used but its own.  What is about second factors is
+# in History/Factors.pm.
 #
 # A line is one of
 #
@@ -22,13 +23,17 @@ use v5.36;
 
 use List::Util qw(any first max min);
 
+use Platform::Test::History::Factors;
+
 my $NEVER = 9**9**9;
 
 my %SUCCESS = (login => 'AUTH_LOGIN_SUCCESS', refresh => 'AUTH_REFRESH_SUCCESS',
     select => 'AUTH_SELECT_BRANCH_SUCCESS', list => 'AUTH_SESSIONS_SUCCESS',
     end => 'AUTH_END_SESSION_SUCCESS', others => 'AUTH_LOGOUT_OTHERS_SUCCESS',
     all => 'AUTH_LOGOUT_ALL_SUCCESS', change => 'AUTH_CHANGE_CREDENTIAL_SUCCESS',
-    logout => 'AUTH_LOGOUT_SUCCESS', context => '-',
+    logout => 'AUTH_LOGOUT_SUCCESS', context => '-', verify => 'AUTH_LOGIN_SUCCESS',
+    step => 'AUTH_STEP_UP_SUCCESS', add => 'AUTH_FACTOR_ADDED', confirm => 'AUTH_FACTOR_CONFIRMED',
+    drop => 'AUTH_FACTOR_REMOVED', codes => 'AUTH_RECOVERY_CODES_SUCCESS',
     # What an operator does: sessions ended, a credential set, an account switched off
     # and on; where it may work is from then on what can= says.
     map({ ($_ => 'OK') } qw(lock set disable enable grant)));
@@ -42,10 +47,17 @@ my %REFUSAL = (
     AUTH_ACCOUNT_TOKEN_REQUIRED => \&_may_have_expired,
     GATEWAY_CONTEXT_FORBIDDEN   => \&_wrong_kind,
     AUTH_BRANCH_NOT_SELECTABLE  => \&_may_be_closed,
-    RESOURCE_NOT_FOUND          => \&_target_may_have_ended,
+    RESOURCE_NOT_FOUND          => sub ($self, $c) {
+        return defined $c->{factor} ? $self->_may_be_gone($c) : $self->_target_may_have_ended($c) },
     AUTH_REFRESH_TOKEN_STALE    => \&_may_be_stale,
     AUTH_INVALID_CREDENTIALS    => \&_may_be_wrong,
-    AUTH_TOO_MANY_ATTEMPTS      => sub { 1 },    # _attempts() looks at them together
+    AUTH_TOO_MANY_ATTEMPTS      => sub ($self, $c) {
+        # _attempts() looks at the others together.
+        return defined $c->{proof} && !defined $c->{address} ? $self->_may_be_limited($c) : 1 },
+    AUTH_FACTOR_INVALID         => sub ($self, $c) { return $self->_may_be_no_factor($c) },
+    AUTH_FACTOR_TOKEN_INVALID   => sub ($self, $c) { return $self->_may_be_no_login($c) },
+    AUTH_STEP_UP_REQUIRED       => sub ($self, $c) { return $self->_may_be_unfresh($c) },
+    RESOURCE_CONFLICT           => sub ($self, $c) { return $self->_may_lack_factor($c) },
 );
 
 # Of a try that a busy service, or one without its parts, answers.
@@ -59,6 +71,7 @@ sub new ($class, $open) {
     $self->_settle;
     $self->_each($open, \&_hold);
     $self->_attempts($_) for values %{ $self->{tries} };
+    $self->_guesses($_) for values %{ $self->{shown} };
     for my $who (values %{ $self->{account} }) {
         $self->_bad({}, 'list-unknown', 'more strange sessions than logins without an answer')
             if keys %{ $who->{strange} // {} } > @{ $who->{unsure} };
@@ -100,8 +113,9 @@ sub _each ($self, $open, $do) {
         elsif ($type eq 'call') {
             my %c = (line => $line, n => $., map { split /=/, $_, 2 } splice @word, 5);
             @c{qw(b e op status code)} = @word;
-            $c{yes} = $c{status} == 200;
-            $c{unsure} = !$c{yes} && $c{status} !~ /^4/ && !_undone(\%c);
+            $c{asked} = $c{status} == 200 && $c{code} eq 'AUTH_FACTOR_REQUIRED';
+            $c{yes} = $c{status} =~ /^20[01]$/ && !$c{asked};
+            $c{unsure} = !$c{yes} && $c{status} !~ /^[24]/ && !_undone(\%c);
             $c{until} = $c{unsure} ? max($c{e}, $c{b} + ($self->{rule}{doubt} // 0)) : $c{e};
             $do->($self, \%c);
         }
@@ -131,7 +145,7 @@ sub _claims ($json) {
 
 sub _account ($self, $id) {
     return $self->{account}{$id} //= { status => [ [ -$NEVER, -$NEVER, 1, 'on' ] ],
-        map { $_ => [] } qw(can secret end sessions unsure) };
+        map { $_ => [] } qw(can secret end sessions unsure factors sets stamp) };
 }
 
 # A value that was written, for sure or perhaps, in [b, e].
@@ -142,14 +156,15 @@ sub _write ($list, $c, $value) {
 sub _learn ($self, $c) {
     my $do = __PACKAGE__->can("_learn_$c->{op}");
     $do->($self, $c) if $do && ($c->{yes} || $c->{unsure});
+    $self->_learn_asked($c) if $c->{asked};
+    $self->_learn_proof($c) if defined $c->{proof};
     for my $token (grep {defined} @$c{qw(access extra)}) {
         my $t = _claims($token);
         $self->_bad($c, 'id-twice', "access token $t->{jti}") if $self->{access}{ $t->{jti} };
         $self->{access}{ $t->{jti} } = [ @$t{qw(session_id exp token_type)}, _context($t) ];
     }
     push @{ $self->{tries}{"$c->{account} $c->{address}"} }, $c
-        if $c->{op} =~ /^(?:login|change)$/ && defined $c->{address}
-        && ($c->{status} != 401 || $c->{code} eq 'AUTH_INVALID_CREDENTIALS');
+        if $c->{op} =~ /^(?:login|change|step)$/ && defined $c->{address};
 }
 
 sub _learn_login ($self, $c) {
@@ -162,6 +177,7 @@ sub _learn_login ($self, $c) {
         e => $c->{e}, scope => [] };
     push @{ $who->{sessions} }, $s;
     _write($s->{scope}, $c, _scope($c));
+    $self->_authenticated($c, $id);
     $self->_issue($c, $t, '');
 }
 
@@ -204,19 +220,25 @@ sub _learn_logout ($self, $c) { $self->_end_one($c, $c->{session}) }
 sub _learn_end ($self, $c) { $self->_end_one($c, $c->{target}) }
 sub _learn_others ($self, $c) { $self->_end_many($c, $c->{session}) }
 sub _learn_all ($self, $c) { $self->_end_many($c) }
-sub _learn_lock ($self, $c) { $self->_end_many($c) }
+sub _learn_lock ($self, $c) {
+    $self->_end_logins($c);
+    $self->_end_many($c);
+}
 
 sub _learn_change ($self, $c) {
+    $self->_end_logins($c);
     _write($self->_account($c->{account})->{secret}, $c, $c->{to});
     $self->_end_many($c, $c->{session});
 }
 
 sub _learn_set ($self, $c) {
+    $self->_end_logins($c);
     _write($self->_account($c->{account})->{secret}, $c, $c->{to});
     $self->_end_many($c);
 }
 
 sub _learn_disable ($self, $c) {
+    $self->_end_logins($c);
     _write($self->_account($c->{account})->{status}, $c, 'off');
     $self->_end_many($c);
 }
@@ -253,6 +275,7 @@ sub _settle ($self) {
         my $s = $self->{session}{$id} or next;
         push @{ $s->{scope} }, [ $b, $e, !$unsure, $value ];
     }
+    $self->_settle_factors;
     for my $list (map { $_->{scope} } values %{ $self->{session} }) {
         @$list = sort { $a->[0] <=> $b->[0] } @$list;
     }
@@ -326,6 +349,10 @@ sub _hold ($self, $c) {
         $self->_hold_subject($c) if defined $c->{session};
         my $do = __PACKAGE__->can("_hold_$c->{op}");
         $do->($self, $c) if $do;
+        $self->_hold_authentication($c);
+    }
+    elsif ($c->{asked} && $c->{op} eq 'login') {
+        $self->_hold_asked($c);
     }
     elsif ($c->{status} =~ /^4/) {
         my $cause = $REFUSAL{ $c->{code} };
@@ -360,13 +387,18 @@ sub _hold_subject ($self, $c) {
         && $c->{op} =~ /^(?:context|select)$/;
 }
 
-sub _hold_login ($self, $c) {
+sub _hold_right ($self, $c) {
     my $who = $self->_account($c->{account});
-    my @secrets = _values($who->{secret}, $c->{b}, $c->{e});
-    $self->_bad($c, 'credential', 'not the account\'s by then')
-        if !any { $_ eq $c->{secret} } @secrets;
+    $self->_bad($c, 'credential', 'not the account\'s by then') if defined $c->{secret}
+        && !any { $_ eq $c->{secret} } _values($who->{secret}, $c->{b}, $c->{e});
     $self->_bad($c, 'disabled', 'the account is switched off')
         if !any { $_ eq 'on' } _values($who->{status}, $c->{b}, $c->{e});
+}
+
+sub _hold_login ($self, $c) {
+    $self->_hold_right($c);
+    $self->_bad($c, 'no-factor', 'the account has a factor')
+        if $c->{op} eq 'login' && $self->_has_factor($c);
     my $t = _claims($c->{refresh} // '');
     $self->_tokens($c, $t->{session_id} // '', $c->{account});
 }
@@ -467,7 +499,7 @@ sub _hold_change ($self, $c) {
 
 sub _tokens ($self, $c, $session, $account) {
     my $r = defined $c->{refresh} ? _claims($c->{refresh}) : undef;
-    $self->_bad($c, 'claims', 'no refresh token') if !$r && $c->{op} ne 'select';
+    $self->_bad($c, 'claims', 'no refresh token') if !$r && $c->{op} !~ /^(?:select|step)$/;
     my @all = (($r ? [ refresh => $r ] : ()),
         map { [ access => _claims($_) ] } grep {defined} @$c{qw(access extra)});
     $self->_bad($c, 'claims', 'no access token') if !grep { $_->[0] eq 'access' } @all;
@@ -578,14 +610,16 @@ sub _may_be_wrong ($self, $c) {
 # -- lockout by failures --
 
 # The attempts of one account from one address.  A window opens with the first that
-# counts and lasts its time; a success, and a crash of the database, empty it.  Where
-# it is not sure when one opened, nothing is said until it is.
+# counts and lasts its time; a success, and a crash of the database, empty it.  One that
+# was refused for its session may have counted.  Where it is not sure when a window
+# opened, nothing is said until it is.
 sub _attempts ($self, $all) {
     my ($most, $lasts) = @{ $self->{rule} }{qw(failures lockout)};
     return if !$most;
     my @all = sort { $a->{b} <=> $b->{b} } @$all;
     my @empties = grep { $_->[2] eq 'crash' } @{ $self->{fault} };
-    push @empties, map { [ @$_{qw(b until)} ] } grep { $_->{yes} || $_->{unsure} } @all;
+    push @empties, map { [ @$_{qw(b until)} ] } grep { $_->{yes} || $_->{asked} || $_->{unsure} }
+        @all;
     my ($opened, $last, @failed) = (undef, -$NEVER);
     for my $c (@all) {
         if ($c->{status} == 429) {
@@ -595,15 +629,16 @@ sub _attempts ($self, $all) {
             $self->_bad($c, 'limited', "$others attempts only") if $others < $most;
             next;
         }
-        ($opened, @failed) = ($c->{b}) if $c->{b} > $last + $lasts + 1;
+        my $maybe = $c->{status} == 401 && $c->{code} ne 'AUTH_INVALID_CREDENTIALS';
+        ($opened, @failed) = ($maybe ? undef : $c->{b}) if $c->{b} > $last + $lasts + 1;
         $last = max($last, $c->{until});
         $opened = undef if defined $opened && $c->{e} >= $opened + $lasts - 1;
-        next if !defined $opened;
+        next if !defined $opened || $maybe;
         my $emptied = max(-$NEVER, map { $_->[1] }
             grep { $_->[0] < $c->{e} && $_->[0] != $c->{b} } @empties);
         my @count = grep { $_->{b} > $emptied && $_->{e} < $c->{b} } @failed;
         $self->_bad($c, 'bypass', @count . ' failures before it')
-            if @count >= $most && ($c->{yes} || $c->{status} == 401);
+            if @count >= $most && ($c->{yes} || $c->{asked} || $c->{status} == 401);
         push @failed, $c if $c->{status} == 401;
     }
 }
