@@ -17,8 +17,8 @@ use Platform::Test::Sql;
 our @ISA = qw(Platform::Test::Daemon);
 
 # dir, name; empty => 1: the database has nothing; durable => 1 keeps fsync on;
-# settings => { name => value }; port => TCP port of 127.0.0.1; standby_of =>
-# another, whose streaming standby this becomes.
+# settings => { name => value }; port => TCP port of 127.0.0.1; via => [what runs it];
+# standby_of => another, whose streaming standby this becomes.
 sub new ($class, %o) {
     my $home = "$o{dir}/$o{name}";
     my $self = bless { port => 5432, %o, tcp => $o{port}, home => $home,
@@ -76,7 +76,7 @@ sub start ($self) {
         log  => $self->{log},
         user => Platform::Test::Env::unprivileged(),
         env  => { LC_ALL => 'C' },
-        cmd  => [ Platform::Test::Env::postgres('postgres'),
+        cmd  => [ @{ $self->{via} // [] }, Platform::Test::Env::postgres('postgres'),
             '-D', $self->{data}, map { ('-c', "$_=$set{$_}") } sort keys %set ],
         deathsig => 'QUIT', stop_signal => 'QUIT', ok_status => ['any']);
 }
