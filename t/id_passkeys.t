@@ -365,6 +365,24 @@ $pg->sql("delete from factors where factor_id = (select factor_id from factors w
     and factor_type = 'totp' limit 1)");
 added(register(access($several), device()), 'control: the tenth');
 
+# -- the last one of an account that has to have one, also when two go at once
+
+$pg->sql("update accounts set factor_required = true where account_id = '$one->{accountId}'");
+my @all = map { $_->{factorId} } @{ http_get($port, '/api/auth/factors', token => access($one))->json->{factors} };
+is http($port, DELETE => "/api/auth/factors/$_", token => access($one))->status, 200, 'one of several'
+    for splice @all, 2;
+$row = $pg->begin("select 1 from accounts where account_id = '$one->{accountId}' for update");
+@sent = map { my $http = Platform::Test::Http->new(port => $port);
+    $http->send(http_request_bytes(DELETE => "/api/auth/factors/$_", token => access($one))); $http } @all;
+ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock'") == 2 }),
+    'both of two at once';
+$pg->end($row, 'rollback');
+is_deeply [ sort map { $_->read_response->code } @sent ], [qw(AUTH_FACTOR_LAST AUTH_FACTOR_REMOVED)], 'one is left';
+$pg->sql("update accounts set factor_required = false where account_id = '$one->{accountId}'");
+$pg->sql("delete from factors where account_id = '$one->{accountId}'");
+$one = logged_in('one');
+added(register(access($one), $_), 'as it was') for $phone, $laptop;
+
 # -- accounts and passkeys that have ended
 
 sub set ($account, $what) {

@@ -145,6 +145,7 @@ enum store_result store_factor_rename(struct store *st, const char *account_id,
                   DB_TEXT(name));
 }
 
+/* FOR KEY SHARE: not one that was removed while this waited for the owner. */
 static const struct db_statement factor_remove_sql = {
     "factor_remove",
     OWNER " DELETE FROM factors f USING owner"
@@ -153,7 +154,8 @@ static const struct db_statement factor_remove_sql = {
           "    AND (NOT $3 OR EXISTS (SELECT FROM factors o"
           "          WHERE o.account_id = owner.account_id"
           "            AND o.factor_id <> $2"
-          "            AND o.confirmed_at IS NOT NULL))" SQL_ACTOR("$4"),
+          "            AND o.confirmed_at IS NOT NULL"
+          "          FOR KEY SHARE))" SQL_ACTOR("$4"),
     true};
 
 enum store_result store_factor_remove(struct store *st, const char *account_id,
