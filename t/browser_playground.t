@@ -28,20 +28,8 @@ mkdir $shots;
 my ($database) = $t->read_file('run/platform.env') =~ /^PLATFORM_DB_HOST="(.*)"/m;
 my $psql = Platform::Test::Env::postgres('psql') . " -XAtq -h $database -U platform platform";
 
-# Each check of the browser's is one of ours.
-my $browser = $t->process(browser => cmd => [ $node, "$tools/playground.js", $chromium,
-    "http://localhost:$port", "$run/logs/access.log", $shots, $psql ], ok_status => ['any'])->expect_end;
-ok $browser->wait_end(800), 'the browser comes to an end';
-is $browser->status, 0, 'and has no complaint';
-my $checks = 0;
-for my $line (split /\n/, $t->read_file('browser.log') // '') {
-    if ($line =~ /^(not )?ok - (.*)/) {
-        ok !$1, $2;
-        $checks++;
-    } else {
-        diag $line;
-    }
-}
+my $checks = $t->browser("$tools/playground.js", $chromium, "http://localhost:$port",
+    "$run/logs/access.log", $shots, $psql);
 cmp_ok $checks, '>', 300, 'it checked what it saw';
 
 kill 'INT', -$p->pid;

@@ -9,6 +9,7 @@ const { execSync } = require('node:child_process');
 const fs = require('node:fs');
 const path = require('node:path');
 const { chromium } = require('playwright-core');
+const { ok, is, like, done } = require('./checks.js');
 
 const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -22,27 +23,6 @@ const SEVERAL = '00000000-0000-4000-8000-000300000003';
 // What the page shows of a call: status, code, decision.
 const VERIFIED = '200 - allow: verified';
 const ENDED = '401 GATEWAY_TOKEN_INVALID deny: session_revoked';
-
-// -- checks ----------------------------------------------------------------------
-
-let failed = 0;
-
-function ok(good, name, ...diag) {
-  console.log(`${good ? 'ok' : 'not ok'} - ${name}`);
-  if (!good) {
-    failed += 1;
-    diag.forEach((d) => console.log(`#   ${d}`));
-  }
-}
-
-function is(got, want, name) {
-  const [g, w] = [got, want].map((v) => JSON.stringify(v));
-  ok(g === w, name, `got  ${g}`, `want ${w}`);
-}
-
-function like(got, pattern, name) {
-  ok(pattern.test(got), name, `got  ${JSON.stringify(got)}`, `want ${pattern}`);
-}
 
 // -- a page and all that it does ----------------------------------------------------
 
@@ -1190,7 +1170,4 @@ async function main() {
   }
 }
 
-main().then(() => process.exit(failed ? 1 : 0), (e) => {
-  console.log(`# ${e.stack}`);
-  process.exit(2);
-});
+done(main);

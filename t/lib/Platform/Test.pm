@@ -229,6 +229,26 @@ sub process ($self, $name, %o) {
         log => "$self->{dir}/$name.log", %o));
 }
 
+# Runs a script of t/node to its end, which uses checks.js: each check of its is one of
+# ours.  How many there were.
+sub browser ($self, $script, @args) {
+    my $name = 'browser-' . ++$self->{browsers};
+    my $run = $self->process($name, cmd => [ Platform::Test::Env::node(), $script, @args ],
+        ok_status => ['any'])->expect_end;
+    Test::More::ok($run->wait_end(800), "$name: it comes to an end");
+    Test::More::is($run->status, 0, "$name: and has no complaint");
+    my $checks = 0;
+    for my $line (split /\n/, $self->read_file("$name.log") // '') {
+        if ($line =~ /^(not )?ok - (.*)/) {
+            Test::More::ok(!$1, $2);
+            $checks++;
+        } else {
+            Test::More::diag($line);
+        }
+    }
+    return $checks;
+}
+
 # A process of identity-fcgi, with these changes of the environment; via => what
 # runs it, args => its own; further options of Platform::Test::Process.
 sub identity_process ($self, $name, $change, %o) {
