@@ -15,7 +15,7 @@ UNITDIR ?= /lib/systemd/system
 PROVE_FLAGS ?= -j$(shell expr 4 \* $$(nproc))
 VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
 # Those that wait longest begin first, or the last of them would run alone.
-LONG := browser_playground build_configure id_keys_commands \
+LONG := browser_playground browser_passkeys build_configure id_keys_commands \
   config_both_halves e2e_keys_rotate http_client e2e_make_run id_revocations \
   id_key_dir id_key_rotation id_lockout gw_keys_workers \
   fault_database_lost_answers fault_failover gw_revocations_stale \

@@ -136,7 +136,7 @@ async function resetCode(a, ...before) {
   if (call.status === 201) {
     showAccount(a, call.json);
     call.what = 'A code with which this person sets a credential. It is shown'
-      + ' in step 9 alone, and once.';
+      + ' in step 10 alone, and once.';
   }
   show('people', [...before, call],
     { title: before.length ? 'Invite' : 'Make a reset code' });

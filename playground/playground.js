@@ -17,19 +17,24 @@ const SPOOFED = {
   'X_Workspace_Id': 'another-workspace',
 };
 
-// Members of a request or an answer that the log does not show.
-const SECRETS = ['credential', 'newCredential', 'resetCode', 'client_secret'];
+// Members of a request or an answer that the log does not show; in answers "code" says
+// what came of a call.
+const SECRETS = ['credential', 'newCredential', 'resetCode', 'client_secret',
+  'secret', 'uri', 'recoveryCodes', 'factorToken', 'challengeToken'];
+const SENT_SECRETS = [...SECRETS, 'code'];
 
 const $ = (id) => document.getElementById(id);
 
 const state = {
   gateway: '',
   identity: '', // the command of operators
+  passkeys: '', // the domain of passkeys
   access: '', // the branch token
   account: '', // the account token
   refresh: '',
   ended: '', // a branch token of a session that this page ended
   system: '', // the token of a program, which is not of the session
+  pending: null, // the answer to a login that waits for a second factor
   branches: [],
   over: false, // an answer said that the session has ended
 };
@@ -71,6 +76,15 @@ const MEANING = {
   AUTH_SESSION_NOT_ACTIVE: 'The session has ended: log in again.',
   AUTH_TOO_MANY_ATTEMPTS: 'Too many failed logins: wait as long as'
     + ' Retry-After says.',
+  AUTH_FACTOR_INVALID: 'Not right, or used before: the answer does not tell'
+    + ' which. Five tries use up a login that waits for a factor.',
+  AUTH_FACTOR_TOKEN_INVALID: 'Its token was used, has expired, or had five'
+    + ' tries: begin again.',
+  AUTH_FACTOR_CHANGED: 'The factor has another name.',
+  AUTH_FACTOR_REMOVED: 'No login asks for that one any more. The recovery codes'
+    + ' go with the last factor.',
+  AUTH_STEP_UP_REQUIRED: 'Not in this session, as it is: this needs a login of'
+    + ' the last five minutes, by a second factor if the account has one.',
   GATEWAY_TOKEN_MISSING: 'The path is guarded and no token came along. The'
     + ' service was not asked.',
   AUTH_CLIENT_INVALID: 'Unknown or disabled client, or a wrong secret: the'
@@ -172,14 +186,10 @@ function withoutTokens(text) {
   return text.replace(/eyJ[\w-]+\.[\w-]+\.[\w-]*/g, (token) => short(token, 28));
 }
 
-function withoutSecret(name, value) {
-  return SECRETS.includes(name) ? '…' : value;
-}
-
-function pretty(text) {
+function pretty(text, secrets) {
   try {
-    return withoutTokens(JSON.stringify(JSON.parse(text, withoutSecret), null,
-      2));
+    return withoutTokens(JSON.stringify(JSON.parse(text, (name, value) =>
+      (secrets.includes(name) ? '…' : value)), null, 2));
   } catch {
     return withoutTokens(text);
   }
@@ -349,10 +359,11 @@ function requestText(call) {
     // The browser's own header, for which it need not ask first.
     lines.push('Content-Type: application/x-www-form-urlencoded;charset=UTF-8',
       '', Object.entries(call.form).map(([name, text]) =>
-        `${name}=${withoutSecret(name, encodeURIComponent(text))}`).join('&'));
+        `${name}=${SENT_SECRETS.includes(name) ? '…'
+          : encodeURIComponent(text)}`).join('&'));
   }
   if (call.body !== undefined) {
-    lines.push('', pretty(JSON.stringify(call.body)));
+    lines.push('', pretty(JSON.stringify(call.body), SENT_SECRETS));
   }
   return lines.join('\n');
 }
@@ -379,7 +390,7 @@ function responseText(call) {
   for (const [name, value] of call.answered) {
     lines.push(`${name}: ${value}`);
   }
-  lines.push('', pretty(call.text));
+  lines.push('', pretty(call.text, SECRETS));
   return lines.join('\n');
 }
 
@@ -567,7 +578,9 @@ function again(call) {
   return call.path.startsWith(SYSTEM)
     ? call.status === 401
       && el('a', { class: 'again', href: '#client' }, 'Get another token')
-    : isOver(call) && loginAgain();
+    : call.json && call.json.code === 'AUTH_STEP_UP_REQUIRED'
+      ? el('a', { class: 'again', href: '#factor' }, 'Step up')
+      : isOver(call) && loginAgain();
 }
 
 function facts(rows) {
@@ -687,6 +700,7 @@ function take(json) {
     && sessionOf(json.refreshToken) !== sessionOf(state.refresh)) {
     forget();
   }
+  state.pending = null;
   state.refresh = json.refreshToken || state.refresh;
   state.account = json.accountAccessToken || state.account;
   state.branches = json.branches || state.branches;
@@ -702,6 +716,7 @@ function forget() {
     over: false });
   sessionStorage.removeItem('session');
   showSessions({ sessions: [] });
+  forgetFactors();
   showSession();
 }
 
@@ -747,7 +762,8 @@ function showSession() {
     : state.access
     ? [`Working in ${branchName(decode(state.access).claims.active_branch_id)}.`]
     : state.account ? ['Logged in, no branch chosen.']
-      : ['Not logged in.']);
+      : state.pending ? ['Not logged in: a second factor is missing.']
+        : ['Not logged in.']);
   $('session-id').replaceChildren(state.refresh
     ? idButton('Session', sessionOf(state.refresh)) : '');
   $('session-id').parentElement.hidden = !state.refresh;
@@ -783,12 +799,18 @@ function showSession() {
   }
   token.value = state.access ? 'access' : state.account ? 'account' : 'none';
 
-  for (const kind of ['access', 'refresh', 'system']) {
+  const waits = state.pending && state.pending.nextAction.type;
+  const { factors: asked = [] } = state.pending || {};
+  $('asked').hidden = waits !== 'verify_factor';
+  $('verify-form').hidden = !asked.some((kind) => kind !== 'passkey');
+  $('verify-passkey').parentElement.hidden = !asked.includes('passkey');
+  const has = { ...state, owner: state.refresh || waits === 'enroll_factor' };
+  for (const kind of ['access', 'refresh', 'system', 'owner']) {
     for (const button of document.querySelectorAll(`.needs-${kind}`)) {
-      button.disabled = !state[kind];
+      button.disabled = !has[kind];
     }
     for (const hint of document.querySelectorAll(`.for-${kind}`)) {
-      hint.hidden = Boolean(state[kind]);
+      hint.hidden = Boolean(has[kind]);
     }
   }
 }
@@ -854,6 +876,29 @@ function compared(call) {
 
 // -- the steps ----------------------------------------------------------------------------
 
+function isLogin(call) {
+  return Boolean(call.json) && call.json.code === 'AUTH_LOGIN_SUCCESS';
+}
+
+// Takes over what a login brought, and says what that is.
+function begun(call) {
+  take(call.json);
+  const n = state.branches.length;
+  call.what = state.access
+    ? 'One branch, so nothing to choose: here is the branch token.'
+    : n ? `${plural(n, 'branch', 'branches')} to choose from: an account`
+      + ' token and the list.'
+      : 'No branch: an account token, and nothing that it opens.';
+  call.what += ' The refresh token came twice, in the body and as an HttpOnly'
+    + ' cookie.';
+}
+
+function goOn() {
+  if (state.access || state.branches.length) {
+    openStep(state.access ? 'call' : 'branch');
+  }
+}
+
 async function login() {
   const call = await send({
     method: 'POST',
@@ -862,20 +907,16 @@ async function login() {
     credentials: 'include',
     correlation: correlation(),
   });
-  if (call.status === 200) {
-    take(call.json);
-    const n = state.branches.length;
-    call.what = state.access
-      ? 'One branch, so nothing to choose: here is the branch token.'
-      : n ? `${plural(n, 'branch', 'branches')} to choose from: an account`
-        + ' token and the list.'
-        : 'No branch: an account token, and nothing that it opens.';
-    call.what += ' The refresh token came twice, in the body and as an HttpOnly'
-      + ' cookie.';
+  if (isLogin(call)) {
+    begun(call);
+  } else if (call.status === 200) {
+    half(call);
   }
   show('login', [call]);
-  if (call.status === 200 && (state.access || state.branches.length)) {
-    openStep(state.access ? 'call' : 'branch');
+  if (isLogin(call)) {
+    goOn();
+  } else if (call.status === 200) {
+    goOnWithHalf();
   }
 }
 
@@ -1165,6 +1206,7 @@ async function begin() {
   on($('logout-all'), 'click', () =>
     end(authorized('POST', 'logout-all'), true));
   on($('logout-button'), 'click', logout);
+  openFactors();
   openOffice();
   document.addEventListener('click', (e) => {
     const link = e.target.closest('a[href^="#"]');
@@ -1185,6 +1227,7 @@ async function begin() {
   Object.assign(state, await (await fetch('settings.json')).json());
   showCommands();
   showClientCommands();
+  offerPasskeys();
   $('gateway-origin').textContent = state.gateway;
   if (new URL(state.gateway).hostname !== location.hostname) {
     $('site-warning').hidden = false;

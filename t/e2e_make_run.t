@@ -85,8 +85,12 @@ unlike $got->body, qr{<script>|<style|\son\w+=|\sstyle=|\b(?:src|href|action)=\S
 my $build = Platform::Test::Env::build() =~ s{\A\Q@{[ $t->root ]}\E/}{}r;
 is_deeply(http_get(@there, '/settings.json', host => $name)->json,
     { gateway => "http://localhost:$ports{GATEWAY_PORT}",
-        identity => "$build/identity-fcgi/identity-fcgi --env-file $run/platform.env" },
-    'playground: it is told where the gateway is, and how commands begin');
+        identity => "$build/identity-fcgi/identity-fcgi --env-file $run/platform.env",
+        passkeys => 'localhost' },
+    'playground: it is told where the gateway is, how commands begin, and whose passkeys there are');
+like $t->read_file("$run/platform.env"),
+    qr/^PLATFORM_WEBAUTHN_ORIGINS="http:\/\/localhost:$ports{GATEWAY_PORT} \Q$page\E"$/m,
+    'playground: it may use them';
 is http_get(@there, '/', host => '127.0.0.1')->header('Location'), "$page/",
     'playground: it has one name';
 is http_post($t->port('gateway'), '/api/auth/login', headers => [ Origin => $_ ],

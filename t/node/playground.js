@@ -6,8 +6,11 @@
 'use strict';
 
 const { execSync } = require('node:child_process');
+const { createHmac } = require('node:crypto');
 const fs = require('node:fs');
 const path = require('node:path');
+const vm = require('node:vm');
+const jsqr = require('jsqr');
 const { chromium } = require('playwright-core');
 const { ok, is, like, done } = require('./checks.js');
 
@@ -309,7 +312,7 @@ async function loginByKeyboard(p) {
     places.push(await p.focus());
   }
   is(places, ['call SELECT', 'call BUTTON', 'refresh SUMMARY', 'cheat SUMMARY',
-    'sessions SUMMARY', 'logout SUMMARY', 'client SUMMARY', 'people SUMMARY',
+    'sessions SUMMARY', 'factor SUMMARY', 'logout SUMMARY', 'client SUMMARY', 'people SUMMARY',
     'audit SUMMARY', 'beside DIV', 'session BUTTON', 'session SUMMARY', 'session SUMMARY',
     'log SUMMARY'],
   'keyboard: from the left to the right, in the order of the steps');
@@ -341,7 +344,7 @@ async function folding(p) {
   is((await opened()).slice(0, 3), [true, true, false], 'folding: an old one opens');
   is(await p.page.$$eval('.step', (all) => [all.filter((e) => e.open).map((e) => e.id),
     all.map((e) => e.querySelectorAll('.body button:not(.second, .id)').length)]),
-  [['call'], Array(10).fill(1)], 'folding: one step is open, each has one first button');
+  [['call'], Array(11).fill(1)], 'folding: one step is open, each has one first button');
   ok(await p.page.evaluate(() => document.documentElement.scrollHeight) < 1200,
     'folding: the page does not grow');
 }
@@ -1158,11 +1161,259 @@ async function offline(one, two) {
   }
 }
 
+// -- second factors ---------------------------------------------------------------------
+
+// The code of an authenticator app (RFC 6238).
+function totp(secret, ahead = 0) {
+  const bits = [...secret].map((c) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(c)
+    .toString(2).padStart(5, '0')).join('');
+  const key = Buffer.from(bits.match(/.{8}/g).map((b) => parseInt(b, 2)));
+  const step = Buffer.alloc(8);
+  step.writeBigUInt64BE(BigInt(Math.floor(Date.now() / 30000) + ahead));
+  const mac = createHmac('sha1', key).update(step).digest();
+  return String((mac.readUInt32BE(mac[19] & 15) & 0x7fffffff) % 1000000)
+    .padStart(6, '0');
+}
+
+// What an app reads of the picture, as it is seen.
+async function scanned(p, selector) {
+  const png = (await p.page.locator(selector).screenshot()).toString('base64');
+  const blank = await p.context.browser().newPage();
+  const { data, width, height } = await blank.evaluate(async (text) => {
+    const image = await createImageBitmap(await (await fetch(`data:image/png;base64,${text}`))
+      .blob());
+    const canvas = new OffscreenCanvas(image.width, image.height).getContext('2d');
+    canvas.drawImage(image, 0, 0);
+    const all = canvas.getImageData(0, 0, image.width, image.height);
+    return { data: [...all.data], width: image.width, height: image.height };
+  }, png);
+  await blank.close();
+  return (jsqr(Uint8ClampedArray.from(data), width, height) || {}).data;
+}
+
+// Of the encoder alone: each version, filled and not, with bytes of any kind.
+function qrCodes() {
+  const code = fs.readFileSync(path.join(__dirname, '../../playground/qr.js'), 'utf8');
+  const QR = vm.runInNewContext(`${code}; QR`, { TextEncoder });
+  const bad = [];
+  for (const n of [1, 17, 18, 32, 33, 53, 54, 78, 79, 106, 107, 134, 135, 154, 155, 192, 193,
+    230, 231, 271]) {
+    const text = 'é' + Array.from({ length: n - 2 }, (_, i) =>
+      String.fromCharCode(32 + (i * 7 + n) % 95)).join('');
+    const rows = QR.rows(n > 1 ? text : 'x');
+    const size = 4 * (rows.length + 8);
+    const pixels = new Uint8ClampedArray(size * size * 4).fill(255);
+    for (let at = 0; at < size * size; at += 1) {
+      const [x, y] = [at % size, Math.floor(at / size)].map((z) => Math.floor(z / 4) - 4);
+      if (rows[y] && rows[y][x]) {
+        pixels.fill(0, at * 4, at * 4 + 3);
+      }
+    }
+    if ((jsqr(pixels, size, size) || {}).data !== (n > 1 ? text : 'x')) {
+      bad.push(n);
+    }
+  }
+  is([bad, QR.rows('x'.repeat(272))], [[], null], 'QR: another program reads what was written');
+}
+
+// At both widths.
+async function looksBoth(p, name) {
+  for (const viewport of [{ width: 390, height: 844 }, { width: 1280, height: 900 }]) {
+    await p.page.setViewportSize(viewport);
+    await looks(p, `${name}, ${viewport.width} px`);
+  }
+}
+
+const WHO = 'two-workspaces';
+const ASKED = '200 AUTH_FACTOR_REQUIRED allow: public';
+const PASSKEY = '200 AUTH_PASSKEY_OPTIONS allow: public';
+const IN = '200 AUTH_LOGIN_SUCCESS allow: public';
+const LIST = '200 AUTH_FACTORS_SUCCESS allow: public';
+const again = () => sql('update factors set last_step = 0; delete from factor_failures');
+
+// A login whose credential is right.
+async function halfLogin(p, name) {
+  await p.click('#logout-button');
+  await p.select('#demo', `${WHO}@demo.test`);
+  await p.press('#login-form button', name, ASKED);
+}
+
+async function addApp(p) {
+  const [{ json: made }] = await p.press('#totp-add', 'app: added',
+    '201 AUTH_FACTOR_ADDED allow: public');
+  is(await p.text('#totp-secret'), made.secret, 'app: the secret is there');
+  for (const colorScheme of ['dark', 'light']) {
+    await p.page.emulateMedia({ colorScheme });
+    is(await scanned(p, '#totp-qr svg'), made.uri, `app: its code is read, ${colorScheme}`);
+    await looksBoth(p, `app: the code, ${colorScheme}`);
+  }
+  await shot(p, 'playground-factor', '#factor');
+  const fill = (code) => p.page.fill('#totp-code', code);
+  await fill('123');
+  await p.press('#totp-form button', 'app: a wrong code',
+    '401 AUTH_FACTOR_INVALID allow: public');
+  const code = totp(made.secret);
+  await fill(code);
+  const [{ json }] = await p.press('#totp-form button', 'app: confirmed',
+    '200 AUTH_FACTOR_CONFIRMED allow: public', LIST);
+  is([await p.page.isVisible('#totp-new'), await p.page.$$eval('#recovery-codes li', (all) =>
+    all.map((li) => li.textContent))], [false, json.recoveryCodes],
+  'app: the secret is gone, and the recovery codes are there');
+  await looksBoth(p, 'app: recovery codes');
+  await p.page.$$eval('#log details', (all) => all.forEach((d) => { d.open = true; }));
+  const shown = await p.text('#log');
+  is([made.secret, 'otpauth', code, ...json.recoveryCodes]
+    .filter((secret) => shown.includes(secret)), [], 'app: no secret is in what happened');
+  return { secret: made.secret, used: code, codes: json.recoveryCodes };
+}
+
+async function logInByCodes(p, { secret, used, codes }) {
+  await halfLogin(p, 'code: asked for');
+  is([await p.text('#session-state'), await p.refreshCookie(), await p.focus(),
+    await p.page.isVisible('#verify-passkey'), await p.page.isVisible('#recovery')],
+  ['Not logged in: a second factor is missing.', undefined, 'login INPUT', false, false],
+  'code: no session, the field has the focus, and the recovery codes are gone');
+  await looksBoth(p, 'code: asked for');
+  const enter = async (code, name, want) => {
+    await p.page.fill('#verify-code', code);
+    return p.press('#verify-form button', name, want);
+  };
+  await enter(used, 'code: used', '401 AUTH_FACTOR_INVALID allow: public');
+  const [{ json, body }] = await enter(totp(secret, 1), 'code: the next one', IN);
+  is([json.refreshToken, JSON.parse(body).type, await p.page.isVisible('#asked')],
+    [(await p.refreshCookie()).value, 'totp', false], 'code: it ends the login');
+  await halfLogin(p, 'recovery code');
+  const [call] = await enter(codes[0], 'recovery code: it ends the login', IN);
+  is(JSON.parse(call.body).type, 'recovery', 'recovery code: it is taken for one');
+  await halfLogin(p, 'recovery code: again');
+  await enter(codes[0], 'recovery code: used', '401 AUTH_FACTOR_INVALID allow: public');
+  for (const n of [2, 3, 4, 5]) {
+    await enter('000', `try ${n}`, '401 AUTH_FACTOR_INVALID allow: public');
+  }
+  await enter(codes[1], 'five tries', '401 AUTH_FACTOR_TOKEN_INVALID allow: public');
+  ok(!await p.page.isVisible('#asked'), 'five tries: the login begins again');
+  again();
+  await halfLogin(p, 'recovery code: another');
+  await enter(codes[1], 'recovery code: another one', IN);
+}
+
+async function passkeys(p, ask) {
+  await p.press('#passkey-add', 'passkey: added', PASSKEY,
+    '201 AUTH_FACTOR_ADDED allow: public', LIST);
+  await p.press('#passkey-add', 'passkey: twice', PASSKEY);
+  like(await p.text(`${NEWEST} .what`), /holds a passkey of this account already/,
+    'passkey: an authenticator has one of an account');
+  is(await p.page.$$eval('#factor-list .badge', (all) => all.map((e) => e.textContent)),
+    ['totp', 'passkey'], 'passkey: the list has both');
+  await looksBoth(p, 'passkey: the list');
+
+  await p.click('#logout-button');
+  await p.press('#passkey-login', 'passkey: without a name', PASSKEY, IN);
+  await halfLogin(p, 'passkey: as the second factor');
+  await looksBoth(p, 'passkey: asked for');
+  await ask('setUserVerified', { isUserVerified: false });
+  await p.click('#verify-passkey');
+  like(await p.text('#verify-said'), /it was cancelled/, 'passkey: cancelled');
+  await p.press('#passkey-login', 'passkey: cancelled without a name', PASSKEY);
+  like(await p.text(`${NEWEST} .what`), /it was cancelled/, 'passkey: the page says so');
+  await ask('setUserVerified', { isUserVerified: true });
+  await p.press('#verify-passkey', 'passkey: it ends the login', IN);
+}
+
+async function steppingUp(p, { secret }) {
+  const rename = '#factor-list form button[type=submit]';
+  const stale = () => sql("update auth_sessions set authenticated_at = now() - interval '6 min'");
+  const stepUp = async (type, text, name, ...want) => {
+    await p.select('#step-up-type', type);
+    await p.page.fill('#step-up-secret', text);
+    await p.press('#step-up-form button', name, ...want);
+  };
+  await p.press('#factors-show', 'step-up: the list', LIST);
+  stale();
+  await p.press(rename, 'step-up: needed', '401 AUTH_STEP_UP_REQUIRED allow: public');
+  is(await p.text(`${NEWEST} .again`), 'Step up', 'step-up: the page leads there');
+  await looksBoth(p, 'step-up: needed');
+  await stepUp('credential', 'Demo-passw0rd!', 'step-up: not by the credential',
+    '401 AUTH_STEP_UP_REQUIRED allow: verified');
+  const by = '200 AUTH_STEP_UP_SUCCESS allow: verified';
+  again();
+  await stepUp('code', totp(secret), 'step-up: by a code', by);
+  await p.page.fill('#factor-list input', 'My phone');
+  await p.press(rename, 'step-up: then', '200 AUTH_FACTOR_CHANGED allow: public', LIST);
+  is(await p.page.$$eval('#factor-list strong', (all) => all.map((e) => e.textContent)),
+    ['My phone', 'Passkey'], 'step-up: renamed');
+  stale();
+  await p.press('#step-up-passkey', 'step-up: by a passkey',
+    '200 AUTH_PASSKEY_OPTIONS allow: verified', by);
+  const [{ json }] = await p.press('#recovery-new', 'step-up: new recovery codes',
+    '200 AUTH_RECOVERY_CODES_SUCCESS allow: verified');
+  is(await p.page.$$eval('#recovery-codes li', (all) => all.map((li) => li.textContent)),
+    json.recoveryCodes, 'step-up: which are shown');
+  const shown = await p.text('#log');
+  is(json.recoveryCodes.filter((code) => shown.includes(code)), [], 'step-up: and nowhere else');
+}
+
+async function required(p) {
+  const set = (to) => sql(`update accounts set factor_required = ${to}
+    where account_name = '${WHO}@demo.test'`);
+  const remove = '#factor-list .danger';
+  const gone = '200 AUTH_FACTOR_REMOVED allow: public';
+  await p.press(remove, 'remove: the app', gone, LIST);
+  await p.press(remove, 'remove: the passkey', gone, LIST);
+  is(await p.count('#factor-list li'), 0, 'remove: none is left');
+
+  set('true');
+  await halfLogin(p, 'required: a login');
+  ok(await p.page.$eval('#factor', (e) => e.open), 'required: the page leads to step 7');
+  await looksBoth(p, 'required');
+  await p.press('#passkey-add', 'required: a passkey ends the login', PASSKEY, IN, LIST);
+  is([await p.count('#recovery-codes li'), await p.text('#session-state')],
+    [10, 'Logged in, no branch chosen.'], 'required: with recovery codes and a session');
+  await p.press(remove, 'required: it stays', '409 AUTH_FACTOR_LAST allow: public');
+  set('false');
+  await p.press(remove, 'required: no more', gone, LIST);
+  await p.click('#logout-button');
+  await p.select('#demo', `${WHO}@demo.test`);
+  await p.press('#login-form button', 'required: and a login is as before', IN);
+}
+
+async function factoring(browser) {
+  qrCodes();
+  const p = await Page.open(browser, { viewport: { width: 1280, height: 900 },
+    reducedMotion: 'reduce' });
+  const devtools = await p.context.newCDPSession(p.page);
+  await devtools.send('WebAuthn.enable');
+  const { authenticatorId } = await devtools.send('WebAuthn.addVirtualAuthenticator',
+    { options: { protocol: 'ctap2', transport: 'internal', hasResidentKey: true,
+      hasUserVerification: true, isUserVerified: true, automaticPresenceSimulation: true } });
+  await p.login(WHO);
+  const app = await addApp(p);
+  await logInByCodes(p, app);
+  await passkeys(p, (method, parameters) =>
+    devtools.send(`WebAuthn.${method}`, { authenticatorId, ...parameters }));
+  await steppingUp(p, app);
+  await required(p);
+
+  // As make run GATEWAY_HOST=127.0.0.1 has it.
+  await p.page.route('**/settings.json', async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ json: { ...await answer.json(), passkeys: '' } });
+  });
+  await p.page.reload();
+  await p.settled();
+  await p.open('#account');
+  like(await p.text('#login .no-passkeys'), /^No passkeys: .* open http:\/\/localhost:\d+\.$/,
+    'no passkeys: the page says what to do');
+  ok(!await p.page.isVisible('#passkey-login'), 'no passkeys: and offers none');
+  await looksBoth(p, 'no passkeys');
+  await p.context.close();
+}
+
 async function main() {
   const browser = await chromium.launch({ executablePath: program,
     args: ['--no-sandbox', '--disable-dev-shm-usage'] });
   try {
-    for (const part of [walk, sessions, backOffice, clients, appearances]) {
+    for (const part of [walk, factoring, sessions, backOffice, clients, appearances]) {
       await part(browser);
     }
   } finally {
