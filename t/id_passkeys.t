@@ -363,7 +363,13 @@ $pg->sql("insert into factors (account_id, factor_type, factor_name, confirmed_a
 is_problem(register(access($several), device()), 409, 'RESOURCE_LIMIT_REACHED', 'an eleventh factor');
 $pg->sql("delete from factors where factor_id = (select factor_id from factors where account_id = '$several->{accountId}'
     and factor_type = 'totp' limit 1)");
-added(register(access($several), device()), 'control: the tenth');
+my @tenth = map { answered(asked(register => access($several)), device(), 'create') } 1 .. 2;
+$row = $pg->begin("select 1 from accounts where account_id = '$several->{accountId}' for update");
+@sent = map { sent(passkeys => $_, token => access($several)) } @tenth;
+ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity where wait_event_type = 'Lock'") == 2 }),
+    'two tenth ones at once';
+$pg->end($row, 'rollback');
+is_deeply [ sort map { $_->read_response->code } @sent ], [qw(AUTH_FACTOR_ADDED RESOURCE_LIMIT_REACHED)], 'one of them';
 
 # -- the last one of an account that has to have one, also when two go at once
 

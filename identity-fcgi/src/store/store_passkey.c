@@ -8,6 +8,11 @@
 
 #define DB_SPAN(str) DB_VALUE(OID_BYTEA, .text = (str))
 
+/* Before the next statement, which then sees what others have added. */
+static const struct db_statement passkey_owner_sql = {
+    "passkey_owner",
+    "SELECT 1 FROM accounts WHERE account_id = $1 FOR NO KEY UPDATE", true};
+
 static const struct db_statement passkey_add_sql = {
     "passkey_add",
     "WITH owner AS MATERIALIZED ("
@@ -28,12 +33,17 @@ enum store_result store_passkey_add(struct store *st,
                                     const struct account *account,
                                     const struct passkey *k, const char *name)
 {
-    return sql_do(st, &passkey_add_sql, DB_ID(account->account_id),
-                  DB_ID(k->factor_id), DB_BOOL(account->second_factor),
-                  DB_INT(STORE_MAX_FACTORS), DB_TEXT(name),
-                  DB_SPAN(k->credential_id), DB_SPAN(k->key),
-                  DB_INT(k->sign_count), DB_INT(k->transports),
-                  DB_BOOL(k->may_sync), DB_BOOL(k->synced));
+    enum store_result result =
+        sql_do(st, &passkey_owner_sql, DB_ID(account->account_id));
+
+    return result != STORE_OK
+               ? result
+               : sql_do(st, &passkey_add_sql, DB_ID(account->account_id),
+                        DB_ID(k->factor_id), DB_BOOL(account->second_factor),
+                        DB_INT(STORE_MAX_FACTORS), DB_TEXT(name),
+                        DB_SPAN(k->credential_id), DB_SPAN(k->key),
+                        DB_INT(k->sign_count), DB_INT(k->transports),
+                        DB_BOOL(k->may_sync), DB_BOOL(k->synced));
 }
 
 static const struct db_statement passkey_find_sql = {

@@ -16,9 +16,9 @@ struct passkey {
     bool may_sync, synced; /* backup eligibility and state */
 };
 
-/* Adds a confirmed factor.  STORE_NONE if the account is not enabled, does not
- * have a second factor as account says, has STORE_MAX_FACTORS, or if the
- * credential is registered already. */
+/* Adds a confirmed factor, in a transaction.  STORE_NONE if the account is not
+ * enabled, does not have a second factor as account says, has
+ * STORE_MAX_FACTORS, or if the credential is registered already. */
 enum store_result store_passkey_add(struct store *st,
                                     const struct account *account,
                                     const struct passkey *k, const char *name);
