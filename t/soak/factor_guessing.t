@@ -92,7 +92,7 @@ is $pg->sql('select count(*) from accounts where second_factor'), 6, 'six accoun
 # -- the clients, who also move the clock
 
 my (%answers, %tries, @sure);
-my $logins = 0;
+my ($logins, $calm) = (0, 0);    # under way; at accounts where one guesses at a time, since the last step
 
 sub one_of { return $_[ rand @_ ] }
 
@@ -129,15 +129,15 @@ sub guess ($who) {
 
 sub next_call ($client) {
     state $next_step = time + 1;
-    if (time > $next_step) {
-        $next_step = time + 0.5;
+    if (time > $next_step && ($calm > 8 || time > $next_step + 2)) {
+        ($next_step, $calm) = (time + 0.5, 0);
         go_on(one_of(@STEPS));
     }
     return undef if $passed >= $DAY;
     # Half of them come at once when the clock has gone on.
-    return { wait => rand() < 0.5 ? max(0, $next_step - time) : 0.5 + rand }
+    return { wait => rand() < 0.5 ? max(0.05, $next_step - time) : 0.5 + rand }
         if $client->{rests} = !$client->{rests};
-    for my $who (shuffle @account) {
+    for my $who (sort { $b->{calm} <=> $a->{calm} } shuffle @account) {
         my $call = delete $who->{next} // ($who->{calm} && owner($who) || guess($who));
         return $call if $call;
     }
@@ -148,6 +148,7 @@ sub answered ($request, $answer) {
     my ($who, $op, $ask, $is_owner) = @$request{qw(who op ask owner)};
     $logins-- if $op eq 'login';
     $who->{busy}-- if !$is_owner;
+    $calm++ if $who->{calm};
     $answers{ join ' ', $is_owner ? 'owner' : (), $op, @$answer{qw(status code)} }++;
     my ($token) = $answer->{body} =~ /"factorToken":"([^"]+)"/;
     if ($answer->{code} eq 'AUTH_FACTOR_INVALID') {
@@ -224,8 +225,8 @@ is $got{'answer verify 200 AUTH_LOGIN_SUCCESS'}, undef, 'no guess was right';
 for my $what ('owner verify 200 AUTH_LOGIN_SUCCESS', map { my $op = $_; map {"$op $_"} '401 AUTH_FACTOR_INVALID',
     '429 AUTH_TOO_MANY_ATTEMPTS' } qw(verify step))
 {
-    cmp_ok $got{"answer $what"}, '>', 20, "control: $what";
+    cmp_ok $got{"answer $what"}, '>', $DAY / 4320, "control: $what";
 }
-cmp_ok $killed{$_}, '>', 2, "control: $_ was killed" for qw(identity postgres);
+cmp_ok $killed{$_} // 0, '>', 0, "control: $_ was killed" for qw(identity postgres);
 
 $t->done;
