@@ -121,7 +121,9 @@ sub twin ($n) {
     $c->done(qw(member grant --role B --role A --account), $of{ann}, '--branch', $of{main});
     my @sessions = map { session_of(logged_in($of{ann})) } 1 .. 3;
     login($of{ann}, credential => 'wrong');
-    return { %of, tenantId => $shop->{tenantId}, shopId => $shop->{workspaceId},
+    my $factor = $pg->sql("insert into factors (account_id, factor_type, factor_name, confirmed_at, key_id, secret)
+        values ('$ann->{accountId}', 'totp', 'Phone', now(), 'a', '') returning factor_id") =~ s/\s.*//sr;
+    return { %of, factorId => $factor, tenantId => $shop->{tenantId}, shopId => $shop->{workspaceId},
         mainId => $main->{branchId}, annId => $ann->{accountId}, sessionId => $sessions[0] };
 }
 my ($one, $other) = map { twin($_) } qw(Left Right);
@@ -161,6 +163,9 @@ my @operations = (
     [ "DELETE $accounts/{annId}/sessions/{sessionId}", undef,
         'account revoke-sessions {ann} --session {sessionId}',
         api => sub ($got) { delete $got->{sessionId}; $got }, command => $part ],
+    [ "GET $accounts/{annId}/factors", undef, 'account show {ann}', command => $part ],
+    [ "DELETE $accounts/{annId}/factors/{factorId}", undef, 'account remove-factor {ann} --factor {factorId}',
+        api => sub ($got) { delete $got->{factorId}; $got }, command => $part ],
     [ "POST $accounts/{annId}/unlock", '{}', 'account unlock {ann}' ],
     [ "POST $accounts/{annId}/reset-code", '{"ttl":300}', 'account reset-code {ann} --ttl 5m' ],
     [ "POST $accounts/{annId}/revoke-sessions", '{}', 'account revoke-sessions {ann}' ],
