@@ -132,7 +132,7 @@ static bool rekey(struct cmd *c)
         }
     }
     OPENSSL_cleanse(&r.to.bytes, sizeof(r.to.bytes));
-    cmd_set(c, "key", r.to.id);
+    cmd_setf(c, "key", "%s", r.to.id);
     cmd_setn(c, "encrypted", r.encrypted);
     cmd_setn(c, "unreadable", r.unreadable);
     if (r.encrypted > 0) {
