@@ -321,6 +321,7 @@ libcrypt-jwt-perl /usr/share/perl5/Crypt/JWT.pm
 python3-authlib /usr/lib/python3/dist-packages/authlib
 python3-jose /usr/lib/python3/dist-packages/jose
 python3-jwt /usr/lib/python3/dist-packages/jwt
+python3-requests /usr/lib/python3/dist-packages/requests
 EOF
     probe_optional "Go" go golang-go "the same" "go version"
 }

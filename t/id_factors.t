@@ -462,6 +462,23 @@ $pg->sql("delete from factor_failures; insert into factor_failures values ('$oth
 $c->done(qw(account unlock several@demo.test));
 is $pg->sql('select count(*) from factor_failures'), 0, 'account unlock forgets failures of factors too';
 
+# -- ten factors at most, however they came to be
+
+my $many = logged_in('none');
+my $pending = factors(access($many), '', { type => 'totp' })->json;
+sub fill ($n) {
+    $pg->sql("insert into factors (account_id, factor_type, factor_name, confirmed_at, key_id, secret)
+        select '$many->{accountId}', 'totp', 'Phone', now(), 'a', '' from generate_series(1, $n)");
+}
+fill(10);
+age($many, 0, ', amr = 33');
+my $eleventh = sub { factors(access($many), "/$pending->{factorId}/confirm", { code => totp($pending->{secret}) }) };
+forget();
+is_problem($eleventh->(), 409, 'RESOURCE_LIMIT_REACHED', 'an eleventh factor that waits is not confirmed');
+$pg->sql("delete from factors where factor_id = (select factor_id from factors
+    where account_id = '$many->{accountId}' and confirmed_at is not null limit 1)");
+is $eleventh->()->status, 200, 'the tenth is';
+
 # -- a deleted account keeps nothing
 
 $c->done(qw(account delete two-workspaces@demo.test));

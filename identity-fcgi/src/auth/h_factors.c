@@ -202,12 +202,13 @@ static enum store_result confirm(struct worker *w, void *state)
                                 c->factor->factor_id, c->step);
 }
 
-/* It changed concurrently. */
 static bool refuse_confirming(struct worker *w, void *state)
 {
     const struct confirming *c = state;
 
-    return c->owner.at_login ? factor_token_refuse(w) : auth_busy(w);
+    return c->owner.at_login
+               ? factor_token_refuse(w)
+               : factor_refuse_more(w, c->owner.account.account_id);
 }
 
 void h_factors_confirm(struct worker *w)

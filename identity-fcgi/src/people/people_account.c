@@ -8,16 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ITEM(structure, field)                                                 \
-    PEOPLE_MEMBER("accountId", ID, structure, field account_id),               \
-        PEOPLE_MEMBER("type", TEXT, structure, field type),                    \
-        PEOPLE_MEMBER("status", TEXT, structure, field status),                \
-        PEOPLE_MEMBER("account", TEXT, structure, field name),                 \
-        PEOPLE_MEMBER("createdAt", TIME, structure, field created_us)
-
 /* In the order of the columns. */
 const struct people_member people_account_members[] = {
-    ITEM(struct account_item, ), PEOPLE_MEMBERS_END};
+    PEOPLE_ACCOUNT_ITEM(struct account_item, ), PEOPLE_MEMBERS_END};
 
 #define COLUMNS "account_id, account_type, status, account_name, created_at"
 
@@ -148,7 +141,7 @@ const struct people_member people_account_factor_members[] = {
     PEOPLE_MEMBERS_END};
 
 const struct people_member people_account_whole_members[] = {
-    ITEM(struct account_whole, item.),
+    PEOPLE_ACCOUNT_ITEM(struct account_whole, item.),
     PEOPLE_MEMBER("updatedAt", TIME, struct account_whole, updated_us),
     PEOPLE_MEMBER("sessionsValidAfter", TIME, struct account_whole,
                   valid_after_us),
@@ -431,7 +424,7 @@ enum people_outcome people_account_import(struct people *p, const char *batch,
 /* -- name and status -- */
 
 const struct people_member people_account_change_members[] = {
-    ITEM(struct account_change, account.),
+    PEOPLE_ACCOUNT_ITEM(struct account_change, account.),
     PEOPLE_MEMBER("changed", BOOL, struct account_change, changed),
     PEOPLE_MEMBER("revokedSessions", NUMBER, struct account_change, ended),
     PEOPLE_MEMBERS_END};

@@ -9,6 +9,14 @@ struct account_item {
     int64_t created_us;
 };
 
+/* The members of an account_item, at field ("" or "account.") of structure. */
+#define PEOPLE_ACCOUNT_ITEM(structure, field)                                  \
+    PEOPLE_MEMBER("accountId", ID, structure, field account_id),               \
+        PEOPLE_MEMBER("type", TEXT, structure, field type),                    \
+        PEOPLE_MEMBER("status", TEXT, structure, field status),                \
+        PEOPLE_MEMBER("account", TEXT, structure, field name),                 \
+        PEOPLE_MEMBER("createdAt", TIME, structure, field created_us)
+
 /* accountId, type, status, account, createdAt */
 extern const struct people_member people_account_members[];
 

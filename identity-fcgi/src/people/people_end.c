@@ -11,13 +11,6 @@
 #define HMAC(hmac) DB_VALUE(OID_BYTEA, .text = {(hmac), sizeof(hmac)})
 #define HASH(hash) DB_VALUE(OID_BYTEA, .text = {(hash), 32})
 
-#define ITEM(structure)                                                        \
-    PEOPLE_MEMBER("accountId", ID, structure, account.account_id),             \
-        PEOPLE_MEMBER("type", TEXT, structure, account.type),                  \
-        PEOPLE_MEMBER("status", TEXT, structure, account.status),              \
-        PEOPLE_MEMBER("account", TEXT, structure, account.name),               \
-        PEOPLE_MEMBER("createdAt", TIME, structure, account.created_us)
-
 /* -- failed logins -- */
 
 struct failure {
@@ -50,8 +43,9 @@ static const struct db_statement end_forget_address_sql = {
     DB_WRITES};
 
 #define FAILURES                                                               \
-    ITEM(struct end_failures), PEOPLE_MEMBER("clearedAddresses", NUMBER,       \
-                                             struct end_failures, cleared)
+    PEOPLE_ACCOUNT_ITEM(struct end_failures, account.),                        \
+        PEOPLE_MEMBER("clearedAddresses", NUMBER, struct end_failures,         \
+                      cleared)
 const struct people_member people_end_failures_members[] = {FAILURES,
                                                             PEOPLE_MEMBERS_END};
 const struct people_member people_end_address_members[] = {
@@ -115,7 +109,7 @@ enum people_outcome people_end_failures(struct people *p,
 /* -- lockout -- */
 
 const struct people_member people_end_sessions_members[] = {
-    ITEM(struct end_sessions),
+    PEOPLE_ACCOUNT_ITEM(struct end_sessions, account.),
     PEOPLE_MEMBER("revokedSessions", NUMBER, struct end_sessions, ended),
     PEOPLE_MEMBERS_END};
 

@@ -6,17 +6,10 @@
 
 #define SECRETS_PAGE 500
 
-#define ITEM(structure)                                                        \
-    PEOPLE_MEMBER("accountId", ID, structure, account.account_id),             \
-        PEOPLE_MEMBER("type", TEXT, structure, account.type),                  \
-        PEOPLE_MEMBER("status", TEXT, structure, account.status),              \
-        PEOPLE_MEMBER("account", TEXT, structure, account.name),               \
-        PEOPLE_MEMBER("createdAt", TIME, structure, account.created_us)
-
 /* -- removing -- */
 
 const struct people_member people_factor_removal_members[] = {
-    ITEM(struct factor_removal),
+    PEOPLE_ACCOUNT_ITEM(struct factor_removal, account.),
     PEOPLE_MEMBER("removedFactors", NUMBER, struct factor_removal, removed),
     PEOPLE_MEMBERS_END};
 
@@ -48,7 +41,7 @@ enum people_outcome people_factor_remove(struct people *p,
 /* -- demanding -- */
 
 const struct people_member people_factor_demand_members[] = {
-    ITEM(struct factor_demand),
+    PEOPLE_ACCOUNT_ITEM(struct factor_demand, account.),
     PEOPLE_MEMBER("factorRequired", BOOL, struct factor_demand, required),
     PEOPLE_MEMBER("changed", BOOL, struct factor_demand, changed),
     PEOPLE_MEMBERS_END};

@@ -114,6 +114,15 @@ enum store_result store_factor_add_totp(struct store *st,
                   DB_SPAN(f->secret));
 }
 
+static const struct db_statement factor_lock_sql = {
+    "factor_lock",
+    "SELECT 1 FROM accounts WHERE account_id = $1 FOR NO KEY UPDATE", true};
+
+enum store_result store_factor_lock(struct store *st, const char *account_id)
+{
+    return sql_do(st, &factor_lock_sql, DB_ID(account_id));
+}
+
 static const struct db_statement factor_confirm_sql = {
     "factor_confirm",
     OWNER " UPDATE factors f SET confirmed_at = now(), used_at = now(),"
@@ -121,15 +130,22 @@ static const struct db_statement factor_confirm_sql = {
           "   FROM owner"
           "  WHERE f.factor_id = $2 AND f.account_id = owner.account_id"
           "    AND second_factor = $3 AND f.confirmed_at IS NULL"
-          "    AND f.created_at > now() - make_interval(secs => $5)",
+          "    AND f.created_at > now() - make_interval(secs => $5)"
+          "    AND (SELECT count(*) FROM factors c WHERE c.account_id = $1"
+          "            AND c.confirmed_at IS NOT NULL) < $6",
     true};
 
 enum store_result store_factor_confirm(struct store *st,
                                        const struct account *account,
                                        const char *factor_id, int64_t step)
 {
-    return sql_do(st, &factor_confirm_sql, OF_ACCOUNT(account, factor_id),
-                  DB_INT(step), DB_INT(STORE_OPEN_FACTOR_S));
+    enum store_result result = store_factor_lock(st, account->account_id);
+
+    return result != STORE_OK
+               ? result
+               : sql_do(st, &factor_confirm_sql, OF_ACCOUNT(account, factor_id),
+                        DB_INT(step), DB_INT(STORE_OPEN_FACTOR_S),
+                        DB_INT(STORE_MAX_FACTORS));
 }
 
 static const struct db_statement factor_rename_sql = {

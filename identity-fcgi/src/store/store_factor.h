@@ -35,13 +35,18 @@ enum store_result store_factor_read(struct store *st, pj_arena_t *arena,
 /* -- changing: STORE_NONE unless the account is enabled and has a second factor
  * as second_factor says -- */
 
+/* Locks the account's row, so that the next statement of the transaction sees
+ * the factors that others have added. */
+enum store_result store_factor_lock(struct store *st, const char *account_id);
+
 /* Adds an unconfirmed TOTP factor in place of earlier unconfirmed ones.
  * STORE_NONE also if there are STORE_MAX_FACTORS. */
 enum store_result store_factor_add_totp(struct store *st,
                                         const struct account *account,
                                         const struct factor *f,
                                         const char *name);
-/* Confirms it as of the step of a code. */
+/* Confirms it as of the step of a code, in a transaction.  STORE_NONE also if
+ * there are STORE_MAX_FACTORS. */
 enum store_result store_factor_confirm(struct store *st,
                                        const struct account *account,
                                        const char *factor_id, int64_t step);

@@ -8,11 +8,6 @@
 
 #define DB_SPAN(str) DB_VALUE(OID_BYTEA, .text = (str))
 
-/* Before the next statement, which then sees what others have added. */
-static const struct db_statement passkey_owner_sql = {
-    "passkey_owner",
-    "SELECT 1 FROM accounts WHERE account_id = $1 FOR NO KEY UPDATE", true};
-
 static const struct db_statement passkey_add_sql = {
     "passkey_add",
     "WITH owner AS MATERIALIZED ("
@@ -33,8 +28,7 @@ enum store_result store_passkey_add(struct store *st,
                                     const struct account *account,
                                     const struct passkey *k, const char *name)
 {
-    enum store_result result =
-        sql_do(st, &passkey_owner_sql, DB_ID(account->account_id));
+    enum store_result result = store_factor_lock(st, account->account_id);
 
     return result != STORE_OK
                ? result
