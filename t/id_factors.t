@@ -89,6 +89,14 @@ is claims(access($kept->json))->{auth_time}, $pg->sql("select floor(extract(epoc
     where session_id = '" . session_of($res->json) . "'"), 'and their time';
 my $mfa = $kept->json;
 
+# Until the credential is right, nothing tells whether there is a factor.
+my %told = map {
+    my $wrong = login($_, credential => 'An0ther credential');
+    ($_ => ($wrong->raw_head . $wrong->body) =~ s/[0-9a-f]{32}/ID/gr =~ s/^Date: \K.*/DATE/mr);
+} qw(one none nobody);
+like $told{one}, qr/\AHTTP\/1.1 401 .*"AUTH_INVALID_CREDENTIALS"/s, 'a wrong credential';
+is $told{$_}, $told{one}, "has the answer of $_" for qw(none nobody);
+
 my @token_invalid = (401, 'AUTH_FACTOR_TOKEN_INVALID');
 my @invalid = (401, 'AUTH_FACTOR_INVALID');
 is_problem(verify($asked, totp => totp($f->{secret})), @token_invalid, 'the token was used');

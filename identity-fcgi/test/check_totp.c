@@ -1,4 +1,5 @@
-/* Time-based one-time codes, and the encryption of their secrets. */
+/* Time-based one-time codes, and the encryption of their secrets.  With --judge
+ * it says what it thinks of the codes of t/node/totp.mjs. */
 
 #include "auth/totp.h"
 
@@ -102,7 +103,33 @@ TEST (test_a_secret_is_sealed_for_its_row) {
     ck_assert(factor_secret_open(&key, account, factor, text, secret));
 }
 
-int main(void)
+/* Reads lines "SECRET TIME CODE", with SECRET in hexadecimal, and answers each
+ * by "SECRET STEP", with SECRET in base32. */
+static int judge_all(void)
 {
-    return run_case("totp", NULL);
+    unsigned char secret[FACTOR_SECRET_BYTES];
+    char base32[TOTP_BASE32], line[256];
+    long long now;
+    int at;
+
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        for (size_t i = 0; i < sizeof(secret); i++) {
+            sscanf(line + 2 * i, "%2hhx", &secret[i]);
+        }
+        if (sscanf(line, "%*s %lld%n", &now, &at) != 1 || line[at] != ' ' ||
+            !totp_base32(secret, base32)) {
+            return EXIT_FAILURE;
+        }
+        printf("%s %lld\n", base32,
+               (long long) totp_step(secret, pj_str(line + at + 1), now));
+    }
+    return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    return argc == 2 && strcmp(argv[1], "--judge") == 0
+               ? judge_all()
+               : run_case("totp", NULL);
 }
