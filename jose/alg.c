@@ -13,6 +13,16 @@
 #define P256_DER_BYTES 72 /* maximum size of a DER signature */
 #define ED25519_BYTES 32  /* of a public key */
 
+pj_err_t pj_sha256(unsigned char md[PJ_SHA256_BYTES], pj_str_t text)
+{
+    bool made;
+
+    ERR_set_mark();
+    made = EVP_Digest(text.data, text.len, md, NULL, EVP_sha256(), NULL) == 1;
+    ERR_pop_to_mark();
+    return made ? PJ_OK : PJ_ERR_CRYPTO;
+}
+
 /* -- signatures of a digest ----------------------------------------------- */
 
 /* Computes md and returns the context to use: ctx itself if the key belongs to
@@ -382,7 +392,7 @@ const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey)
 }
 
 /* "alg" is optional (RFC 7517 section 4.4). */
-static bool is_for(const pj_alg_t *alg, const pj_json_t *jwk)
+bool pj_alg_is_for(const pj_alg_t *alg, const pj_json_t *jwk)
 {
     if (pj_json_member(jwk, "alg") != NULL &&
         !pj_str_eq(pj_json_string(jwk, "alg"), pj_str(alg->name)))
@@ -399,7 +409,7 @@ const pj_alg_t *pj_alg_of_jwk(const pj_json_t *jwk)
 {
     const pj_alg_t *alg = algs;
 
-    while (alg->name != NULL && !is_for(alg, jwk))
+    while (alg->name != NULL && !pj_alg_is_for(alg, jwk))
         alg++;
     return alg->name == NULL ? NULL : alg;
 }

@@ -35,10 +35,12 @@ static pj_str_t member_bytes(pj_out_t *out, const pj_key_t *key,
     return (pj_str_t){dst, 0};
 }
 
-/* Writes the required members of key's JWK, which the thumbprint covers. */
-static void members_write(pj_out_t *out, const pj_key_t *key)
+/* Writes the required members of a JWK, which the thumbprint covers: key's, or
+ * as jwk has them if key is NULL. */
+static void members_write(pj_out_t *out, const pj_key_t *key,
+                          const pj_alg_t *alg, const pj_json_t *jwk)
 {
-    const pj_member_t *first = key->alg->type->members;
+    const pj_member_t *first = alg->type->members;
     unsigned char bytes[PJ_RSA_MAX_BYTES];
 
     for (const pj_member_t *m = first; m->name != NULL; m++) {
@@ -47,6 +49,8 @@ static void members_write(pj_out_t *out, const pj_key_t *key)
         pj_out_text(out, PJ_STR("\":\""));
         if (m->value != NULL)
             pj_out_text(out, pj_str(m->value));
+        else if (key == NULL)
+            pj_out_text(out, pj_json_string(jwk, m->name));
         else
             pj_out_b64url(out, member_bytes(out, key, m, bytes));
         pj_out_text(out, PJ_STR("\""));
@@ -63,7 +67,7 @@ pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count, char *dst,
     for (size_t i = 0; i < count; i++) {
         if (i > 0)
             pj_out_text(&out, PJ_STR(","));
-        members_write(&out, keys[i]);
+        members_write(&out, keys[i], keys[i]->alg, NULL);
         pj_out_text(&out, PJ_STR(",\"use\":\"sig\",\"alg\":\""));
         pj_out_text(&out, pj_str(keys[i]->alg->name));
         pj_out_text(&out, PJ_STR("\",\"kid\":"));
@@ -76,23 +80,40 @@ pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count, char *dst,
     return out.err;
 }
 
-pj_err_t pj_key_thumbprint(const pj_key_t *key, char dst[PJ_THUMBPRINT_CHARS])
+static pj_err_t thumbprint(unsigned char md[PJ_SHA256_BYTES],
+                           const pj_key_t *key, const pj_alg_t *alg,
+                           const pj_json_t *jwk)
 {
     char text[THUMBPRINT_INPUT_MAX];
-    unsigned char md[PJ_SHA256_BYTES];
     pj_out_t out = {text, 0, sizeof(text), PJ_OK};
+
+    members_write(&out, key, alg, jwk);
+    pj_out_text(&out, PJ_STR("}"));
+    return out.err != PJ_OK
+               ? out.err
+               : pj_sha256(md, (pj_str_t){(unsigned char *) text, out.len});
+}
+
+pj_err_t pj_key_thumbprint(const pj_key_t *key, char dst[PJ_THUMBPRINT_CHARS])
+{
+    unsigned char md[PJ_SHA256_BYTES];
+    pj_err_t err;
     size_t len;
 
     ERR_set_mark();
-    members_write(&out, key);
-    pj_out_text(&out, PJ_STR("}"));
-    if (out.err == PJ_OK &&
-        EVP_Digest(text, out.len, md, NULL, EVP_sha256(), NULL) != 1)
-        out.err = PJ_ERR_CRYPTO;
+    err = thumbprint(md, key, key->alg, NULL);
     ERR_pop_to_mark();
-    return out.err != PJ_OK ? out.err
-                            : pj_b64url_encode(dst, PJ_THUMBPRINT_CHARS, &len,
-                                               (pj_str_t){md, sizeof(md)});
+    return err != PJ_OK ? err
+                        : pj_b64url_encode(dst, PJ_THUMBPRINT_CHARS, &len,
+                                           (pj_str_t){md, sizeof(md)});
+}
+
+pj_err_t pj_jwk_thumbprint(const pj_alg_t *alg, const pj_json_t *jwk,
+                           unsigned char md[PJ_SHA256_BYTES])
+{
+    pj_err_t err = thumbprint(md, NULL, alg, jwk);
+
+    return err == PJ_ERR_NO_SPACE ? PJ_ERR_KEY_FORMAT : err;
 }
 
 /* -- parsing -------------------------------------------------------------- */
@@ -176,8 +197,8 @@ static pj_err_t parts_parse(parts_t *parts, const pj_key_type_t *type,
 }
 
 /* OpenSSL refuses a point that is not on the curve, but accepts any numbers. */
-static pj_err_t jwk_key(pj_key_t **out, const pj_alg_t *alg,
-                        const pj_json_t *jwk, pj_str_t kid)
+pj_err_t pj_jwk_key(pj_key_t **out, const pj_alg_t *alg, const pj_json_t *jwk,
+                    pj_str_t kid)
 {
     parts_t parts;
     EVP_PKEY_CTX *ctx;
@@ -206,6 +227,11 @@ static bool use_allows(const pj_json_t *jwk)
            pj_str_eq(use, PJ_STR("sig")) || pj_str_eq(use, PJ_STR("jwt-svid"));
 }
 
+bool pj_jwk_verifies(const pj_json_t *jwk)
+{
+    return key_ops_allow(jwk) && use_allows(jwk);
+}
+
 /* Adds an entry, or returns the reason to ignore it. */
 static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
 {
@@ -216,7 +242,7 @@ static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
 
     if (jwk->type != PJ_JSON_OBJECT)
         return PJ_ERR_JSON_TYPE;
-    if (alg == NULL || !key_ops_allow(jwk) || !use_allows(jwk))
+    if (alg == NULL || !pj_jwk_verifies(jwk))
         return PJ_ERR_KEY_UNUSABLE;
     err = set->of_file && pj_json_member(jwk, "kid") == NULL
               ? PJ_OK
@@ -231,7 +257,7 @@ static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
     if (set->count == PJ_KEYSET_MAX_KEYS)
         return PJ_ERR_JSON_LIMIT;
 
-    err = jwk_key(&set->keys[set->count], alg, jwk, kid);
+    err = pj_jwk_key(&set->keys[set->count], alg, jwk, kid);
     if (err == PJ_OK)
         set->count++;
     return err;

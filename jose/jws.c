@@ -41,12 +41,10 @@ pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes, pj_jws_t *jws)
     return PJ_OK;
 }
 
-/* Reads typ, a media type without its optional "application/" (RFC 7515 section
- * 4.1.9).  Empty unless it is a string. */
-static pj_str_t typ_read(const pj_json_t *root)
+pj_str_t pj_jws_typ(const pj_json_t *header)
 {
     static const pj_str_t prefix = PJ_STR("application/");
-    pj_str_t text = pj_json_string(root, "typ");
+    pj_str_t text = pj_json_string(header, "typ");
 
     if (text.len > prefix.len &&
         pj_str_caseeq((pj_str_t){text.data, prefix.len}, prefix)) {
@@ -73,7 +71,7 @@ pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws, bool own,
         return PJ_ERR_TOKEN_ALG;
     header->refresh = own && pj_str_caseeq(pj_json_string(root, "typ"),
                                            PJ_STR("refresh+jwt"));
-    typ = typ_read(root);
+    typ = pj_jws_typ(root);
     header->at_jwt = pj_str_caseeq(typ, PJ_STR("at+jwt"));
     if (!header->refresh && !header->at_jwt &&
         !pj_str_caseeq(typ, PJ_STR("JWT")) &&

@@ -31,6 +31,9 @@
 #define PJ_JSON_MAX_VALUES 2048   /* values of one document in all */
 #define PJ_THUMBPRINT_CHARS 43    /* base64url of a SHA-256 */
 #define PJ_DER_MAX_BYTES 16384    /* a decoded PEM or DER key */
+#define PJ_SHA256_BYTES 32
+#define PJ_PROOF_MAX_BYTES 4096 /* RSA keys of 4096 bits need 2300 */
+#define PJ_PROOF_JTI_MAX_BYTES 255
 
 /* A borrowed run of bytes, not NUL-terminated. data may be NULL if len is 0. */
 typedef struct {
@@ -78,7 +81,9 @@ typedef struct {
       "the token is bound to a key, a bearer may not use it")                 \
     X(TOKEN_NOT_YET, "token_not_yet", "the token is not valid yet")           \
     X(TOKEN_EXPIRED, "token_expired", "the token has expired")                \
-    X(TOKEN_KIND, "token_kind", "the token is of an unknown kind")
+    X(TOKEN_KIND, "token_kind", "the token is of an unknown kind")            \
+    X(PROOF, "proof", "the proof of possession is not valid")                 \
+    X(PROOF_TIME, "proof_time", "the proof is too old or from the future")
 /* clang-format on */
 
 #define PJ_ERROR_CODE(code, name, phrase) PJ_ERR_##code,
@@ -483,5 +488,57 @@ PJ_MUST_CHECK pj_err_t pj_claims_check(const pj_claims_t *claims,
  * claims. */
 PJ_MUST_CHECK uint64_t pj_claims_faults(const pj_claims_t *claims,
                                         const pj_policy_t *policy);
+
+/* -- proofs of possession (DPoP, RFC 9449) ------------------------------- */
+
+/* The algorithms of proofs, for "algs" of a challenge. */
+#define PJ_PROOF_ALGS "ES256 EdDSA Ed25519 RS256 RS384 RS512 PS256"
+
+/* Reads the confirmation of decoded claims (RFC 9449 section 6.1): cnf with the
+ * single member jkt.  False if it is absent, has another form or other members;
+ * a token with such a cnf must be refused. */
+PJ_MUST_CHECK bool pj_claims_jkt(const pj_claims_t *claims,
+                                 unsigned char thumbprint[PJ_SHA256_BYTES]);
+
+/* What a proof must prove (RFC 9449 section 4.3). */
+typedef struct {
+    pj_str_t method; /* htm, compared exactly */
+    /* The scheme and authority of htu must be one of these origins, which are
+     * in lower case and without the default port. */
+    const pj_str_t *origins;
+    size_t origin_count;
+    /* The path that the client requested, without the query.  That of htu must
+     * have the same characters; dot segments are characters like others. */
+    pj_str_t path;
+    pj_str_t token; /* ath must be its hash; if empty, ath is ignored */
+    int64_t now_s;
+    int64_t window_s; /* the largest difference of iat and now_s */
+    /* That of the key, PJ_SHA256_BYTES, or NULL for any key. */
+    const unsigned char *thumbprint;
+} pj_proof_policy_t;
+
+typedef struct {
+    unsigned char thumbprint[PJ_SHA256_BYTES]; /* of jwk (RFC 7638) */
+    /* SHA-256 of thumbprint and jti: identifies a proof that may be used
+     * once. */
+    unsigned char id[PJ_SHA256_BYTES];
+    int64_t iat;    /* rounded up */
+    pj_str_t nonce; /* in the arena; empty if absent, the caller decides */
+    pj_str_t fault; /* a constant: the part that caused PJ_ERR_PROOF */
+} pj_proof_t;
+
+/*
+ * Verifies a proof, the expensive signature last: the header (typ is
+ * "dpop+jwt", no crit, jwk is a public key alone), the thumbprint, the claims,
+ * the key, the signature.  exp and nbf have no meaning in a proof.
+ *
+ * PJ_ERR_PROOF with proof->fault, or PJ_ERR_PROOF_TIME if iat is outside of the
+ * window. PJ_ERR_NO_SPACE, PJ_ERR_CRYPTO and PJ_ERR_ARGUMENT are not the fault
+ * of the proof.  An arena of pj_token_arena_bytes(PJ_PROOF_MAX_BYTES) always
+ * suffices.
+ */
+PJ_MUST_CHECK pj_err_t pj_proof_verify(pj_arena_t *arena, pj_str_t text,
+                                       const pj_proof_policy_t *policy,
+                                       pj_proof_t *proof);
 
 #endif /* PJ_H_INCLUDED */

@@ -7,8 +7,6 @@
 
 #include <openssl/evp.h>
 
-#define PJ_SHA256_BYTES 32
-
 /* -- algorithms (alg.c) --------------------------------------------------- */
 
 /* A required member of a JWK. It is a constant (value), a number of at most
@@ -59,6 +57,12 @@ const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey);
 
 /* Returns the algorithm for a JWK, or NULL. */
 const pj_alg_t *pj_alg_of_jwk(const pj_json_t *jwk);
+
+/* Returns true if jwk is of alg's type, and its "alg", if any, is alg. */
+bool pj_alg_is_for(const pj_alg_t *alg, const pj_json_t *jwk);
+
+PJ_MUST_CHECK pj_err_t pj_sha256(unsigned char md[PJ_SHA256_BYTES],
+                                 pj_str_t text);
 
 struct pj_key_s {
     const pj_alg_t *alg;
@@ -122,10 +126,30 @@ PJ_MUST_CHECK pj_err_t pj_key_wrap(pj_key_t **out, const pj_alg_t *alg,
                                    EVP_PKEY *pkey, pj_str_t kid,
                                    bool is_private);
 
+/* Makes the key of a JWK that pj_alg_is_for() alg, for verifying. */
+PJ_MUST_CHECK pj_err_t pj_jwk_key(pj_key_t **out, const pj_alg_t *alg,
+                                  const pj_json_t *jwk, pj_str_t kid);
+
+/* Returns true if "use" and "key_ops" of jwk allow verifying signatures. */
+bool pj_jwk_verifies(const pj_json_t *jwk);
+
+/* Computes the RFC 7638 thumbprint of a JWK that pj_alg_is_for() alg from its
+ * members as they are written.  If pj_jwk_key() accepts them, it is that of the
+ * key, since no number has two spellings. */
+PJ_MUST_CHECK pj_err_t pj_jwk_thumbprint(const pj_alg_t *alg,
+                                         const pj_json_t *jwk,
+                                         unsigned char md[PJ_SHA256_BYTES]);
+
 /* Like pj_key_public(), for a key without kid. */
 PJ_MUST_CHECK pj_err_t pj_key_public_unnamed(pj_key_t **out, pj_str_t pem);
 
 /* PJ_ERR_TOKEN_KID unless kid is valid. */
 PJ_MUST_CHECK pj_err_t pj_kid_check(pj_str_t kid);
+
+/* -- headers (jws.c) ------------------------------------------------------ */
+
+/* Reads typ, a media type without its optional "application/" (RFC 7515 section
+ * 4.1.9).  Empty unless it is a string. */
+pj_str_t pj_jws_typ(const pj_json_t *header);
 
 #endif /* PJ_INTERNAL_H_INCLUDED */

@@ -5,6 +5,7 @@ package Platform::Test::Jwt;
 
 use v5.36;
 
+use Crypt::Digest::SHA256 qw(sha256);
 use Crypt::Mac::HMAC qw(hmac);
 use Crypt::PK::ECC;
 use Crypt::PK::Ed25519;
@@ -16,7 +17,8 @@ use MIME::Base64 qw(encode_base64url decode_base64url);
 use Platform::Test::Env qw(put);
 
 use Exporter qw(import);
-our @EXPORT = qw(jwt_key jwks jwt_sign jwt_claims jwt_token jwt_tamper jwt_decode b64url uuid);
+our @EXPORT = qw(jwt_key jwks jwt_sign jwt_claims jwt_token jwt_tamper jwt_decode dpop_proof
+    b64url uuid);
 
 our $ISSUER = 'http://issuer.test';
 our $AHEAD = 0;    # seconds by which a clock that a test moves is ahead
@@ -110,6 +112,17 @@ sub jwt_token ($kind, $key, %change) {
     return jwt_sign(key => $key, payload => jwt_claims($kind, %change));
 }
 
+# A DPoP proof (RFC 9449) by this key for a request: token => the access token it
+# goes with, header => and payload => members to change; undef leaves one out.
+sub dpop_proof ($key, $method, $url, %o) {
+    my $jwk = $key->jwk(use => undef, alg => undef, kid => undef);
+    my %payload = (jti => uuid(), htm => $method, htu => $url, iat => time + $AHEAD,
+        defined $o{token} ? (ath => b64url(sha256($o{token}))) : (), %{ $o{payload} // {} });
+    delete $payload{$_} for grep { !defined $payload{$_} } keys %payload;
+    return jwt_sign(key => $key, payload => \%payload,
+        header => { typ => 'dpop+jwt', kid => undef, jwk => $jwk, %{ $o{header} // {} } });
+}
+
 # Flips one bit of a decoded part (0 header, 1 payload, 2 signature): bit
 # counts from the start, a negative one from the end.
 sub jwt_tamper ($token, $part, $bit = 0) {
@@ -128,7 +141,8 @@ sub jwt_decode ($token) {
 
 package Platform::Test::Jwt::Key;
 
-use MIME::Base64 qw(encode_base64);
+use Crypt::Digest::SHA256 qw(sha256);
+use MIME::Base64 qw(encode_base64 encode_base64url);
 
 use Platform::Test::Env qw(readers);
 
@@ -141,6 +155,13 @@ sub new ($class, $pk, $alg, $kid) {
 # The same key under another id, for another algorithm.
 sub as ($self, $kid, $alg = $self->alg) {
     return Platform::Test::Jwt::Key->new($self->pk, $alg, $kid);
+}
+
+# Its thumbprint (RFC 7638): "jkt" of a token that is bound to it.
+sub jkt ($self) {
+    my $jwk = $self->jwk;
+    my %required = map { defined $jwk->{$_} ? ($_ => $jwk->{$_}) : () } qw(crv e kty n x y);
+    return encode_base64url(sha256(JSON::PP->new->utf8->canonical->encode(\%required)));
 }
 
 # hash => and padding => of RSA, in place of its algorithm's.
