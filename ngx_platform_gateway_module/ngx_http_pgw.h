@@ -219,9 +219,11 @@ typedef struct {
 
 typedef struct {
     ngx_http_pgw_claim_t         claim;
-    ngx_array_t                  values;       /* ngx_str_t */
-    ngx_str_t                    scope;        /* all values, if the claim is
-                                                  the scope */
+    ngx_array_t                  values;       /* ngx_str_t: constants */
+    ngx_array_t                 *variables;    /* ngx_http_complex_value_t, or
+                                                  NULL */
+    ngx_uint_t                   scoped;       /* the claim is the scope */
+    ngx_str_t                    scope;        /* all constants, if it is */
 } ngx_http_pgw_rule_t;
 
 
@@ -359,6 +361,8 @@ struct ngx_http_pgw_loc_conf_s {
     const ngx_array_t            *claims_read;   /* of main_conf_t */
     ngx_array_t                  *required;      /* rule_t, or NULL */
     ngx_http_pgw_authentication_t  *authentication;  /* or NULL */
+    ngx_array_t                  *single_headers;  /* ngx_str_t in lower case,
+                                                      or NULL */
     ngx_http_pgw_token_from_t    *token_from;    /* NULL for only
                                                     Authorization */
     ngx_flag_t                    forward_authorization;
@@ -417,7 +421,8 @@ typedef struct {
 typedef struct {
     ngx_uint_t               access;   /* access levels */
     ngx_http_pgw_subject_t  *subject;  /* the first three strings */
-    ngx_str_t               *strings;  /* ids, claims that variables read, and
+    ngx_str_t               *strings;  /* ids, claims that variables read,
+                                          texts of rules with variables, and
                                           headers in the order of the map; data
                                           is NULL if absent */
     ngx_uint_t               nstrings;
@@ -425,7 +430,7 @@ typedef struct {
     ngx_http_pgw_mark_t      mark;
     int64_t                  exp;      /* seconds */
     uint64_t                 missing;  /* bit mask of conf->required: rules that
-                                          do not hold */
+                                          do not hold, or only by a variable */
     int64_t                  auth_time;  /* result of authentication_time(), if
                                             the location requires it */
 } ngx_http_pgw_grant_t;

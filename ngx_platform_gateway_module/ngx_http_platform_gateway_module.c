@@ -36,6 +36,7 @@
     X(trusted, ptr_value, NGX_CONF_UNSET_PTR, NULL)                           \
     X(required, ptr_value, NGX_CONF_UNSET_PTR, NULL)                          \
     X(authentication, ptr_value, NGX_CONF_UNSET_PTR, NULL)                    \
+    X(single_headers, ptr_value, NGX_CONF_UNSET_PTR, NULL)                    \
     X(resource, ptr_value, NGX_CONF_UNSET_PTR, NULL)                          \
     X(leeway, sec_value, NGX_CONF_UNSET, 30)                                  \
     X(token_max_size, size_value, NGX_CONF_UNSET_SIZE, 16384)                 \
@@ -308,6 +309,8 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
              ngx_http_pgw_conf_route, route_id, NULL) },
     { ngx_string("platform_gateway_shadow"), PGW_FLAG(shadow) },
     { ngx_string("platform_gateway_strict_path"), PGW_FLAG(strict_path) },
+    { ngx_string("platform_gateway_single_header"),
+      PGW_ANY(1MORE, ngx_http_pgw_single_directive, single_headers, NULL) },
     { ngx_string("platform_gateway_allow_return"),
       PGW_LOC(FLAG, ngx_conf_set_flag_slot, allow_return, NULL) },
     { ngx_string("platform_gateway_allow_cache"), PGW_FLAG(allow_cache) },
@@ -347,7 +350,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_audience"),
       PGW_ANY(1MORE, ngx_http_pgw_conf_strings, audiences, NULL) },
     { ngx_string("platform_gateway_require"),
-      PGW_ANY(1MORE, ngx_http_pgw_claim_require, required, NULL) },
+      PGW_ANY(1MORE, ngx_http_pgw_require_directive, required, NULL) },
     { ngx_string("platform_gateway_authentication"),
       PGW_ANY(TAKE12, ngx_http_pgw_authentication_directive, authentication,
               NULL) },

@@ -129,7 +129,7 @@ is_deeply $said->{location}, { name => '/branch/', match => 'prefix',
     gateway => JSON::PP::true, access => ['branch'], methods => 'GET, HEAD, PUT, OPTIONS',
     routeId => 'branch', serviceName => 'branch-service',
     issuers => [ 'http://issuer.test', 'http://second.test' ], audiences => [],
-    authentication => undef, leewaySeconds => 30, tokenMaxSize => 4096, shadow => JSON::PP::false,
+    require => [], authentication => undef, leewaySeconds => 30, tokenMaxSize => 4096, shadow => JSON::PP::false,
     corsOrigins => [ 'https://app.test', 'https://*.wild.test:8443' ],
     corsMethods => 'GET, PUT, PURGE, OPTIONS', corsHeaders => 'Authorization, X-One',
 }, 'the location';

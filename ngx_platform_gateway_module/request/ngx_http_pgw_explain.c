@@ -68,6 +68,7 @@ typedef struct {
     ngx_uint_t                      redirect;  /* to the path and "/" */
     const pj_json_t                *header;    /* unverified */
     pj_claims_t                     claims;    /* unverified */
+    ngx_http_pgw_grant_t            grant;     /* if the claims are good */
     uint64_t                        missing;   /* bits of failed rules */
     ngx_uint_t                      admits;    /* reason if no check fails */
     ngx_uint_t                      refuses;   /* reason of the first failure */
@@ -252,12 +253,12 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
 }
 
 
-/* Records whether these claims admit the request to the location. */
+/* Records whether these claims admit the request to the location.  Variables in
+   rules are those of the request for the explanation. */
 
-static void
+static ngx_int_t
 ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                    access;
     const char                   *fault;
     const ngx_http_pgw_issuer_t  *issuer = e->by.issuer;
 
@@ -266,10 +267,18 @@ ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
            ngx_http_pgw_revocations_ask(issuer->revocations, &e->claims), NULL);
     }
 
-    access = ngx_http_pgw_token_access(e->conf, issuer, &e->claims);
-    e->missing = ngx_http_pgw_claim_missing(e->conf->required, e->claims.root);
+    if (ngx_http_pgw_token_grant(e->request->pool, e->conf, issuer, &e->claims,
+                                 &e->grant)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
-    ngx_http_pgw_explain_note(e, "context", (access & e->conf->access)
+    e->missing = e->grant.missing
+                 ? ngx_http_pgw_require_lacking(e->request, e->conf, &e->grant)
+                 : 0;
+
+    ngx_http_pgw_explain_note(e, "context", (e->grant.access & e->conf->access)
                               ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
                               NULL);
 
@@ -289,6 +298,8 @@ ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
                                   ? NGX_HTTP_PGW_REASON_AUTHENTICATION_REQUIRED
                                   : 0, fault);
     }
+
+    return NGX_OK;
 }
 
 
@@ -335,11 +346,8 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     e->header = steps.header;
     ngx_http_pgw_explain_steps(e, &steps);
 
-    if (steps.found[NGX_HTTP_PGW_STAGE_POLICY] & PJ_FAULT(PJ_OK)) {
-        ngx_http_pgw_explain_admit(e);
-    }
-
-    return NGX_OK;
+    return (steps.found[NGX_HTTP_PGW_STAGE_POLICY] & PJ_FAULT(PJ_OK))
+           ? ngx_http_pgw_explain_admit(e) : NGX_OK;
 }
 
 
@@ -350,8 +358,15 @@ static void
 ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
+    ngx_str_t                     scope = ngx_null_string;
     ngx_uint_t                    status, shadow;
     const ngx_http_pgw_reason_t  *reason;
+
+    text->failed = e->conf
+                   && ngx_http_pgw_require_challenge(e->request, e->conf,
+                                                     e->refuses, &e->grant,
+                                                     &scope)
+                      != NGX_OK;
 
     shadow = (e->refuses && e->conf && e->conf->shadow && !e->clcf->internal);
     reason = &ngx_http_pgw_reasons[e->refuses ? e->refuses : e->admits];
@@ -370,7 +385,8 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
                                  shadow ? NULL : reason->code);
     ngx_http_pgw_text_json(text, ",\n\"method\":", &e->asked->method);
     ngx_http_pgw_text_json(text, ",\"path\":", &e->asked->path);
-    ngx_http_pgw_text_format(text, ",\"at\":%L", e->asked->at);
+    ngx_http_pgw_text_number(text, ",\"at\":", e->asked->at);
+    ngx_http_pgw_text_plain(text, ",\"scope\":", &scope);
 }
 
 
@@ -435,6 +451,7 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_json(text, ",\"corsMethods\":", &conf->cors_methods);
     ngx_http_pgw_text_json(text, ",\"corsHeaders\":", &conf->cors_headers);
 
+    ngx_http_pgw_require_explain(text, conf->required);
     ngx_http_pgw_authentication_explain(text, conf->authentication);
 
     ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
@@ -528,22 +545,10 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
     ngx_uint_t                    i;
-    ngx_http_pgw_grant_t          grant;
-    ngx_http_pgw_claim_header_t  *ch;
-
-    if (ngx_http_pgw_token_grant(e->request->pool, e->conf, e->by.issuer,
-                                 &e->claims, &grant)
-        != NGX_OK)
-    {
-        text->failed = 1;
-        return;
-    }
-
-    ch = e->conf->claim_headers->elts;
+    ngx_http_pgw_claim_header_t  *ch = e->conf->claim_headers->elts;
 
     for (i = 0; i < e->conf->claim_headers->nelts; i++) {
-
-        if (ngx_http_pgw_grant_headers(&grant, e->conf)[i].data) {
+        if (ngx_http_pgw_grant_headers(&e->grant, e->conf)[i].data) {
             ngx_http_pgw_text_item(text, &ch[i].name);
         }
     }

@@ -229,7 +229,7 @@ ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
 /* Returns whether a good token admits its request to this location. */
 
 static ngx_http_pgw_reason_e
-ngx_http_pgw_guard_authorize(ngx_http_pgw_request_t *gr,
+ngx_http_pgw_guard_authorize(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
     const ngx_http_pgw_revocations_t  *rev = ctx->keys.issuer->revocations;
@@ -242,11 +242,12 @@ ngx_http_pgw_guard_authorize(ngx_http_pgw_request_t *gr,
     ctx->settled = 1;
 
     if (!(conf->access & ctx->grant.access)) {
-        gr->scope = &conf->scopes;
         return NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;
     }
 
-    if (ctx->grant.missing) {
+    if (ctx->grant.missing
+        && ngx_http_pgw_require_lacking(r, conf, &ctx->grant))
+    {
         return NGX_HTTP_PGW_REASON_CLAIM_REQUIRED;
     }
 
@@ -323,34 +324,21 @@ ngx_http_pgw_guard_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
              ? reason : ngx_http_pgw_reason_of_token(ctx->err)].verifications);
 
     return reason == NGX_HTTP_PGW_REASON_VERIFIED
-           ? ngx_http_pgw_guard_authorize(gr, conf, ctx) : reason;
+           ? ngx_http_pgw_guard_authorize(r, gr, conf, ctx) : reason;
 }
 
 
-/* Sets the scopes of a challenge: all scopes that the location requires, or
-   those that a good token lacks. */
+/* Sets the scopes of the challenge. */
 
 static ngx_int_t
 ngx_http_pgw_guard_scope(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_reason_e reason,
     const ngx_http_pgw_ctx_t *ctx)
 {
-    uint64_t    lines;
-    ngx_str_t  *scope;
-
-    lines = (reason == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED)
-            ? ctx->grant.missing
-            : ngx_http_pgw_reasons[reason].status == NGX_HTTP_UNAUTHORIZED
-            ? (uint64_t) -1 : 0;
-
-    if (lines == 0) {
-        return NGX_OK;
-    }
-
-    scope = ngx_palloc(r->pool, sizeof(ngx_str_t));
+    ngx_str_t  *scope = ngx_palloc(r->pool, sizeof(ngx_str_t));
 
     if (scope == NULL
-        || ngx_http_pgw_claim_scopes(r->pool, conf->required, lines, scope)
+        || ngx_http_pgw_require_challenge(r, conf, reason, &ctx->grant, scope)
            != NGX_OK)
     {
         return NGX_ERROR;
@@ -523,6 +511,29 @@ ngx_http_pgw_guard_watch(ngx_http_request_t *r,
 }
 
 
+static ngx_http_pgw_reason_e
+ngx_http_pgw_guard_no_access(ngx_http_request_t *r)
+{
+    ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                  "no \"platform_gateway_access\" for location \"%V\"",
+                  &ngx_http_pgw_core(r)->name);
+
+    return NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_guard_single(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    const char  *fault = ngx_http_pgw_single_fault(r, conf);
+
+    return fault ? ngx_http_pgw_guard_refuse(r, gr, conf,
+                               NGX_HTTP_PGW_REASON_BAD_REQUEST, fault)
+                 : NGX_DECLINED;
+}
+
+
 ngx_int_t
 ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
@@ -533,6 +544,13 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     gr->required = &conf->levels;
     gr->scope = NULL;
+
+    if (conf->single_headers) {
+        rc = ngx_http_pgw_guard_single(r, gr, conf);
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
+    }
 
     if (conf->access & NGX_HTTP_PGW_PUBLIC) {
         ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_PUBLIC);
@@ -545,16 +563,8 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (conf->access) {
-        reason = ngx_http_pgw_guard_decide(r, gr, conf);
-
-    } else {
-        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
-                      "no \"platform_gateway_access\" for location \"%V\"",
-                      &ngx_http_pgw_core(r)->name);
-
-        reason = NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND;
-    }
+    reason = conf->access ? ngx_http_pgw_guard_decide(r, gr, conf)
+                          : ngx_http_pgw_guard_no_access(r);
 
     if (reason == NGX_HTTP_PGW_REASON_NONE) {
         return NGX_AGAIN;
@@ -567,8 +577,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                       "token verification failed: %s", pj_strerror(ctx->err));
 
     } else if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
-        rc = conf->required
-             && ngx_http_pgw_guard_scope(r, gr, conf, reason, ctx) != NGX_OK
+        rc = ngx_http_pgw_guard_scope(r, gr, conf, reason, ctx) != NGX_OK
              ? rc : ngx_http_pgw_guard_refuse(r, gr, conf, reason, NULL);
 
     } else if (ngx_http_pgw_guard_inject(r, conf, &ctx->grant)

@@ -69,6 +69,17 @@ ngx_int_t ngx_http_pgw_guard_refuse(ngx_http_request_t *r,
     ngx_http_pgw_reason_e reason, const char *detail);
 
 
+/* ngx_http_pgw_single.c */
+
+/* platform_gateway_single_header off | NAME ...; */
+ngx_http_pgw_set_t  ngx_http_pgw_single_directive;
+
+/* Returns NULL, or why servers may read one of the headers in
+   conf->single_headers in different ways. */
+const char *ngx_http_pgw_single_fault(const ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf);
+
+
 /* ngx_http_pgw_explain.c */
 
 ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,

@@ -81,6 +81,18 @@ uint64_t ngx_http_pgw_claim_missing(const ngx_array_t *rules,
     return 0;
 }
 
+ngx_uint_t ngx_http_pgw_require_texts(const ngx_array_t *rules)
+{
+    return 0;
+}
+
+ngx_int_t ngx_http_pgw_require_text(ngx_pool_t *pool, const ngx_array_t *rules,
+                                    ngx_uint_t n, const pj_json_t *root,
+                                    ngx_str_t *text)
+{
+    abort();
+}
+
 int64_t ngx_http_pgw_authentication_time(
     const ngx_http_pgw_authentication_t *required,
     const ngx_http_pgw_issuer_t *issuer, const pj_json_t *root)

@@ -8,10 +8,6 @@
 #include "base/base.h"
 
 
-/* The most rules of a location, since a bit mask has 64 bits. */
-#define NGX_HTTP_PGW_CLAIM_RULES  64
-
-
 char *
 ngx_http_pgw_claim_place(ngx_conf_t *cf, const ngx_str_t *text,
     ngx_http_pgw_claim_t *claim)
@@ -101,58 +97,57 @@ ngx_http_pgw_claim_named(const pj_json_t *root, const ngx_array_t *names,
 
 
 char *
-ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
+ngx_http_pgw_claim_begin(ngx_conf_t *cf, const ngx_str_t *place,
     ngx_http_pgw_rule_t *rule)
 {
-    u_char      *p;
-    ngx_str_t   *value = cf->args->elts, *item;
-    ngx_uint_t   i, scope;
+    ngx_memzero(rule, sizeof(ngx_http_pgw_rule_t));
 
-    if (ngx_http_pgw_claim_place(cf, &value[first], &rule->claim)
-        != NGX_CONF_OK
-        || ngx_array_init(&rule->values, cf->pool, 2, sizeof(ngx_str_t))
-           != NGX_OK)
+    rule->scoped = ngx_strcmp(place->data, "scope") == 0
+                   || ngx_strcmp(place->data, "scp") == 0;
+
+    return ngx_array_init(&rule->values, cf->pool, 2, sizeof(ngx_str_t))
+           == NGX_OK
+           ? ngx_http_pgw_claim_place(cf, place, &rule->claim)
+           : NGX_CONF_ERROR;
+}
+
+
+char *
+ngx_http_pgw_claim_value(ngx_conf_t *cf, ngx_http_pgw_rule_t *rule,
+    const ngx_str_t *value)
+{
+    u_char     *p;
+    ngx_str_t  *item;
+
+    if (value->len == 0) {
+        return "has an empty value";
+    }
+
+    if (rule->scoped
+        && (!pj_json_plain(ngx_http_pgw_span(value))
+            || ngx_strchr(value->data, ' ')))
     {
+        return "has a value that is no scope: it is printable ASCII "
+               "without spaces, quotes and backslashes";
+    }
+
+    item = ngx_array_push(&rule->values);
+    p = ngx_pnalloc(cf->pool, rule->scope.len + 1 + value->len);
+
+    if (item == NULL || p == NULL) {
         return NGX_CONF_ERROR;
     }
 
-    ngx_str_null(&rule->scope);
+    *item = *value;
 
-    scope = ngx_strcmp(value[first].data, "scope") == 0
-            || ngx_strcmp(value[first].data, "scp") == 0;
+    /* the text of a challenge */
 
-    for (i = first + 1; i < cf->args->nelts; i++) {
-
-        if (value[i].len == 0) {
-            return "has an empty value";
-        }
-
-        if (scope
-            && (!pj_json_plain((pj_str_t) { value[i].data, value[i].len })
-                || ngx_strchr(value[i].data, ' ')))
-        {
-            return "has a value that is no scope: it is printable ASCII "
-                   "without spaces, quotes and backslashes";
-        }
-
-        item = ngx_array_push(&rule->values);
-        p = ngx_pnalloc(cf->pool, rule->scope.len + 1 + value[i].len);
-
-        if (item == NULL || p == NULL) {
-            return NGX_CONF_ERROR;
-        }
-
-        *item = value[i];
-
-        /* the text of a challenge */
-
-        if (scope) {
-            rule->scope.len = (size_t) (ngx_sprintf(p, "%V%s%V", &rule->scope,
-                                                    rule->scope.len ? " " : "",
-                                                    item)
-                                        - p);
-            rule->scope.data = p;
-        }
+    if (rule->scoped) {
+        rule->scope.len = (size_t) (ngx_sprintf(p, "%V%s%V", &rule->scope,
+                                                rule->scope.len ? " " : "",
+                                                item)
+                                    - p);
+        rule->scope.data = p;
     }
 
     return NGX_CONF_OK;
@@ -160,21 +155,20 @@ ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
 
 
 char *
-ngx_http_pgw_claim_require(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
+    ngx_http_pgw_rule_t *rule)
 {
-    ngx_http_pgw_loc_conf_t  *lcf = conf;
+    char        *rv;
+    ngx_str_t   *value = cf->args->elts;
+    ngx_uint_t   i;
 
-    ngx_http_pgw_rule_t  *rule;
+    rv = ngx_http_pgw_claim_begin(cf, &value[first], rule);
 
-    if (cf->args->nelts < 3) {
-        return "needs a claim and the values that it may have";
+    for (i = first + 1; rv == NGX_CONF_OK && i < cf->args->nelts; i++) {
+        rv = ngx_http_pgw_claim_value(cf, rule, &value[i]);
     }
 
-    rule = ngx_http_pgw_names_push(cf, &lcf->required, sizeof(*rule));
-
-    return rule == NULL ? NGX_CONF_ERROR
-           : lcf->required->nelts > NGX_HTTP_PGW_CLAIM_RULES
-           ? "stands more than 64 times" : ngx_http_pgw_claim_rule(cf, 1, rule);
+    return rv;
 }
 
 
@@ -220,39 +214,54 @@ ngx_http_pgw_claim_words(const ngx_http_pgw_rule_t *rule, pj_str_t text)
 
 
 ngx_uint_t
-ngx_http_pgw_claim_accepted(const ngx_http_pgw_rule_t *rule,
-    const pj_json_t *value)
+ngx_http_pgw_claim_next(const pj_json_t *claim, const pj_json_t **item,
+    pj_str_t *text)
 {
-    const pj_json_t  *item;
+    const pj_json_t  *next;
 
     static const pj_str_t  texts[] = { PJ_STR("false"), PJ_STR("true") };
 
-    switch (value ? value->type : PJ_JSON_NULL) {
+    if (claim && claim->type == PJ_JSON_ARRAY) {
+        next = *item ? (*item)->next : claim->child;
 
-    case PJ_JSON_STRING:
-        return rule->scope.len ? ngx_http_pgw_claim_words(rule, value->text)
-                               : ngx_http_pgw_claim_has(rule, value->text);
-
-    case PJ_JSON_NUMBER:
-        return ngx_http_pgw_claim_has(rule, value->text);
-
-    case PJ_JSON_BOOL:
-        return ngx_http_pgw_claim_has(rule, texts[value->boolean]);
-
-    case PJ_JSON_ARRAY:
-        for (item = value->child; item; item = item->next) {
-            if (item->type == PJ_JSON_STRING
-                && ngx_http_pgw_claim_has(rule, item->text))
-            {
-                return 1;
-            }
+        while (next && next->type != PJ_JSON_STRING) {
+            next = next->next;
         }
 
-        return 0;
-
-    default:
-        return 0;
+    } else {
+        next = claim && *item == NULL
+               && (claim->type == PJ_JSON_STRING
+                   || claim->type == PJ_JSON_NUMBER
+                   || claim->type == PJ_JSON_BOOL) ? claim : NULL;
     }
+
+    if (next) {
+        *item = next;
+        *text = next->type == PJ_JSON_BOOL ? texts[next->boolean] : next->text;
+    }
+
+    return next != NULL;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_claim_accepted(const ngx_http_pgw_rule_t *rule,
+    const pj_json_t *value)
+{
+    pj_str_t          text;
+    const pj_json_t  *item = NULL;
+
+    if (rule->scoped && value && value->type == PJ_JSON_STRING) {
+        return ngx_http_pgw_claim_words(rule, value->text);
+    }
+
+    while (ngx_http_pgw_claim_next(value, &item, &text)) {
+        if (ngx_http_pgw_claim_has(rule, text)) {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -278,66 +287,4 @@ ngx_http_pgw_claim_missing(const ngx_array_t *rules, const pj_json_t *root)
     }
 
     return lines;
-}
-
-
-/* Returns 1 if a text contains a word. */
-
-static ngx_uint_t
-ngx_http_pgw_claim_has_word(ngx_str_t words, const ngx_str_t *word)
-{
-    ngx_str_t  item;
-
-    while (ngx_http_pgw_names_split(&words, ' ', &item)) {
-        if (item.len == word->len
-            && ngx_memcmp(item.data, word->data, item.len) == 0)
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-ngx_int_t
-ngx_http_pgw_claim_scopes(ngx_pool_t *pool, const ngx_array_t *rules,
-    uint64_t lines, ngx_str_t *scope)
-{
-    size_t                      len = 0;
-    ngx_str_t                   words, word;
-    ngx_uint_t                  i;
-    const ngx_http_pgw_rule_t  *rule = rules->elts;
-
-    for (i = 0; i < rules->nelts; i++) {
-        len += rule[i].scope.len + 1;
-    }
-
-    scope->len = 0;
-    scope->data = ngx_pnalloc(pool, len);
-
-    if (scope->data == NULL) {
-        return NGX_ERROR;
-    }
-
-    for (i = 0; i < rules->nelts; i++) {
-        words = rule[i].scope;
-
-        while ((lines >> i & 1)
-               && ngx_http_pgw_names_split(&words, ' ', &word))
-        {
-            if (ngx_http_pgw_claim_has_word(*scope, &word)) {
-                continue;
-            }
-
-            if (scope->len) {
-                scope->data[scope->len++] = ' ';
-            }
-
-            ngx_memcpy(scope->data + scope->len, word.data, word.len);
-            scope->len += word.len;
-        }
-    }
-
-    return NGX_OK;
 }

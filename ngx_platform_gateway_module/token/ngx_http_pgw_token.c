@@ -435,6 +435,17 @@ ngx_http_pgw_token_id(ngx_pool_t *pool, const ngx_str_t *issuer, pj_str_t id,
 }
 
 
+/* Returns the claim of a header, or NULL. */
+
+static const pj_json_t *
+ngx_http_pgw_token_claim(const pj_claims_t *claims,
+    const ngx_http_pgw_claim_header_t *ch)
+{
+    return ch->builtin && claims->kind == PJ_TOKEN_FOREIGN
+           ? NULL : ngx_http_pgw_claim_find(claims->root, &ch->claim);
+}
+
+
 ngx_int_t
 ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims,
@@ -442,8 +453,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 {
     ngx_int_t                           rc;
     ngx_str_t                          *s;
-    ngx_uint_t                          i, headers;
-    const pj_json_t                    *claim;
+    ngx_uint_t                          i, texts, headers;
     const ngx_http_pgw_claim_header_t  *ch;
 
     const pj_str_t  ids[NGX_HTTP_PGW_GRANT_IDS] = {
@@ -455,7 +465,8 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
     grant->auth_time = ngx_http_pgw_authentication_time(conf->authentication,
                                                         issuer, claims->root);
-    headers = NGX_HTTP_PGW_GRANT_IDS + conf->claims_read->nelts;
+    texts = NGX_HTTP_PGW_GRANT_IDS + conf->claims_read->nelts;
+    headers = texts + ngx_http_pgw_require_texts(conf->required);
     grant->nstrings = headers + conf->claim_headers->nelts;
     grant->size = grant->nstrings * sizeof(ngx_str_t);
 
@@ -470,21 +481,15 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 
     for (i = 0; i < grant->nstrings; i++, s++) {
 
-        if (i >= NGX_HTTP_PGW_GRANT_IDS) {
-
-            claim = i < headers
-                    ? ngx_http_pgw_claim_named(claims->root,
-                                               conf->claims_read,
-                                               i - NGX_HTTP_PGW_GRANT_IDS)
-                    : ch->builtin && claims->kind == PJ_TOKEN_FOREIGN ? NULL
-                    : ngx_http_pgw_claim_find(claims->root, &ch->claim);
-            ch += (i >= headers);
-
-            rc = ngx_http_pgw_token_value(pool, claim, s);
-
-        } else {
-            rc = ngx_http_pgw_token_id(pool, &issuer->name, ids[i], s);
-        }
+        rc = i < NGX_HTTP_PGW_GRANT_IDS
+             ? ngx_http_pgw_token_id(pool, &issuer->name, ids[i], s)
+             : i >= texts && i < headers
+             ? ngx_http_pgw_require_text(pool, conf->required, i - texts,
+                                         claims->root, s)
+             : ngx_http_pgw_token_value(pool, i < texts
+                   ? ngx_http_pgw_claim_named(claims->root, conf->claims_read,
+                                              i - NGX_HTTP_PGW_GRANT_IDS)
+                   : ngx_http_pgw_token_claim(claims, &ch[i - headers]), s);
 
         if (rc == NGX_ERROR) {
             return NGX_ERROR;

@@ -32,12 +32,21 @@ const pj_json_t *ngx_http_pgw_claim_find(const pj_json_t *root,
 const pj_json_t *ngx_http_pgw_claim_named(const pj_json_t *root,
     const ngx_array_t *names, ngx_uint_t n);
 
+/* Begin a rule about a claim, and add a value to it. */
+char *ngx_http_pgw_claim_begin(ngx_conf_t *cf, const ngx_str_t *place,
+    ngx_http_pgw_rule_t *rule);
+char *ngx_http_pgw_claim_value(ngx_conf_t *cf, ngx_http_pgw_rule_t *rule,
+    const ngx_str_t *value);
+
 /* Reads the words "CLAIM VALUE ..." into a rule, beginning with word first. */
 char *ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
     ngx_http_pgw_rule_t *rule);
 
-/* platform_gateway_require CLAIM VALUE ...; */
-ngx_http_pgw_set_t  ngx_http_pgw_claim_require;
+/* Iterates over the texts that a value of a rule may be equal to: that of a
+   string, number or boolean, and the strings of an array.  *item is NULL at
+   first.  Returns 0 at the end. */
+ngx_uint_t ngx_http_pgw_claim_next(const pj_json_t *claim,
+    const pj_json_t **item, pj_str_t *text);
 
 /*
  * Returns 1 if a claim, or NULL, has one of the values of the rule.  A string,
@@ -51,14 +60,45 @@ ngx_uint_t ngx_http_pgw_claim_accepted(const ngx_http_pgw_rule_t *rule,
 ngx_uint_t ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule,
     const pj_json_t *root);
 
-/* Returns a bit mask of the rules that do not hold.  rules may be NULL. */
+/* Returns a bit mask of the rules that do not hold, as far as constants tell.
+   rules may be NULL. */
 uint64_t ngx_http_pgw_claim_missing(const ngx_array_t *rules,
     const pj_json_t *root);
 
-/* Writes the scopes of the rules in the mask, each once, in the order of the
-   rules; len is 0 if the rules are about other claims. */
-ngx_int_t ngx_http_pgw_claim_scopes(ngx_pool_t *pool, const ngx_array_t *rules,
-    uint64_t lines, ngx_str_t *scope);
+
+/* ngx_http_pgw_require.c */
+
+/* platform_gateway_require CLAIM VALUE ...; */
+ngx_http_pgw_set_t  ngx_http_pgw_require_directive;
+
+/* Returns the number of rules with variables, each of which has a text in a
+   grant.  rules may be NULL. */
+ngx_uint_t ngx_http_pgw_require_texts(const ngx_array_t *rules);
+
+/* Makes the text of the claim of the n-th of these rules: the words that a
+   value may be equal to, with a zero byte after each.  Returns NGX_DECLINED if
+   there is none. */
+ngx_int_t ngx_http_pgw_require_text(ngx_pool_t *pool, const ngx_array_t *rules,
+    ngx_uint_t n, const pj_json_t *root, ngx_str_t *text);
+
+/* Returns a bit mask of the rules of conf that a grant does not meet, for a
+   grant with such bits. */
+uint64_t ngx_http_pgw_require_lacking(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant);
+
+/*
+ * Writes the scopes for the challenge of a refusal, each once, in the order of
+ * the rules: all that conf requires with 401, those that the grant lacks with
+ * CLAIM_REQUIRED, and those of the levels with CONTEXT_FORBIDDEN.  len is 0 if
+ * there are none.
+ */
+ngx_int_t ngx_http_pgw_require_challenge(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_reason_e reason,
+    const ngx_http_pgw_grant_t *grant, ngx_str_t *scope);
+
+/* Writes the rules, or an empty list, for an explanation. */
+void ngx_http_pgw_require_explain(ngx_http_pgw_text_t *text,
+    const ngx_array_t *rules);
 
 
 /* ngx_http_pgw_authentication.c */
