@@ -174,6 +174,7 @@ is $list->{recoveryCodesLeft}, 9, 'there are nine left';
 $got{ $_->read_response->status }++ for @sent;
 is_deeply \%got, { 200 => 1, 401 => 3 }, 'one in four logins at once: once';
 $asked = login('one')->json;
+forget();
 my $lock = $pg->begin("select from accounts where account_id = '$one->{accountId}' for no key update");
 @sent = map { sent('verify-factor', { factorToken => $asked->{factorToken}, type => 'recovery',
     code => $f->{recoveryCodes}[$_] }) } 2, 3;
@@ -183,6 +184,7 @@ is join(' ', sort map { $_->read_response->json->{code} } @sent), "$token_invali
     'one ends it, and the other comes too late';
 is $pg->sql("select count(*) from recovery_codes where account_id = '$one->{accountId}' and used_at is null"), 7,
     'and is not used up';
+is $pg->sql('select cardinality(failed_at) from factor_failures'), 0, 'nor is it a failure';
 my $new = call('recovery-codes', {}, token => access($mfa))->json->{recoveryCodes};
 is scalar @$new, 10, 'ten new ones';
 forget();
@@ -226,7 +228,14 @@ my $last = verify(login('one')->json, totp => totp($f->{secret}));
 is $last->status, 200, 'the same without any of that';
 my $gone = access($last->json);
 forget();
-is_problem(verify($asked, totp => $_), @token_invalid, "not a code: $_") for '', '12345', '1234567', "00000\x{e9}";
+my $now = totp($f->{secret});
+for my $case ([ 'none', '' ], [ 'five digits', substr $now, 1 ], [ 'seven', "0$now" ], [ 'a space before', " $now" ],
+    map { my $zero = $_; [ sprintf('digits from U+%X', $zero), $now =~ s/(\d)/chr($zero + $1)/ger ] }
+        0xff10, 0x660, 0x1d7ce)
+{
+    is_problem(verify(login('one')->json, totp => $case->[1]), @invalid, "not a code: $case->[0]");
+}
+is verify(login('one')->json, totp => $now)->status, 200, 'control: as it is';
 
 # -- step-up: what changes factors or the credential needs a fresh session
 
@@ -286,13 +295,35 @@ is step_up(access($aal1), recovery => $new->[0])->status, 200, 'and so does a re
 $pg->sql("update auth_sessions set status = 'REVOKED', revoked_at = now() where session_id = '" . session_of($gone) . "'");
 forget();
 is_problem(step_up($gone, totp => totp($f->{secret})), 401, 'AUTH_SESSION_NOT_ACTIVE', 'not in a session that has ended');
+my $failures = q{select (select count(*) from login_attempts) || ' ' || coalesce(sum(cardinality(failed_at)), 0)
+    from factor_failures};
+for my $case ([ 'code', '0 1', verify(login('one')->json, totp => totp($f->{secret}))->json, 'totp' ],
+    [ 'credential', '2 0', logged_in('none'), 'credential' ])
+{
+    my ($name, $counted, $ends, $type) = @$case;
+    forget();
+    $pg->sql('truncate login_attempts');
+    my $right = $type eq 'totp' ? { code => totp($f->{secret}) } : { credential => $Platform::Test::Client::CREDENTIAL };
+    my $end = $pg->begin("update auth_sessions set status = 'REVOKED', revoked_at = now()
+        where session_id = '" . session_of($ends) . "'");
+    my $client = sent('step-up', { type => $type, %$right }, token => access($ends));
+    ok $pg->waiting(1), "a session ends while its $name is used";
+    $pg->end($end, 'commit');
+    is_problem($client->read_response, 401, 'AUTH_SESSION_NOT_ACTIVE', 'which is said');
+    is $pg->sql($failures), '0 0', 'and the right one is no failure';
+    my $again = $type eq 'totp' ? verify(login('one')->json, totp => $right->{code}) : login('none');
+    is $again->status, 200, 'nor used up';
+    is step_up(access($again->json), $type => $wrong)->status, 401, 'control: a wrong one';
+    is $pg->sql($failures), $counted, 'is a failure';
+}
 
 # -- a factor that is confirmed while the credential of its account is checked
 
 my ($NONE, $CREDENTIAL) = ("account_name = 'none\@demo.test'", $Platform::Test::Client::CREDENTIAL);
 my $step = access(logged_in('none'));
 for my $case ([ 'a login', [ 200, 'AUTH_FACTOR_REQUIRED' ], login => { account => 'none@demo.test', credential => $CREDENTIAL } ],
-    [ 'a step-up', [ 401, 'AUTH_STEP_UP_REQUIRED' ], 'step-up', { type => 'credential', credential => $CREDENTIAL },
+    [ 'a step-up', [@stale], 'step-up', { type => 'credential', credential => $CREDENTIAL }, token => $step ],
+    [ 'a new credential', [@stale], 'change-credential', { credential => $CREDENTIAL, newCredential => 'An0ther credential' },
         token => $step ])
 {
     my ($name, $answer, @call) = @$case;
@@ -305,6 +336,10 @@ for my $case ([ 'a login', [ 200, 'AUTH_FACTOR_REQUIRED' ], login => { account =
     $pg->sql("update accounts set second_factor = false where $NONE");
 }
 is step_up($step, credential => $CREDENTIAL)->status, 200, 'without that it does';
+my $adds = $pg->begin("update accounts set second_factor = true where $NONE");
+is_problem(call('recovery-codes', {}, token => $step), 409, 'RESOURCE_CONFLICT',
+    'the credential alone makes no recovery codes for a factor that is being added');
+$pg->end($adds, 'rollback');
 
 # -- at most ten; one that is not confirmed counts nowhere
 
@@ -345,6 +380,8 @@ $asked = login('one')->json;
 is_deeply [ @$asked{qw(code factors nextAction)} ], [ 'AUTH_FACTOR_REQUIRED', [], { type => 'enroll_factor' } ],
     'who has to have one and has none gets one first';
 is_problem(verify($asked, totp => '000000'), @token_invalid, 'its token ends no login');
+my $late = login('one')->json;
+is call('factors', { type => 'totp', factorToken => $late->{factorToken} })->status, 201, 'another login may add one';
 $new = call('factors', { type => 'totp', factorToken => $asked->{factorToken} })->json;
 is_problem(call("factors/$new->{factorId}/confirm", { factorToken => $asked->{factorToken}, code => '12345x' }), @invalid,
     'a wrong code does not confirm it');
@@ -355,6 +392,8 @@ is_deeply [ $res->status, $res->code, scalar @{ $res->json->{recoveryCodes} // [
 is claims(access($res->json))->{acr}, 'aal2', 'with two factors';
 is_problem(call('factors', { type => 'totp', factorToken => $asked->{factorToken} }), @token_invalid,
     'the token was used');
+is_problem(call('factors', { type => 'totp', factorToken => $late->{factorToken} }), @token_invalid,
+    'a login from before that adds no other one');
 forget();
 is verify(login('one')->json, totp => totp($new->{secret}))->status, 200, 'the next login asks for it';
 $asked = do { $pg->sql("delete from factors where account_id = '$one->{accountId}'"); login('one')->json };
@@ -399,12 +438,18 @@ is_problem(factors(access(logged_in('none')), '', { type => 'totp' }), 403, 'AUT
 
 sub keys_of ($keys) { return { env => { PLATFORM_AUTH_FACTOR_KEYS => $keys } } }
 my @rekey = qw(factors rekey);
-restart($identity, AUTH_FACTOR_KEYS => $KEY);
 my $two = 'two=' . 'YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=';
+restart($identity, AUTH_FACTOR_KEYS => "$two,$KEY");
 $pg->sql("delete from factors where factor_id = '$f->{factorId}' or confirmed_at is null");
 forget();
+$asked = login('several')->json;
+my $read = $pg->begin("select from accounts where account_id = '$other->{accountId}' for update");
+my $ends = sent('verify-factor', { factorToken => $asked->{factorToken}, type => 'totp', code => totp($g->{secret}) });
+ok $pg->waiting(1), 'a login that has read the secret';
 is_deeply $c->audited(['factors.rekeyed'], keys_of("$two,$KEY"), @rekey), { key => 'two', encrypted => 1, unreadable => 0 },
     'all secrets';
+$pg->end($read, 'rollback');
+is $ends->read_response->code, 'AUTH_LOGIN_SUCCESS', 'ends as if nothing had been';
 is_deeply $c->audited([], keys_of("$two,$KEY"), @rekey), { key => 'two', encrypted => 0, unreadable => 0 }, 'none is left';
 restart($identity, AUTH_FACTOR_KEYS => $two);
 forget();
@@ -486,6 +531,14 @@ is_problem($eleventh->(), 409, 'RESOURCE_LIMIT_REACHED', 'an eleventh factor tha
 $pg->sql("delete from factors where factor_id = (select factor_id from factors
     where account_id = '$many->{accountId}' and confirmed_at is not null limit 1)");
 is $eleventh->()->status, 200, 'the tenth is';
+
+# -- what is secret is in no log
+
+for my $log (map({ $_->log_text } $identity, @more), $t->read_file('postgres.log')) {
+    my @secret = grep { index($log, $_) >= 0 } map({ $_->{secret} } $f, $g, $pending), map({ s/-//gr, $_ }
+        map { @{ $_->{recoveryCodes} } } $f, $g), map { $_->{factorToken} } $asked, $late;
+    is_deeply \@secret, [], 'no secret, recovery code or token is logged';
+}
 
 # -- a deleted account keeps nothing
 

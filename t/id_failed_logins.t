@@ -58,6 +58,17 @@ my $right = work('one', $RIGHT);
 cmp_ok scalar @{ $right->{statements} }, '>', scalar @{ $unknown->{statements} },
     'control: the right one: more statements';
 
+# Nor does one with a second factor, or that has to get one; and without that no login asks.
+
+sub asks ($account) { return grep {/factor/} @{ work($account, $RIGHT)->{statements} } }
+is_deeply [ asks('several') ], [], 'without a second factor: no statement is about any';
+for my $column (qw(second_factor factor_required)) {
+    alter_account(several => $column => 't');
+    are_same([ several => 'wrong' ]);
+    is_deeply [ asks('several') ], [qw(factor_read factor_token_add)], "control: $column, the right one";
+    alter_account(several => $column => 'f');
+}
+
 # Nor does an account stand out whose stored hash is none; that is logged.
 
 sub column ($column) {

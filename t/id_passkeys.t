@@ -146,10 +146,15 @@ sub enrolled ($device, %o) {
 }
 is_problem(enrolled(device(), client => { origin => 'https://evil.test' }), @not_accepted, 'at a login: of another page');
 is_problem(enrolled($phone), 409, 'RESOURCE_EXISTS', 'at a login: a passkey of another account');
+my $late = login('none')->json->{factorToken};
+my $late_asked = call('passkeys/options', { factorToken => $late })->json;
 my $badge = device(synced => 1);
 my $none = in(enrolled($badge), 'at a login: a passkey ends it');
 is_deeply [ how($none), scalar @{ $none->{recoveryCodes} } ], [ 'pwd swk user mfa aal2', 10 ], 'with recovery codes';
 is_problem(call('passkeys/options', {@with}), @token_invalid, 'its token was used');
+is_problem(call('passkeys/options', { factorToken => $late }), @token_invalid, 'a login from before that adds no other one');
+is_problem(call(passkeys => { factorToken => $late, %{ answered($late_asked, device(), 'create') } }), @token_invalid,
+    'nor with a challenge from before that');
 is waiting('none')->{nextAction}{type}, 'verify_factor', 'the next login asks for it';
 is login('several')->json->{code}, 'AUTH_LOGIN_SUCCESS', 'another account is as before';
 

@@ -386,8 +386,7 @@ enum store_result store_account_read(struct store *st, const char *account_id,
 }
 
 enum store_result store_credential_change(struct store *st,
-                                          const char *account_id,
-                                          const char *old_hash,
+                                          const struct account *account,
                                           const char *new_hash,
                                           const char *except, int64_t *ended)
 {

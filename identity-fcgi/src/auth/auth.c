@@ -348,8 +348,11 @@ bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
 void auth_attempt_settle(struct worker *w, const struct auth_attempt *a)
 {
     int status = w->res->status;
+    const char *code = w->res->code;
 
-    if (a->counted && (status == 200 || status == 400 || status >= 500)) {
+    if (a->counted && (status == 200 || status == 400 || status >= 500 ||
+                       strcmp(code, "AUTH_SESSION_NOT_ACTIVE") == 0 ||
+                       strcmp(code, "AUTH_STEP_UP_REQUIRED") == 0)) {
         (void) store_attempt_settle(&w->store, &a->attempt, status == 200);
     }
 }

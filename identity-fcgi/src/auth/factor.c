@@ -84,10 +84,8 @@ bool factor_check_begin(struct worker *w, const char *account_id,
 
 void factor_check_settle(struct worker *w, const struct factor_check *check)
 {
-    int status = w->res->status;
-
     if (check->failure_us != 0 &&
-        (status == 200 || status == 400 || status >= 500)) {
+        strcmp(w->res->code, "AUTH_FACTOR_INVALID") != 0) {
         (void) store_factor_failure_end(&w->store, check->account_id,
                                         check->failure_us);
     }

@@ -36,14 +36,13 @@ static bool read_body(struct worker *w, struct change *c)
     return auth_faultless(w);
 }
 
-/* STORE_NONE if the credential has changed, the account is disabled or the
- * session has ended.  If the answer is lost, reads whether the credential is
- * the new one. */
+/* STORE_NONE if the credential has changed, the account is disabled or has got
+ * a second factor, or the session has ended.  If the answer is lost, reads
+ * whether the credential is the new one. */
 static enum store_result write(struct worker *w, struct change *c)
 {
     enum store_result result = store_credential_change(
-        &w->store, c->caller->account_id, c->account.credential_hash,
-        c->new_hash, c->caller->session_id, &c->ended);
+        &w->store, &c->account, c->new_hash, c->caller->session_id, &c->ended);
 
     return result == STORE_UNKNOWN &&
                    store_account_read(&w->store, c->caller->account_id, c->name,
@@ -77,6 +76,13 @@ static void finish(struct worker *w, struct change *c)
     jsonw_object_end(&json);
 }
 
+/* Without a second factor, the credential in the body is the recent
+ * authentication. */
+static bool fresh(struct worker *w, const struct change *c)
+{
+    return !c->account.second_factor || factor_fresh(w, c->caller, &c->account);
+}
+
 /* Retries because a login may rehash the credential concurrently. */
 static void change(struct worker *w, const pj_claims_t *claims,
                    struct session_view *view, struct change *c)
@@ -85,7 +91,8 @@ static void change(struct worker *w, const pj_claims_t *claims,
                "auth.credential.changed", NULL);
     for (int i = 0; i < TRIES; i++) {
         if (i > 0 && (!auth_caller_session(w, claims, NULL, view) ||
-                      !credential_owner(w, c->caller, c->name, &c->account))) {
+                      !credential_owner(w, c->caller, c->name, &c->account) ||
+                      !fresh(w, c))) {
             return;
         }
         if (!credential_matches(w, c->caller, &c->account, c->current) ||
@@ -119,12 +126,7 @@ void h_change_credential(struct worker *w)
 
     if (!auth_caller(w, AUTH_CALLER_ANY, &claims) || !read_body(w, &c) ||
         !auth_caller_session(w, &claims, NULL, &view) ||
-        !credential_owner(w, c.caller, c.name, &c.account)) {
-        return;
-    }
-    /* Without a second factor, the credential in the body is the recent
-     * authentication. */
-    if (c.account.second_factor && !factor_fresh(w, c.caller, &c.account)) {
+        !credential_owner(w, c.caller, c.name, &c.account) || !fresh(w, &c)) {
         return;
     }
     if (auth_attempt_begin(w, pj_str(c.name), "auth.credential.limited",

@@ -317,6 +317,12 @@ void h_factors_remove(struct worker *w)
 
 /* -- recovery codes -- */
 
+#define refuse_recovery(w)                                                     \
+    auth_refuse(w, 409, "RESOURCE_CONFLICT",                                   \
+                "The account has no second factor.")
+
+/* The session is fresh for an account with a factor: one that is added
+ * meanwhile gets its codes from whoever adds it. */
 void h_factors_recovery(struct worker *w)
 {
     struct factor_recovery made;
@@ -326,6 +332,7 @@ void h_factors_recovery(struct worker *w)
 
     if (!owner_session(w, &owner) ||
         !factor_fresh(w, &owner.view.session, &owner.account) ||
+        !(owner.account.second_factor || refuse_recovery(w)) ||
         !factor_recovery_make(w, &made)) {
         return;
     }
@@ -334,8 +341,7 @@ void h_factors_recovery(struct worker *w)
         return;
     }
     if (result == STORE_NONE) {
-        (void) auth_refuse(w, 409, "RESOURCE_CONFLICT",
-                           "The account has no second factor.");
+        (void) refuse_recovery(w);
         return;
     }
     auth_success(w, &json, "AUTH_RECOVERY_CODES_SUCCESS",

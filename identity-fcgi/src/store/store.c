@@ -373,22 +373,21 @@ static const struct db_statement credential_change_sql = {
     "              THEN (SELECT moment FROM own)"
     "              ELSE sessions_valid_after END"
     "    WHERE account_id = $1 AND credential_hash = $4"
-    "      AND status = 'ACTIVE'"
+    "      AND status = 'ACTIVE' AND (NOT second_factor OR $8)"
     "      AND EXISTS (SELECT FROM own)" SQL_BEFORE_FENCE("$6")
         SQL_ACTOR("$7") "   RETURNING 1)," END_OTHERS("changed"),
     true};
 
 enum store_result store_credential_change(struct store *st,
-                                          const char *account_id,
-                                          const char *old_hash,
+                                          const struct account *account,
                                           const char *new_hash,
                                           const char *except, int64_t *ended)
 {
     struct sql_query q = {0};
 
-    db_params(&q.p, DB_ID(account_id), DB_ID(except), DB_INT(BATCH),
-              DB_TEXT(old_hash), DB_TEXT(new_hash), DB_FENCE,
-              DB_TEXT(st->actor));
+    db_params(&q.p, DB_ID(account->account_id), DB_ID(except), DB_INT(BATCH),
+              DB_TEXT(account->credential_hash), DB_TEXT(new_hash), DB_FENCE,
+              DB_TEXT(st->actor), DB_BOOL(account->second_factor));
     if (sql_run_one(&q, st, &credential_change_sql)) {
         *ended += db_int64(q.rows, 0, 0);
     }

@@ -64,11 +64,10 @@ enum store_result store_sessions_end(struct store *st, const char *account_id,
 enum store_result store_account_read(struct store *st, const char *account_id,
                                      char *name, struct account *out);
 /* Replaces the credential and ends all sessions except except, if the
- * credential is still old_hash, the account is enabled and except is alive.
- * Otherwise STORE_NONE. */
+ * account is enabled, has the same credential as was read and no second factor
+ * since then, and except is alive.  Otherwise STORE_NONE. */
 enum store_result store_credential_change(struct store *st,
-                                          const char *account_id,
-                                          const char *old_hash,
+                                          const struct account *account,
                                           const char *new_hash,
                                           const char *except, int64_t *ended);
 

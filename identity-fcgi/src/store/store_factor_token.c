@@ -81,13 +81,14 @@ static void copy_token(const struct db_rows *rows, struct factor_token *t)
 }
 
 /* The token of $1 and $2, unless it has expired or the state of its account has
- * changed. */
+ * changed: a login that had to get a factor adds none beside another one. */
 #define LIVE                                                                   \
     "  FROM factor_tokens f"                                                   \
     "  LEFT JOIN accounts a ON a.account_id = f.account_id"                    \
     " WHERE f.token_sha256 = $1 AND f.purpose = $2 AND f.expires_at > now()"   \
     "   AND (f.account_id IS NULL"                                             \
-    "        OR (a.status = 'ACTIVE' AND f.stamp = " STAMP "))"
+    "        OR (a.status = 'ACTIVE' AND f.stamp = " STAMP                     \
+    "            AND (f.purpose <> 'enroll' OR NOT a.second_factor)))"
 
 static const struct db_statement factor_token_try_sql = {
     "factor_token_try",
