@@ -227,6 +227,22 @@ TESTS (test_passkeys, LENGTH(passkeys)) {
                            : strcmp(cfg.webauthn_origins, want) == 0);
 }
 
+TEST (test_proofs_need_origins) {
+    setenv("PLATFORM_AUTH_DPOP", "require", 1);
+    refused("PLATFORM_AUTH_DPOP: require needs PLATFORM_PUBLIC_ORIGINS");
+    setenv("PLATFORM_PUBLIC_ORIGINS", "https://api.example.com", 1);
+    ck_assert_msg(load(), "%s", err.text);
+    ck_assert_int_eq(cfg.dpop, DPOP_REQUIRE);
+    config_free(&cfg);
+    unsetenv("PLATFORM_AUTH_DPOP");
+    ck_assert_msg(load(), "%s", err.text);
+    ck_assert_int_eq(cfg.dpop, DPOP_ACCEPT);
+    config_free(&cfg);
+    unsetenv("PLATFORM_PUBLIC_ORIGINS");
+    ck_assert_msg(load(), "%s", err.text);
+    ck_assert_int_eq(cfg.dpop, DPOP_OFF);
+}
+
 TEST (test_partitioned_needs_same_site_none) {
     setenv("PLATFORM_AUTH_COOKIE_PARTITIONED", "true", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);

@@ -90,6 +90,7 @@ static const struct setting settings[] = {
     TEXT("PLATFORM_AUTH_CREDENTIAL_FORBIDDEN", credential_forbidden, NULL,
          "the absolute path of a file", .form = "/.*", .max = 4095),
     NUMBER("PLATFORM_AUTH_CREDENTIAL_MIN", credential_min, "8", "1 to 128"),
+    WORD("PLATFORM_AUTH_DPOP", dpop, "accept", "off, accept, require"),
     TEXT("PLATFORM_AUTH_FACTOR_KEYS", factor_keys, NULL,
          "id=base64,id=base64, each of 32 bytes, at most 16",
          .check = factor_key_check, .secret = true),
@@ -162,6 +163,8 @@ static const struct setting settings[] = {
     WORD("PLATFORM_JWT_TYP", jwt_typ, "JWT", "JWT, at+jwt"),
     FOREIGN("PLATFORM_LOGIN_RATE_LIMIT", "10r/s burst 20", SHARED(RATE)),
     WORD("PLATFORM_LOG_LEVEL", log_level, "info", "debug, info, warn, error"),
+    TEXT("PLATFORM_PUBLIC_ORIGINS", public_origins, NULL, SHARED(PUBLIC),
+         .between = " \t"),
     MS("PLATFORM_QUEUE_TIMEOUT", queue_timeout_ms, "2s", "0.1s to 5m"),
     FOREIGN("PLATFORM_REFRESH_RATE_LIMIT", "50r/s burst 100", SHARED(RATE)),
     MS("PLATFORM_REQUEST_TIMEOUT", request_timeout_ms, "5s", "0.1s to 5m"),
@@ -316,6 +319,9 @@ static void derive(struct config *cfg, const struct parse_env *file)
     if (lookup(file, "PLATFORM_DB_SEED_ON_START") == NULL) {
         cfg->db_seed_on_start = cfg->is_local && cfg->db_migrate_on_start;
     }
+    if (cfg->dpop == DPOP_ACCEPT && cfg->public_origins == NULL) {
+        cfg->dpop = DPOP_OFF;
+    }
     derive_passkeys(cfg);
 }
 
@@ -402,6 +408,11 @@ static const char *broken_rule(const struct config *cfg)
     } else if (cfg->db_seed_on_start && !cfg->db_migrate_on_start) {
         wrong = "PLATFORM_DB_SEED_ON_START: true needs "
                 "PLATFORM_DB_MIGRATE_ON_START=true; accepted: false";
+    }
+    if (wrong == NULL && cfg->dpop == DPOP_REQUIRE &&
+        cfg->public_origins == NULL) {
+        wrong = "PLATFORM_AUTH_DPOP: require needs PLATFORM_PUBLIC_ORIGINS, "
+                "with which proofs are compared; accepted: off, accept";
     }
     return wrong != NULL ? wrong : broken_passkeys(cfg);
 }

@@ -80,6 +80,12 @@ struct config {
     /* The relying party of passkeys and its origins, separated by blanks.
      * Both are NULL if there are no passkeys. */
     char *webauthn_rp_id, *webauthn_origins;
+    /* Origins at which clients reach this service, separated by blanks, or
+     * NULL. */
+    char *public_origins;
+    /* Whether tokens are bound to keys of clients (RFC 9449): never, if the
+     * client proves that it has one, or always.  Off without public_origins. */
+    enum { DPOP_OFF, DPOP_ACCEPT, DPOP_REQUIRE } dpop;
 
     char *warning; /* one line about an unknown variable, or NULL */
 };

@@ -47,6 +47,11 @@
     "origins as a browser sends them, separated by spaces; "                   \
     "https://*.example.com for all subdomains; never *"
 
+#define FORM_PUBLIC "https?://(" IPV4 "|\\[" IPV6 "\\]|" NAME ")(:" PORT ")?"
+#define A_PUBLIC                                                               \
+    "http://host:port or https://host:port, without a path, separated by "     \
+    "spaces"
+
 #define FORM_URI "[]A-Za-z0-9:/?#[@!&()*+,=._~%-]{1,512}"
 #define A_URI "the characters of a URI, at most 512"
 
