@@ -10,7 +10,8 @@ use Platform::Test::KeyDir;
 
 my $t = Platform::Test->new;
 my $dir = key_dir($t);
-my $c = Platform::Test::Commands->new(test => $t, secrets => [qw(BEGIN MII MIG MHc)], env => {
+# As private keys of the types begin, and long enough that no random kid has it by chance.
+my $c = Platform::Test::Commands->new(test => $t, secrets => [qw(BEGIN MIIEv MIIEo MIIEp MIGHAgEA MHcCAQEE MC4CAQAw)], env => {
     key_dir_env($dir), PLATFORM_JWT_ACCESS_TOKEN_TTL => '15m',
     PLATFORM_JWT_REFRESH_TOKEN_TTL => '30d' });
 my $asked = $t->issuer(name => 'asked');
