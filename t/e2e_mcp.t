@@ -6,6 +6,7 @@ use JSON::PP ();
 
 use Platform::Test;
 use Platform::Test::Clock;
+use Platform::Test::Page qw(prints steps);
 
 my $node = Platform::Test::Env::node();
 my ($version) = qx{$node --version} =~ /^v(\d+)/;
@@ -26,7 +27,7 @@ for my $name (qw(issuer server)) {
     my $file = $t->write_file("$name.mjs", ours("$name.mjs")
         =~ s/'notes:write'\K(?=\])/, 'notes:share'/r =~ s/notes:read notes:write\K/ notes:share/gr);
     $t->process($name, ok_status => ['any'],
-        cmd => [ $node, '--import', "$root/t/node/old.mjs", $file ]);
+        cmd => [ $node, '--import', "$root/t/node/preload.mjs", $file ]);
 }
 for my $name (qw(issuer server)) {
     ok eventually(sub { ($t->read_file("$name.log") // '') =~ /^ready$/m }), "$name.mjs listens"
@@ -55,7 +56,7 @@ sub client ($package) {
 
 # The outcome of each step; of a token, its audience and scope.
 my @tokens;
-sub steps ($told) {
+sub outcomes ($told) {
     return map {
         my ($what, $outcome) = @$_;
         push @tokens, $outcome if $what =~ /^(?:token|other|write)$/;
@@ -70,7 +71,7 @@ my @FOUND = ('GET /.well-known/oauth-protected-resource/mcp: 200',
 my @TOOLS = ([ tools => [qw(list_notes add_note watch_notes)] ]);
 my ($process, $told) = client('@modelcontextprotocol/client');
 my @new = $told->();
-is_deeply [ steps(\@new) ], [
+is_deeply [ outcomes(\@new) ], [
     [ authorize => [ 'notes:read', "$url/mcp", 'S256' ] ], [ connect => 'notes' ],
     @TOOLS, [ list => '' ], [ token => [ "$url/mcp", 'notes:read' ] ],
     [ other => [ "$url/other", 'notes:read' ] ], [ write => [ "$url/mcp", 'notes:write notes:share' ] ],
@@ -84,7 +85,7 @@ my ($read, $other, $implies, $write) = @tokens;
 
 my ($older, $told_older) = client('@modelcontextprotocol/sdk');
 my @old = $told_older->();
-is_deeply [ steps(\@old) ], [
+is_deeply [ outcomes(\@old) ], [
     [ authorize => [ 'notes:write', "$url/mcp", 'S256' ] ], [ connect => 'notes' ], @TOOLS,
     [ list => "milk\nbread" ], [ token => [ "$url/mcp", 'notes:write' ] ], [ add => 'added' ],
     [ list => "milk\nbread\nmilk" ], [ token => [ "$url/mcp", 'notes:write' ] ],
@@ -128,7 +129,6 @@ my @MISSING = (403, 'GATEWAY_CLAIM_REQUIRED');
 my @TWICE = (400, 'GATEWAY_BAD_REQUEST');
 my @FOREIGN = (403, 'GATEWAY_FORBIDDEN');
 my $before = notes();
-my %ran;
 
 # [name, token, message, headers; status, code, scope]
 for my $case (
@@ -170,13 +170,14 @@ for my $case (
     [ 'the method twice', $write, $LIST, [ @LISTS, 'Mcp-Method' => 'tools/call' ], @TWICE ],
     [ 'the version twice', $write, $LIST, [ @LISTS, 'MCP-Protocol-Version' => '2026-07-28' ], @TWICE ],
     [ 'a byte over 0x7f', $write, $LIST, [ says('tools/call', "list_notes\xc3\xa9") ], @TWICE ],
+    [ 'a header of a parameter', $read, $LIST, [ @LISTS, 'Mcp-Param-Region' => 'north' ], 200 ],
     [ 'somebody else in a header', $read, $LIST, [ @LISTS, 'X-User-Id' => 'bob' ], 200 ],
 
     # Pages.
     [ 'a page that may', $read, $LIST, [ @LISTS, Origin => 'https://app.example.com' ], 200 ],
     [ 'a foreign page', $write, $LIST, [ @LISTS, Origin => 'https://evil.example' ], @FOREIGN ],
     [ 'a foreign page without a token', undef, $LIST, [ @LISTS, Origin => 'https://evil.example' ], @FOREIGN ],
-    [ 'a page of no origin', $write, $LIST, [ @LISTS, Origin => 'null' ], @FOREIGN ],
+    [ 'a page without an origin', $write, $LIST, [ @LISTS, Origin => 'null' ], @FOREIGN ],
     [ 'a name that leads here', $write, $LIST, [ @LISTS, Origin => "http://evil.example:$gateway" ], @FOREIGN ],
     [ 'two origins', $write, $LIST, [ @LISTS, map { (Origin => $_) } 'https://app.example.com',
         'https://evil.example' ], 4 ],
@@ -189,17 +190,20 @@ for my $case (
         "$name: what it may read" if grep { $_ eq 'Origin' } @$headers;
     is $res->json->{result}{content}[0]{text}, "milk\nbread\nmilk\nbread", "$name: whose notes"
         if $name eq 'somebody else in a header';
-    $ran{$name} = 1;
 }
 is notes(), $before, 'none of them wrote';
-$ran{$_} = 1 for 'the document', 'how it found its way', 'how it got more', 'other methods',
-    'a token in the query', 'the end of the token', 'the log', 'an older one';
+my @seen = map { JSON::PP::decode_json($_) } $t->read_file('server.log') =~ /^seen (.*)$/mg;
+is_deeply [ scalar(grep { $_->{'mcp-param-region'} } @seen), scalar(grep { $_->{authorization} } @seen) ],
+    [ 1, 0 ], 'no token goes on';
 
 is_deeply http_get($gateway, '/.well-known/oauth-protected-resource/mcp')->json, {
     resource => "$url/mcp", authorization_servers => [$issuer], bearer_methods_supported => ['header'],
     scopes_supported => [ 'notes:read', 'notes:write' ] }, 'the document';
-is post(undef, $LIST, @LISTS)->header('WWW-Authenticate'), 'Bearer realm="platform", resource_metadata='
-    . qq("$url/.well-known/oauth-protected-resource/mcp", scope="notes:read"), 'the challenge';
+my $BEARER = 'Bearer realm="platform", resource_metadata='
+    . qq("$url/.well-known/oauth-protected-resource/mcp");
+is post(undef, $LIST, @LISTS)->header('WWW-Authenticate'), "$BEARER, scope=\"notes:read\"", 'the challenge';
+is post($read, $ADD, @ADDS)->header('WWW-Authenticate'),
+    "$BEARER, error=\"insufficient_scope\", scope=\"notes:write\"", 'the challenge for more';
 is_deeply [ map { my $res = http($gateway, $_, '/mcp', token => $write); ($res->status, $res->header('Allow')) }
     qw(GET DELETE) ], [ (405, 'POST, OPTIONS') x 2 ], 'other methods';
 is http_post($gateway, "/mcp?access_token=$write", body => '{}')->status, 401, 'a token in the query';
@@ -212,6 +216,25 @@ for my $case ([ 'https://app.example.com', 204 ], [ 'https://evil.example', 403 
 is_deeply [ @{ $t->logged(post($read, $ADD, @ADDS)) }{qw(accountId reason)} ],
     [ 'agents/ann', 'claim_required' ], 'the log';
 
+# -- docs/mcp.md: its parts are those of the example, and its commands print what it prints
+
+my $page = "$root/docs/mcp.md";
+my $text = $t->read_file($page);
+sub plain ($part) { return $part =~ s/^\s+//gmr =~ s/^#.*\n//gmr }
+my @parts = map { plain($_) } $text =~ /^ *```nginx\n(.*?)^ *```$/gms;
+my $example = plain($t->read_file("$root/examples/mcp/nginx.conf"));
+is_deeply [ grep { index($example, $_) < 0 } @parts ], [], 'the page has the example';
+my %on_page = map { $_ => 1 } map { split /\n/ } @parts;
+is_deeply [ map { s/ .*//r } grep { !$on_page{$_} } split /\n/, $example ], [ qw(events http include
+    log_format access_log server listen location platform_gateway_route_not_found;) ], '... the whole of it';
+my $shell = sub ($script) {
+    my $file = $t->write_file('page.sh', $script =~ s/\b(8090|9[01]00)\b/$port{$1}/gr);
+    my %at = reverse %port;
+    my ($any) = map {qr/$_/} join '|', keys %at;
+    return qx{sh $file} =~ s/\b($any)\b/$at{$1}/gr;
+};
+prints('the page', sub ($script) { $shell->($script) }, map { steps($page, $_) } 'Try it', 'Headers and message');
+
 # -- the end of the token ends both streams: ten minutes, and the leeway
 
 ok $process->alive && $older->alive, 'both watch still';
@@ -223,5 +246,11 @@ is_deeply [ map { [ @$_[ 0, 1 ] ] } ($told->())[-1], ($told_older->())[-1] ],
     [ ([ 'end', 'SSE stream disconnected' ]) x 2 ], 'which they notice';
 is_deeply [ grep {/^closed/} map { $_->{reason} // '' } $nginx->access_lines ],
     [ ('closed_expired') x 2 ], 'so says the log';
+
+# The table of requirements names checks that were made.
+my %made = map { $_->{name} => 1 } Test::More->builder->details;
+my @named = map { /_([^_]+)_/g } map { (split /\|/)[-1] } $text =~ /^(\| [^|]+ \| (?:MUST|SHOULD).*)\|$/mg;
+is_deeply [ grep { !$made{$_} } @named ], [], 'each requirement has its check';
+cmp_ok scalar @named, '>', 40, '... many';
 
 $t->done;

@@ -60,12 +60,13 @@ sub scope ($res) {
     return $challenge =~ /, scope="([^"]*)"/ ? $1 : '';
 }
 
-# -- the recipe of the documentation: [name, claims, method, tool, status, scope]
+# -- the recipe of the documentation: [name, claims, method, tool, status, scope,
+#    versions]
 
 my %READ = (scope => 'mcp:read');
 my %BOTH = (scope => 'openid mcp:read mcp:write');
 for my $case (
-    [ 'nothing required', {}, 'initialize', undef, 200 ],
+    [ 'nothing required', {}, 'server/discover', undef, 200 ],
     [ 'a scope', \%READ, 'tools/list', undef, 200 ],
     [ 'without it', {}, 'tools/list', undef, 403, 'mcp:read' ],
     [ 'of a tool', \%READ, 'tools/call', 'search', 200 ],
@@ -78,15 +79,19 @@ for my $case (
     [ 'another case', {}, 'Tools/LIST', undef, 403, 'mcp:read' ],
     [ 'two methods in one', \%BOTH, 'tools/list, tools/list', undef, 403, 'mcp:unlisted' ],
     [ 'no token', undef, 'tools/call', 'publish', 401, 'mcp:write' ],
-    [ 'no token, nothing required', undef, 'initialize', undef, 401, '' ],
+    [ 'no token, nothing required', undef, 'server/discover', undef, 401, '' ],
     [ 'an expired one', { %BOTH, exp => 1 }, 'tools/list', undef, 401, 'mcp:read' ],
+    [ 'no version', \%BOTH, 'tools/list', undef, 403, 'mcp:unlisted', [] ],
+    [ 'an older version', \%BOTH, 'tools/list', undef, 403, 'mcp:unlisted', ['2025-11-25'] ],
+    [ 'a version twice', \%BOTH, 'tools/list', undef, 400, undef, [ ('2026-07-28') x 2 ] ],
     [ 'a method twice', \%BOTH, [ 'tools/list', 'tools/list' ], undef, 400 ],
     [ 'a tool twice', \%BOTH, 'tools/call', [qw(search publish)], 400 ],
     [ 'a byte over 0x7f', \%BOTH, 'tools/call', "search\xc3\xa4", 400 ],
     [ 'no token, a tool twice', undef, 'tools/call', [qw(search publish)], 400 ],
 ) {
-    my ($name, $claims, $method, $tool, $status, $scope) = @$case;
-    my @headers = (map({ ('Mcp-Method' => $_) } ref $method ? @$method : $method // ()),
+    my ($name, $claims, $method, $tool, $status, $scope, $versions) = @$case;
+    my @headers = (map({ ('MCP-Protocol-Version' => $_) } @{ $versions // ['2026-07-28'] }),
+        map({ ('Mcp-Method' => $_) } ref $method ? @$method : $method // ()),
         map({ ('Mcp-Name' => $_) } ref $tool ? @$tool : $tool // ()));
     my $res = http_post($port, '/mcp', body => '{}', headers => \@headers,
         token => $claims && token(%$claims));
