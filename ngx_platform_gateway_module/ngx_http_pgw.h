@@ -340,6 +340,16 @@ typedef struct {
 } ngx_http_pgw_token_from_t;
 
 
+/* How forward-auth reads the request that it decides on. */
+
+enum {
+    NGX_HTTP_PGW_FORWARD_OFF = 0,
+    NGX_HTTP_PGW_FORWARD_FORWARDED,    /* headers of Traefik and Caddy */
+    NGX_HTTP_PGW_FORWARD_ORIGINAL,     /* headers of nginx */
+    NGX_HTTP_PGW_FORWARD_REQUEST       /* it is the request itself: Envoy */
+};
+
+
 /* Context: http, server, location; merged.  Const in request handlers. */
 
 struct ngx_http_pgw_loc_conf_s {
@@ -386,8 +396,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_http_core_srv_conf_t     *explain;       /* server that is explained or
                                                     asked by forward-auth */
     ngx_str_t                     explain_name;  /* its name, as configured */
-    ngx_uint_t                    forward;       /* 1, 2: forward-auth, and
-                                                    which headers it reads */
+    ngx_uint_t                    forward;       /* NGX_HTTP_PGW_FORWARD_... */
     ngx_uint_t                    route_not_found;
 
     ngx_uint_t                    one_record;    /* parameters are sent in one

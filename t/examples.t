@@ -15,7 +15,7 @@ my $s = $t->full_stack;
 # As make run has them, and what they are here.
 my %port = (8080 => $s->gateway, 8081 => $s->face, 8082 => $t->port('stub'),
     8090 => $t->port('example'), 8091 => $t->port('caddy'),
-    8092 => $t->port('haproxy'), 8443 => $t->port('tls'));
+    8092 => $t->port('haproxy'), 8093 => $t->port('asked'), 8443 => $t->port('tls'));
 
 # Issuers elsewhere, by what their examples call them, are one server here, and
 # its certificate is what the system trusts; no line is added.
@@ -25,7 +25,7 @@ my $elsewhere = '127.0.0.1:' . $t->port('elsewhere');
 my $own = "$dir/checkout";
 
 sub ours ($text) {
-    $text =~ s/\b(80(?:8[0-2]|9[0-2])|8443)\b/$port{$1}/g;
+    $text =~ s/\b(80(?:8[0-2]|9[0-3])|8443)\b/$port{$1}/g;
     $text =~ s{https://(?:id\.example\.com|example\.eu\.auth0\.com
         |login\.microsoftonline\.com|exampleexampleexampl\.supabase\.co)\b}
         {https://$elsewhere}gx;
@@ -299,6 +299,43 @@ is_deeply [ sort grep {/^X-/} map { $_->[0] } $res->headers ], [ sort @copied ],
 my @context = grep { !/-(?:Request|Correlation)-Id$/ } @copied;
 is_deeply [ sort $caddyfile =~ /request_header -(X-\S+)/g ], [ sort @context ],
     'forward-auth: none is a client\'s';
+
+# Envoy, by a stand-in that does what its configuration says: asks with the method, the path and
+# the headers that it lists, and passes the request on after 200, with what is said of headers.
+my ($envoy, $route) = map { $t->read_file("$own/run/examples/forward-auth/$_") }
+    qw(envoy.yaml httproute.yaml);
+my ($may, $set) = map { [ /exact: (\S+)/g ] } split /http_service:/, $envoy;
+sub envoy ($method, $uri, %o) {
+    my %sent = (map({ lc $_ => 'forged' } @context), origin => 'https://app.example.com');
+    my $asked = http($port{8093}, $method, $uri, token => $o{token}, headers => [ 'Content-Length' => 0,
+        'X-Forwarded-Proto' => 'http', 'X-Envoy-Expected-Rq-Timeout-Ms' => 10000,
+        map { exists $sent{$_} ? ($_ => $sent{$_}) : () } @$may ]);
+    return $asked if $asked->status != 200;
+    for my $name (@$set) {
+        my ($value) = $asked->header_all($name);
+        $sent{$name} = $value if defined $value;
+    }
+    delete @sent{ map {lc} split /, /, $asked->header('x-envoy-auth-headers-to-remove') // '' };
+    return http($port{8082}, $method, $uri, body => $o{body} // '', headers => [%sent]);
+}
+{
+    local $port{8082} = $t->port('upstream');
+    for (@asked) {
+        my ($want, $method, $uri, @more) = @$_;
+        my ($name, $got) = ("forward-auth: by what Envoy sends, $method $uri",
+            envoy($method, $uri, @more));
+        @$want > 1 ? is_problem($got, @$want, $name) : is_deeply [ $got->status,
+            reached($got, 'X-Account-Id')->[0] // '', grep { $_->[1] =~ /forged/ }
+            @{ $got->json->{headers} } ], [ 200, @$want ], $name;
+    }
+    is envoy(OPTIONS => '/api/hello')->status, 200, 'forward-auth: by what Envoy sends, OPTIONS';
+    is envoy(GET => $_, token => $one)->status, 400, "forward-auth: by what Envoy sends, $_"
+        for '/../api/hello', '/api/../../judge';
+}
+is_deeply $set, [ map {lc} @copied ], 'forward-auth: Envoy copies the same';
+my @route = map { [ /^ +- (\S+)$/mg ] } $route =~ /(allowedHeaders:.*?)(allowedResponseHeaders:(?:\n +[-#].*)+)/s;
+is_deeply \@route, [ [ map { $_ eq 'traceparent' ? $_ : join '-', map {ucfirst} split /-/ } @$may ],
+    \@copied ], 'forward-auth: and Gateway API';
 
 my @forged = map { my $name = $_; map { $_ => 'forged' } $name, $name =~ tr/-/_/r,
     $name =~ s/-(?=\w+$)/_/r, lc $name } @context;

@@ -349,10 +349,44 @@ rule("forward-auth: $_", qr/"\/here" .*forward_auth": say "platform_gateway on" 
 rule("forward-auth of $_->[0]", $_->[1], location => "$OPEN deny all; "
     . "platform_gateway_forward_auth original $_->[0];", http => join '',
     map {"server { listen 127.0.0.1:8; $_ }\n"} @servers) for [ 'a.test' ], [ 'd.test', $NOT_ONE ];
-rule('forward-auth by headers of no mode', qr/accepts "forwarded" and "original"/,
+rule('forward-auth by headers of no mode', qr/accepts "forwarded", "original" and "request"/,
     "$OPEN deny all; platform_gateway_forward_auth both;");
 rule('forward-auth beside another handler', qr/conflicts with another content handler/,
     "$OPEN deny all; empty_gif; $FORWARD");
+
+# A path of the client may lead anywhere in the server that Envoy asks, and each 200 lets pass.
+
+my $ITSELF = "$OPEN deny all; platform_gateway_forward_auth request";
+my $REST = "location / { $OPEN platform_gateway_route_not_found; }";
+my $MORE = qr/"\/here" has "platform_gateway_forward_auth request", and its server has more/;
+rule("forward-auth of itself: $_->[0]", $_->[1], location => "$ITSELF a.test; " . ($_->[2] // ''),
+    server => $_->[3] // $REST, http => "server { listen 127.0.0.1:8; $servers[0] } " . ($_->[4] // ''))
+    for [ 'alone' ], [ 'nothing for other paths', $MORE, '', '' ],
+    [ 'not for all of them', $MORE, '', $REST =~ s{ / }{ = / }r ],
+    [ 'another location', $MORE, '', "$REST location /more { $OPEN empty_gif; }" ],
+    [ 'static files', $MORE, '', 'location / { root /tmp; }' ],
+    [ 'one by a regex', $MORE, '', "$REST location ~ x { $OPEN empty_gif; }" ],
+    [ 'internal and named ones', undef, '', "$REST location /in { internal; } location \@n { }" ],
+    map({ [ $_, $MORE, $_ ], [ "$_, in the server", $MORE, '', "$REST $_" ] } 'return 200;',
+        'rewrite ^ http://a redirect;', 'error_page 404 =200 /x;', "$IF { set \$x 1; }"),
+    [ 'a location inside', $MORE, "location /here/in { $OPEN empty_gif; }" ],
+    [ 'limit_except', $MORE, 'limit_except GET { deny all; }' ],
+    [ 'error_page for all', $MORE, '', $REST, 'error_page 400 =200 /x;' ];
+rule("forward-auth of itself, $_->[0]", $_->[1], location => $OPEN, http =>
+    "server { listen 127.0.0.1:8; server_name a.test; } server { listen 127.0.0.1:9; server_name b.test;"
+    . " platform_gateway on; $_->[2] $_->[3] }")
+    for map({ [ $_->[0], $_->[1], "location $_->[2] { $ITSELF a.test; }", $REST ] }
+        [ 'exact', qr/is for a location of a prefix/, '= /x' ], [ 'by a regex', qr/of a prefix/, '~ /x' ],
+        [ 'named', qr/of a prefix/, '@x' ], [ 'without a slash', qr/of a prefix/, 'x' ],
+        [ 'before regexes', undef, '^~ /x' ]),
+    [ 'nested', qr/"\/x\/y" .* has more/, "location /x { $PUBLIC location /x/y { $ITSELF a.test; } }",
+        $REST ],
+    [ 'at the root', undef, "location / { $ITSELF a.test; }", '' ],
+    map({ [ $_->[0], qr/name the server that has the locations/, "location / { $ITSELF$_->[1]; }", '' ] }
+        [ 'without a name', '' ], [ 'by its own', ' b.test' ]);
+rule('forward-auth of itself: open', qr/"\/here" .*forward_auth": say/, location =>
+    "$OPEN platform_gateway_forward_auth request a.test;", server => $REST,
+    http => "server { listen 127.0.0.1:8; $servers[0] }");
 
 # What answers before the guard is asked.
 

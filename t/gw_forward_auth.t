@@ -1,6 +1,7 @@
 # Forward-auth: another proxy asks with the original method, URI and token, in the
-# headers of Traefik and Caddy or in those of nginx, and gets the trusted headers or the
-# refusal that the gateway itself would give.  Where it may stand, gw_conf_errors.t shows.
+# headers of Traefik and Caddy, in those of nginx or, as Envoy does, as its own request, and
+# gets the trusted headers or the refusal that the gateway itself would give.  Where it may
+# stand, gw_conf_errors.t shows.
 
 use Platform::Test;
 use Platform::Test::Keys;
@@ -16,7 +17,18 @@ my ($here, $there) = map { s/10\.0\.0\.5/127.0.0.1/r =~ s/10\.0\.0\.6:8090/'127.
     . $t->port('gateway')/er =~ s/10\.0\.0\.7:8080/'127.0.0.1:' . $t->port('upstream')/er }
     $t->read_file($t->root . '/docs/directives.md') =~ /^```nginx\n(location[^`]*\/_?judge \{[^`]*)```/mg;
 $t->set(JUDGE => $here);
+
+# And for Envoy.
+my ($envoy) = map { s/10\.0\.0\.6:8093/'127.0.0.1:' . $t->port('asks')/er =~ s/10\.0\.0\.5/127.0.0.1/r
+    =~ s/paths\.example\.com/gateway.test/r =~ s/\}\n\z/location = \/page { internal; empty_gif; } }/r }
+    $t->read_file($t->root . '/docs/directives.md') =~ /^```nginx\n(server \{\n    listen 10\.0\.0\.6[^`]*)```/mg;
+$t->set(ENVOY => $envoy);
+$t->set(REQ => 'platform_gateway on; platform_gateway_access public; allow 127.0.0.1; deny all;'
+    . ' platform_gateway_forward_auth request gateway.test',
+    REST => 'location / { platform_gateway on; platform_gateway_access public;'
+    . ' platform_gateway_route_not_found; }');
 $t->gateway_conf(<<'SERVER', http => <<'HTTP', main => 'worker_processes 1;');
+server_name gateway.test;
 location = /forwarded { %%FWD%%; }
 location = /other { %%FWD%% other.test; }
 %%JUDGE%%
@@ -67,6 +79,19 @@ server {
     location /branch/ { platform_gateway_access system; }
     location /only/here { platform_gateway_access public; }
 }
+%%ENVOY%%
+server {
+    listen 127.0.0.1:%%PORT_prefixed%%;
+    location /asks/ { %%REQ%%; }
+    location @named { empty_gif; }
+    location = /page { internal; empty_gif; }
+    %%REST%%
+}
+server {
+    listen 127.0.0.1:%%PORT_bare%%;
+    location /as { %%REQ%%; }
+    %%REST%%
+}
 HTTP
 my $port = $t->start_gateway;
 
@@ -86,22 +111,38 @@ sub ask ($method, $uri, %o) {
         headers => forwarded($method, $uri, @$headers), %o);
 }
 
+# As Envoy asks, at a port of those servers and, of a location, with its prefix.
+sub asks ($method, $uri, %o) {
+    my ($name, $prefix) = @{ delete $o{via} // [ 'asks', '' ] };
+    my $headers = delete $o{headers} // [];
+    return http($t->port($name), $method, "$prefix$uri", %o, headers => [ @$headers,
+        'Content-Length' => 0, 'X-Forwarded-For' => '192.0.2.7', 'X-Envoy-Internal' => 'true' ]);
+}
+
 # A refusal or a pass is what the gateway answers to the request itself.
 sub like_gateway ($name, $status, $method, $uri, %o) {
-    my $res = ask($method, $uri, %o);
     my $real = http($port, $method, $uri, %o);
-    my ($said, $line) = map { $t->logged($_) } $real, $res;
-    my @same = qw(path method access decision reason routeId accountId sessionId workspaceId);
-    is_deeply { map { $_ => $line->{$_} } @same },
-        { (map { $_ => $said->{$_} } @same), path => $uri =~ s/[?].*//r },
-        "$name: the log says the same";
-    return is_deeply [ $res->status, $res->body ], [ $status, '' ], "$name: $status"
-        if $status == 204;
-    is_problem($res, $status, $real->json->{code}, $name);
-    my @parts = ('WWW-Authenticate', 'Allow', 'Content-Type', 'Access-Control-Allow-Origin');
-    is_deeply [ $res->status, map({ $res->header($_) } @parts), $res->json->{detail} ],
-        [ $real->status, map({ $real->header($_) } @parts), $real->json->{detail} ],
-        "$name: as the gateway itself";
+    my %by = ('in headers' => ask($method, $uri, %o), 'by itself' => asks($method, $uri, %o),
+        'with a prefix' => asks($method, $uri, %o, via => [ 'prefixed', '/asks' ]));
+    for my $how (sort keys %by) {
+        my $res = $by{$how};
+        my ($said, $line) = map { $t->logged($_) } $real, $res;
+        my @same = qw(path method access decision reason routeId accountId sessionId workspaceId);
+        is_deeply { map { $_ => $line->{$_} } @same },
+            { (map { $_ => $said->{$_} } @same), path => $uri =~ s/[?].*//r },
+            "$name, $how: the log says the same";
+        if ($status == 204) {
+            is_deeply [ $res->status, $res->body ], [ $how eq 'in headers' ? 204 : 200, '' ],
+                "$name, $how: $status";
+            next;
+        }
+        is_problem($res, $status, $real->json->{code}, "$name, $how");
+        my @parts = ('WWW-Authenticate', 'Allow', 'Content-Type', 'Access-Control-Allow-Origin');
+        is_deeply [ $res->status, map({ $res->header($_) } @parts), $res->json->{detail} ],
+            [ $real->status, map({ $real->header($_) } @parts), $real->json->{detail} ],
+            "$name, $how: as the gateway itself";
+    }
+    return;
 }
 
 my @PREFLIGHT = (Origin => $ORIGIN, 'Access-Control-Request-Method');
@@ -155,6 +196,61 @@ is_deeply [ map { $_->status, trusted($_) } ask(@$_, headers => \@forged) ],
     [ GET => '/public', token => $token{branch} ], [ OPTIONS => '/branch/a' ];
 like trusted(ask(GET => '/token', token => $token{branch}))->{'X-Token-Scope'}, qr/./,
     'of the default map, too';
+
+# -- Envoy copies what the answer has, and drops what it names; all else of a client stays
+
+my @STRIPPED = qw(X-Account-Id X-Account-Type X-Session-Id X-Token-Type X-Token-Scope X-Workspace-Id
+    X-Tenant-Id X-Member-Id X-Active-Branch-Id X-Branch-Ids X-Roles X-Subject X-None);
+for my $case (
+    [ 'a token', { 'X-Account-Id' => $claims{account_id}, 'X-Subject' => $claims{sub} },
+        GET => '/branch/a', token => $token{branch} ],
+    [ 'nobody', {}, GET => '/public' ], [ 'OPTIONS', {}, OPTIONS => '/branch/a' ],
+    [ 'shadow mode', {}, GET => '/shadow' ],
+) {
+    my ($name, $want, $method, $uri, @more) = @$case;
+    my $got = asks($method, $uri, @more, headers => [ map { $_ => 'forged' } @STRIPPED ]);
+    is $got->status, 200, "by itself, $name: 200";
+    is_deeply { map { $_ => join ',', $got->header_all($_) } @STRIPPED },
+        { map({ $_ => '' } @STRIPPED), %$want }, 'each name that a client may have forged is in it';
+    is_deeply [ sort split /, /, $got->header('x-envoy-auth-headers-to-remove') ],
+        [ sort grep { !defined $want->{$_} } @STRIPPED ], 'and those without a value are to go';
+}
+is asks(GET => '/branch/a')->header('x-envoy-auth-headers-to-remove'), undef, 'a refusal names none';
+is_deeply [ map { $_->header('x-envoy-auth-headers-to-remove') } ask(GET => '/branch/a',
+    token => $token{branch}) ], [undef], 'nor does an answer to other proxies';
+
+# -- the request itself: any method, with or without a body, and no path but its own
+
+is asks($_ => '/branch/a', token => $token{branch})->status, $_ =~ /GET|HEAD|PUT|OPTIONS/ ? 200 : 405,
+    "by itself: $_" for qw(GET HEAD PUT OPTIONS POST DELETE PATCH PURGE TRACE CONNECT);
+{
+    my $c = Platform::Test::Http->new(port => $t->port('asks'));
+    is_deeply [ map { $c->request(PUT => '/branch/a', token => $token{branch}, connection => 'keep-alive',
+        body => $_)->status } 'x' x 100, 'GET /public HTTP/1.1\r\n\r\n', '' ], [ (200) x 3 ],
+        'by itself: a body is of no weight, and not the next request';
+}
+is asks(GET => '/public', from => '127.0.0.2')->status, 403, 'by itself: not by a peer that is not listed';
+for my $case (
+    # [ path, status at / and below /asks/ ]
+    [ '/public', 200, 200 ], [ '/branch/a', 401, 401 ], [ '/public/../branch/a', 401, 401 ],
+    [ '/public/%2e%2e/branch/a', 401, 401 ], [ '/%62ranch/a', 401, 401 ], [ '//branch//a', 401, 401 ],
+    [ '/public/%2e%2e%2fbranch/a', 401, 401 ], [ '/public?/../branch/a', 200, 200 ],
+    [ '/public%3f/../branch/a', 401, 401 ], [ '/page', 404, 200 ], [ '/asks/public', 404, 404 ],
+    [ '/nothing', 404, 404 ], [ '/internal', 404, 404 ], [ '/off', 404, 404 ], [ '/branch', 404, 404 ],
+    [ '/../page', 400, 404 ], [ '/../public', 400, 404 ], [ '/../asks/public', 400, 400 ],
+    [ '/%2e%2e/asks/public', 400, 400 ], [ '/public/../../page', 400, 404 ],
+    [ '/public/../../asks/public', 400, 400 ], [ '/%00', 400, 400 ], [ '/%zz', 400, 400 ],
+) {
+    my ($path, @status) = @$case;
+    is asks(GET => $path, via => $_)->status, shift @status, "by itself, @$_: $path"
+        for [ asks => '' ], [ prefixed => '/asks' ];
+}
+is asks(GET => $_->[0], via => [ prefixed => '' ])->status, $_->[1], "by itself: $_->[0] $_->[1]"
+    for [ '/asks/public', 200 ], [ '/asks/', 404 ], [ '/asks', 404 ], [ '/%61sks/public', 400 ],
+    [ '/x/../asks/public', 400 ], [ '//asks/public', 400 ], [ '/page', 404 ], [ '/', 404 ],
+    [ 'http://shop.test/asks/public', 200 ];
+is asks(GET => $_->[0], via => [ bare => '' ])->status, $_->[1], "by itself, no final slash: $_->[0]"
+    for [ '/as/public', 200 ], [ '/asks/public', 400 ], [ '/as', 400 ], [ '/as?/public', 400 ];
 
 # -- shadow mode lets pass, without identity where it would refuse
 
@@ -247,7 +343,14 @@ keys_hold($issuer->set(body => jwks($key, $new)), sub {
 my $gone = Platform::Test::Http->new(port => $port);
 $gone->send(http_request_bytes(@asks, token => jwt_token(branch => $new)));
 $gone->reset;
+my @itself = map {
+    my $asks = Platform::Test::Http->new(port => $t->port('prefixed'));
+    $asks->send(http_request_bytes(GET => "/asks$_", token => jwt_token(branch => $new)));
+    $asks;
+} '/branch/a', '/asks/branch/a';
 $issuer->set(hold => 0);
+is_deeply [ map { $_->read_response->status } @itself ], [ 200, 404 ],
+    'by itself: after the wait the path is what it was';
 is_deeply [ map { ($_->status, $_->header('X-Account-Id')) } $c->read_response,
     $c->request(@asks, token => $token{branch}) ], [ (204, $claims{account_id}) x 2 ],
     'the one that its fetch was for, and the next on that connection';

@@ -40,6 +40,85 @@ ngx_http_pgw_content_server(ngx_conf_t *cf, const ngx_str_t *name)
 }
 
 
+/* Returns 1 if no path gets an answer in the server of cf, except by the location
+   in cf or by "platform_gateway_route_not_found". */
+
+static ngx_uint_t
+ngx_http_pgw_content_alone(ngx_conf_t *cf)
+{
+    ngx_uint_t                  rest;
+    ngx_queue_t                *q, *all;
+    ngx_http_core_srv_conf_t   *cscf = ngx_http_pgw_conf_server(cf);
+    ngx_http_core_loc_conf_t   *clcf, *own = ngx_http_pgw_conf_core(cf);
+    ngx_http_pgw_loc_conf_t    *conf;
+    ngx_http_location_queue_t  *lq;
+
+    clcf = cscf->ctx->loc_conf[ngx_http_core_module.ctx_index];
+    all = clcf->locations;
+
+    if (own->locations || own->error_pages || clcf->error_pages
+        || ngx_http_pgw_peek_rewrite_answers(cf, cf->ctx)
+        || ngx_http_pgw_peek_rewrite_answers(cf, cscf->ctx))
+    {
+        return 0;
+    }
+
+    rest = 0;
+
+    for (q = ngx_queue_head(all); q != ngx_queue_sentinel(all);
+         q = ngx_queue_next(q))
+    {
+        lq = (ngx_http_location_queue_t *) q;
+        clcf = lq->exact ? lq->exact : lq->inclusive;
+        conf = clcf->loc_conf[ngx_http_platform_gateway_module.ctx_index];
+
+        if (clcf != own && !clcf->internal && !clcf->named
+            && !conf->route_not_found)
+        {
+            return 0;
+        }
+
+        rest |= clcf->name.len == 1 && clcf->name.data[0] == '/'
+                && !clcf->exact_match;
+    }
+
+    return rest;
+}
+
+
+/* A path of the client may climb out of the location of forward-auth, and each
+   answer with 200 lets its request pass. */
+
+static const char *
+ngx_http_pgw_content_request(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_uint_t                 plain;
+    ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
+
+    plain = clcf->name.len && clcf->name.data[0] == '/'
+            && !clcf->exact_match && !clcf->named && !clcf->internal;
+
+#if (NGX_PCRE)
+    plain = plain && clcf->regex == NULL;
+#endif
+
+    return !plain ? "has \"platform_gateway_forward_auth request\", which is "
+                    "for a location of a prefix, like \"/\","
+           : conf->explain_name.len == 0
+             || conf->explain == ngx_http_pgw_conf_server(cf)
+           ? "has \"platform_gateway_forward_auth request\": name the server "
+             "that has the locations for the described requests, another one,"
+           : !ngx_http_pgw_content_alone(cf)
+           ? "has \"platform_gateway_forward_auth request\", and its server "
+             "has more that may answer, which would let requests pass: give it "
+             "a server without \"error_page\", \"if\" and \"return\", and with "
+             "no other location but \"internal\" ones and, beside a prefix, "
+             "\"/\" with \"platform_gateway_route_not_found\","
+           : NULL;
+}
+
+
 char *
 ngx_http_pgw_content_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
     ngx_http_pgw_loc_conf_t *conf)
@@ -73,7 +152,9 @@ ngx_http_pgw_content_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
             ? "names the server \"%V\", and not exactly one server has that "
               "\"server_name\","
             : conf->forward
-            ? (closed && conf->enable ? NULL
+            ? (closed && conf->enable
+               ? (conf->forward == NGX_HTTP_PGW_FORWARD_REQUEST
+                  ? ngx_http_pgw_content_request(cf, conf) : NULL)
                : "has \"platform_gateway_forward_auth\": say "
                  "\"platform_gateway on\" in it, and \"allow 127.0.0.1; deny "
                  "all;\" with the address of the other proxy,")

@@ -167,7 +167,9 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    if (r == r->main) {
+    /* the method of another proxy's request is for the described location */
+
+    if (r == r->main && conf->forward != NGX_HTTP_PGW_FORWARD_REQUEST) {
         rc = ngx_http_pgw_access_method(r, gr, conf);
         if (rc != NGX_DECLINED) {
             return rc;

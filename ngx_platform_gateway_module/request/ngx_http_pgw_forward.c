@@ -1,8 +1,8 @@
 
 /*
- * Forward-auth: another proxy describes a request of its client in headers, and
- * the guard decides on it as on a request of our own.  The response has the
- * trusted headers, or is the refusal.
+ * Forward-auth: another proxy describes a request of its client, in headers or
+ * by the request itself, and the guard decides on it as on a request of our own.
+ * The response has the trusted headers, or is the refusal.
  */
 
 
@@ -17,9 +17,10 @@
 
 
 /* Names of the headers for the method, the URI and the URL, of which only the
-   path counts; indexed by conf->forward - 1. */
+   path counts; indexed by conf->forward. */
 
 static const char *const  ngx_http_pgw_forward_headers[][3] = {
+    { "", "", "" },
     { "x-forwarded-method", "x-forwarded-uri", "" },
     { "x-original-method", "x-original-uri", "x-original-url" }
 };
@@ -52,6 +53,33 @@ ngx_http_pgw_forward_url(ngx_str_t *url)
 }
 
 
+/* Removes the prefix of the location from the path as the client sent it: nginx
+   has compared the decoded path.  A second call, after a wait, does the same.
+   Returns NULL, or the fault. */
+
+static const char *
+ngx_http_pgw_forward_rest(ngx_http_request_t *r)
+{
+    size_t     len;
+    ngx_str_t  prefix = ngx_http_pgw_core(r)->name;
+
+    len = (size_t) (r->uri_end - r->uri_start);
+    prefix.len -= (prefix.data[prefix.len - 1] == '/');
+
+    if (len <= prefix.len
+        || ngx_memcmp(r->uri_start, prefix.data, prefix.len) != 0
+        || r->uri_start[prefix.len] != '/')
+    {
+        return "the path does not begin with that of the location";
+    }
+
+    r->unparsed_uri.data = r->uri_start + prefix.len;
+    r->unparsed_uri.len = len - prefix.len;
+
+    return NULL;
+}
+
+
 /* Reads the described request into r, for the log.  Returns NULL, or the fault.
    Refuses a header that is there twice, since the client may have sent one. */
 
@@ -64,15 +92,19 @@ ngx_http_pgw_forward_read(ngx_http_request_t *r, ngx_uint_t forward)
 
     static ngx_table_elt_t  upgrade;
 
-    for (i = 0; i < 3; i++) {
-        n[i] = ngx_http_pgw_names_find(sent,
-                   ngx_http_pgw_forward_headers[forward - 1][i], &value[i]);
-    }
-
     /* other proxies do not pass Upgrade of a WebSocket's handshake */
 
     if (ngx_http_pgw_names_find(sent, "sec-websocket-key", &key)) {
         r->headers_in.upgrade = &upgrade;
+    }
+
+    if (forward == NGX_HTTP_PGW_FORWARD_REQUEST) {
+        return ngx_http_pgw_forward_rest(r);
+    }
+
+    for (i = 0; i < 3; i++) {
+        n[i] = ngx_http_pgw_names_find(sent,
+                   ngx_http_pgw_forward_headers[forward][i], &value[i]);
     }
 
     if (n[0] != 1 || n[1] + n[2] != 1) {
@@ -114,34 +146,92 @@ ngx_http_pgw_forward_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* Adds the headers of grant, or empty ones if it is NULL, and returns 204.  A
-   header without a value is sent empty, because Caddy 2.6 invents a value for a
-   missing one. */
+/* Adds a header, which is empty if grant, that may be NULL, has no value for it.
+   Returns the element, or NULL if memory is short. */
 
-static ngx_int_t
-ngx_http_pgw_forward_pass(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
+static ngx_table_elt_t *
+ngx_http_pgw_forward_header(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant,
+    const ngx_str_t *name)
 {
     ngx_uint_t                          i;
-    const ngx_str_t                    *value;
-    const ngx_http_pgw_claim_header_t  *name;
+    const ngx_str_t                    *value = ngx_http_pgw_header_text("");
+    const ngx_http_pgw_claim_header_t  *ch = conf->claim_headers->elts;
 
-    name = conf->claim_headers->elts;
+    for (i = 0; grant && i < conf->claim_headers->nelts; i++) {
 
-    for (i = 0; i < conf->claim_headers->nelts; i++) {
-        value = grant ? ngx_http_pgw_grant_headers(grant, conf) + i : NULL;
-
-        if (!ngx_http_pgw_headers_push(r, (char *) name[i].name.data,
-                                       name[i].name.len, value && value->data
-                                       ? value : ngx_http_pgw_header_text("")))
+        if (ngx_http_pgw_names_same(&ch[i].name, name)
+            && ngx_http_pgw_grant_headers(grant, conf)[i].data)
         {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+            value = ngx_http_pgw_grant_headers(grant, conf) + i;
         }
     }
 
-    return ngx_http_pgw_header_add(r, "Cache-Control",
-                                   ngx_http_pgw_header_text("no-store"))
-           ? NGX_HTTP_NO_CONTENT : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return ngx_http_pgw_headers_push(r, (char *) name->data, name->len, value);
+}
+
+
+/*
+ * Adds the trusted headers, and returns 204.  A header without a value is sent
+ * empty, because Caddy 2.6 invents a value for a missing one.
+ *
+ * For "request" the response is 200, the only status with which Envoy lets a
+ * request pass.  Envoy keeps the client's headers that the response neither has
+ * nor names as to be removed, so the response has all names that the described
+ * server strips.
+ */
+
+static ngx_int_t
+ngx_http_pgw_forward_pass(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *judge, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant)
+{
+    ngx_str_t                           removed;
+    ngx_uint_t                          i, all;
+    const ngx_array_t                  *names;
+    ngx_table_elt_t                    *h;
+    ngx_http_pgw_text_t                 text = { .request = r };
+    ngx_http_complex_value_t            body;
+    const ngx_http_pgw_srv_conf_t      *sscf;
+    const ngx_http_pgw_claim_header_t  *ch;
+
+    all = (judge->forward == NGX_HTTP_PGW_FORWARD_REQUEST);
+    sscf = judge->explain->ctx->srv_conf[
+                                   ngx_http_platform_gateway_module.ctx_index];
+    names = all ? sscf->strip : conf->claim_headers;
+    ch = names->elts;
+
+    /* the first names that a server strips are those of the ids */
+
+    for (i = all ? NGX_HTTP_PGW_IDS : 0; i < names->nelts; i++) {
+
+        h = ngx_http_pgw_forward_header(r, conf, grant, &ch[i].name);
+        if (h == NULL) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        if (h->value.len == 0) {
+            ngx_http_pgw_text_format(&text, text.last ? ", %V" : "%V",
+                                     &ch[i].name);
+        }
+    }
+
+    removed = ngx_http_pgw_text_value(&text);
+
+    if (text.failed
+        || !ngx_http_pgw_header_add(r, "Cache-Control",
+                                    ngx_http_pgw_header_text("no-store"))
+        || (all && removed.len
+            && !ngx_http_pgw_header_add(r, "x-envoy-auth-headers-to-remove",
+                                        &removed)))
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_memzero(&body, sizeof(ngx_http_complex_value_t));
+
+    return all ? ngx_http_send_response(r, NGX_HTTP_OK, NULL, &body)
+               : NGX_HTTP_NO_CONTENT;
 }
 
 
@@ -195,7 +285,7 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
     ngx_int_t                 rc;
     ngx_uint_t                method = r->method;
     ngx_http_pgw_request_t   *gr = ngx_http_pgw_request_writable(r);
-    ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
+    ngx_http_pgw_loc_conf_t  *judge = ngx_http_pgw_loc(r), *conf = judge;
 
     /* the status of an error_page might admit the request */
 
@@ -212,7 +302,7 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
         return NGX_HTTP_NOT_FOUND;
     }
 
-    rc = ngx_http_pgw_forward_find(r, conf, &conf);
+    rc = ngx_http_pgw_forward_find(r, judge, &conf);
     if (rc != NGX_OK) {
         return rc;
     }
@@ -242,9 +332,10 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
     }
 
     return rc == NGX_OK
-           ? ngx_http_pgw_forward_pass(r, conf, &ngx_http_pgw_ctx(r)->grant)
+           ? ngx_http_pgw_forward_pass(r, judge, conf,
+                                       &ngx_http_pgw_ctx(r)->grant)
            : rc == NGX_DECLINED || rc == NGX_HTTP_NO_CONTENT
-           ? ngx_http_pgw_forward_pass(r, conf, NULL) : rc;
+           ? ngx_http_pgw_forward_pass(r, judge, conf, NULL) : rc;
 }
 
 
@@ -259,9 +350,14 @@ ngx_http_pgw_forward_auth(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t                *value = cf->args->elts;
     ngx_http_pgw_loc_conf_t  *lcf = conf;
 
-    lcf->forward = ngx_strcmp(value[1].data, "forwarded") == 0 ? 1
-                   : ngx_strcmp(value[1].data, "original") == 0 ? 2 : 0;
+    lcf->forward = ngx_strcmp(value[1].data, "forwarded") == 0
+                   ? NGX_HTTP_PGW_FORWARD_FORWARDED
+                   : ngx_strcmp(value[1].data, "original") == 0
+                   ? NGX_HTTP_PGW_FORWARD_ORIGINAL
+                   : ngx_strcmp(value[1].data, "request") == 0
+                   ? NGX_HTTP_PGW_FORWARD_REQUEST : NGX_HTTP_PGW_FORWARD_OFF;
 
     return lcf->forward ? ngx_http_pgw_content_directive(cf, cmd, conf)
-                        : "accepts \"forwarded\" and \"original\"";
+                        : "accepts \"forwarded\", \"original\" and "
+                          "\"request\"";
 }

@@ -143,7 +143,8 @@ void ngx_http_pgw_problem_init(void);
 
 extern ngx_http_pgw_content_t  ngx_http_pgw_forward_content;
 
-/* Directive: forwarded|original [SERVER_NAME]; cmd->post is that content. */
+/* Directive: forwarded|original|request [SERVER_NAME]; cmd->post is that
+   content. */
 ngx_http_pgw_set_t  ngx_http_pgw_forward_auth;
 
 
