@@ -126,13 +126,12 @@ sub status ($of, $token, $type, $code) {
 my @asked = map { login('one')->json->{factorToken} } 1 .. 8;
 my $code = totp($f->{secret});
 my $row = $pg->begin("select 1 from factors where factor_id = '$f->{factorId}' for update");
-my @sent = map { sent('verify-factor', { factorToken => $_, type => 'totp', code => $code }) } @asked;
-ok $pg->waiting(8), 'one code in eight logins, each of which has seen that it is right';
+my @sent = spread([ $identity, @more ], 'verify-factor', map { { factorToken => $_, type => 'totp', code => $code } } @asked);
+ok $pg->waiting(8), 'one code in eight logins of three processes, each of which has seen that it is right';
 ok $pg->end($row, 'rollback'), 'and goes on';
-my %got;
-$got{ $_->read_response->status }++ for @sent;
-is_deeply \%got, { 200 => 1, 401 => 7 }, 'opens one session';
-is status($more[0], login('one')->json->{factorToken}, totp => $code), 401, 'nor in another process';
+my %once = (AUTH_LOGIN_SUCCESS => 1);
+is_deeply codes(@sent), { %once, AUTH_FACTOR_INVALID => 7 }, 'opens one session';
+is status($more[0], login('one')->json->{factorToken}, totp => $code), 401, 'nor later in another process';
 $identity->stop;
 $identity->start;
 client_of($t, $port);
@@ -169,10 +168,9 @@ is_problem(verify(login('one')->json, recovery => $f->{recoveryCodes}[0]), @inva
 $list = http_get($port, '/api/auth/factors', token => access($mfa))->json;
 is $list->{recoveryCodesLeft}, 9, 'there are nine left';
 @asked = map { login('one')->json->{factorToken} } 1 .. 4;
-@sent = map { sent('verify-factor', { factorToken => $_, type => 'recovery', code => $f->{recoveryCodes}[1] }) } @asked;
-%got = ();
-$got{ $_->read_response->status }++ for @sent;
-is_deeply \%got, { 200 => 1, 401 => 3 }, 'one in four logins at once: once';
+@sent = spread([ $identity, @more ], 'verify-factor', map { { factorToken => $_, type => 'recovery',
+    code => $f->{recoveryCodes}[1] } } @asked);
+is_deeply codes(@sent), { %once, AUTH_FACTOR_INVALID => 3 }, 'one in four logins of three processes at once: once';
 $asked = login('one')->json;
 forget();
 my $lock = $pg->begin("select from accounts where account_id = '$one->{accountId}' for no key update");
@@ -417,7 +415,15 @@ $several = logged_in('two-workspaces');
 $f = enrol($several);
 restart($identity, AUTH_FACTOR_KEYS => 'two=' . 'YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=,' . $KEY);
 forget();
-is verify(login('two-workspaces')->json, totp => totp($f->{secret}))->status, 200, 'a key before it: still read';
+my $in = verify(login('two-workspaces')->json, totp => totp($f->{secret}));
+is $in->status, 200, 'a key before it: still read';
+for my $case ([ 'a branch that is chosen', select_branch($in->json, branch(41)) ], [ 'a refresh', refresh($in->json) ])
+{
+    my ($name, $res) = @$case;
+    is_deeply [ @{ claims(access($res->json)) }{qw(amr acr auth_time)} ],
+        [ [qw(pwd otp mfa)], 'aal2', claims(access($in->json))->{auth_time} ], "$name: authenticated as the login was"
+        or diag $res->body;
+}
 restart($identity, AUTH_FACTOR_KEYS => 'two=' . 'YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=');
 forget();
 is_problem(verify(login('two-workspaces')->json, totp => totp($f->{secret})), @invalid, 'without its key');
@@ -466,6 +472,14 @@ $rekeys->wait_end(60);
 is $pg->sql("select key_id || ' ' || encode(secret, 'escape') from $its_row"), 'two of others', 'and keeps what was written';
 $pg->sql("update factors set secret = '$sealed' where factor_id = '$g->{factorId}'");
 $c->refused(2, qr/PLATFORM_AUTH_FACTOR_KEYS is not set/, @rekey);
+$pg->sql("insert into factors (account_id, factor_type, factor_name, key_id, secret)
+    select '$other->{accountId}', 'totp', 'lost', 'gone', '' from generate_series(1, 1001)");
+my ($exit, undef, $said) = $c->run(keys_of("$KEY,$two"), @rekey);
+is $exit, 1, 'three pages of secrets whose key is lost';
+like $said, qr/"encrypted":1,"unreadable":1001,.*secrets that cannot be decrypted: 1001 \(key gone\)/s, 'which is said';
+is $pg->sql("select key_id from $its_row"), 'one', 'and the others are encrypted';
+$pg->sql("delete from factors where key_id = 'gone'");
+$c->audited(['factors.rekeyed'], keys_of("$two,$KEY"), @rekey);
 
 # -- operators and programs
 

@@ -192,10 +192,9 @@ sub elsewhere ($of, $path, $body) {
     return $t->fcgi($of->address)->request(POST => "/api/auth/$path", body => JSON::PP::encode_json($body))->{stdout};
 }
 my $body = answered(asked('login'), $phone, 'get');
-my @sent = map { sent('login/passkey', $body) } 1 .. 6;
-my %got;
-$got{ $_->read_response->code }++ for @sent;
-is_deeply \%got, { AUTH_LOGIN_SUCCESS => 1, AUTH_FACTOR_TOKEN_INVALID => 5 }, 'six answers at once: one';
+my @sent = spread([ $identity, @more ], 'login/passkey', ($body) x 6);
+is_deeply codes(@sent), { AUTH_LOGIN_SUCCESS => 1, AUTH_FACTOR_TOKEN_INVALID => 5 },
+    'six answers to one challenge in three processes at once: one';
 like elsewhere($more[0], 'login/passkey', $body), qr/AUTH_FACTOR_TOKEN_INVALID/, 'nor in another process';
 like elsewhere($more[1], 'login/passkey', answered(asked('login'), $phone, 'get')), qr/AUTH_LOGIN_SUCCESS/,
     'control: a challenge of another process';
@@ -375,6 +374,35 @@ ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity where wait_e
     'two tenth ones at once';
 $pg->end($row, 'rollback');
 is_deeply [ sort map { $_->read_response->code } @sent ], [qw(AUTH_FACTOR_ADDED RESOURCE_LIMIT_REACHED)], 'one of them';
+
+# -- the first factor: one of several at once
+
+sub confirmed ($account) {
+    return $pg->sql("select string_agg(factor_type, ' ') from factors join accounts using (account_id)
+        where account_name = '$account\@demo.test' and confirmed_at is not null");
+}
+my @first = map { my %of = (factorToken => login('two-workspaces')->json->{factorToken});
+    +{ %of, %{ answered(call('passkeys/options', \%of)->json, device(), 'create') } } } 1 .. 2;
+$row = $pg->begin("select 1 from accounts where account_name = 'two-workspaces\@demo.test' for update");
+@sent = spread([ $identity, @more ], passkeys => @first);
+ok $pg->waiting(2), 'two logins that have to get one, in two processes';
+$pg->end($row, 'rollback');
+is_deeply codes(@sent), { AUTH_LOGIN_SUCCESS => 1, AUTH_BUSY => 1 }, 'one of them';
+is confirmed('two-workspaces'), 'passkey', 'which has the factor';
+
+my ($theirs, $his) = map { access(logged_in('two-hundred')) } 1 .. 2;
+my $new = call('factors', { type => 'totp' }, token => $his)->json;
+my $add = answered(asked(register => $theirs), device(), 'create');
+$row = $pg->begin("select 1 from accounts where account_name = 'two-hundred\@demo.test' for update");
+@sent = sent(passkeys => $add, token => $theirs);
+ok $pg->waiting(1), 'a session adds a passkey';
+push @sent, sent("factors/$new->{factorId}/confirm", { code => totp($new->{secret}) }, token => $his);
+ok $pg->waiting(2), 'and another one, by the credential too, confirms an app';
+$pg->end($row, 'rollback');
+is_deeply [ map { $_->read_response->code } @sent ], [qw(AUTH_FACTOR_ADDED AUTH_BUSY)], 'the first of them';
+is confirmed('two-hundred'), 'passkey', 'alone';
+is_problem(call("factors/$new->{factorId}/confirm", { code => totp($new->{secret}) }, token => $his), @stale,
+    'and the other session has to step up');
 
 # -- the last one of an account that has to have one, also when two go at once
 

@@ -3,8 +3,8 @@
  * platform_gateway_single_header: headers that every server reads in one way.
  *
  * The value of a header that is there twice is the first, the last or both,
- * and "X_Y" may be read as "X-Y".  What the gateway decides on by such a header
- * would not be what the upstream does.
+ * and "_" in its name may be read as "-".  What the gateway decides on by such
+ * a header would not be what the upstream does.
  */
 
 

@@ -10,7 +10,7 @@ use Test::More ();
 
 use Exporter qw(import);
 our @EXPORT = qw(client_of call login logged_in refresh next_of select_branch logout claims
-    session_of row alter recent restart cookies branch sent totp);
+    session_of row alter recent restart cookies branch sent spread codes totp);
 
 our $CREDENTIAL = 'Demo-passw0rd!';
 our $COOKIE = 'platform_refresh_token';
@@ -29,6 +29,22 @@ sub sent ($path, $json, %o) {
     my $client = Platform::Test::Http->new(port => $port);
     $client->send(http_request_bytes(POST => "/api/auth/$path", json => $json, %o));
     return $client;
+}
+
+# The same of several bodies at once, in turn to these processes, for codes().
+sub spread ($processes, $path, @json) {
+    my $n = 0;
+    return map { my $fcgi = $t->fcgi($processes->[ $n++ % @$processes ]->address);
+        $fcgi->send(Platform::Test::Fcgi::request_bytes(POST => "/api/auth/$path",
+            body => JSON::PP::encode_json($_)));
+        $fcgi } @json;
+}
+
+# How many of the answers have which code.
+sub codes (@sent) {
+    my %n;
+    $n{ JSON::PP::decode_json($_->read_answer->{body})->{code} }++ for @sent;
+    return \%n;
 }
 
 # The answer to a login; account 'one' is one@demo.test.
