@@ -380,6 +380,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    allow_confirmation;  /* accept "cnf" */
     ngx_flag_t                    shadow;
     ngx_flag_t                    strict_path;   /* refuse ambiguous paths */
+    ngx_flag_t                    strict_origin;   /* refuse other pages */
     ngx_flag_t                    allow_return;  /* accept "return", which runs
                                                     before the guard */
     ngx_flag_t                    allow_cache;   /* accept a cache that clients

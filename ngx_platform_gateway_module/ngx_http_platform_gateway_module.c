@@ -46,6 +46,7 @@
     X(allow_confirmation, value, NGX_CONF_UNSET, 0)                           \
     X(shadow, value, NGX_CONF_UNSET, 0)                                       \
     X(strict_path, value, NGX_CONF_UNSET, 0)                                  \
+    X(strict_origin, value, NGX_CONF_UNSET, 0)                                \
     X(allow_return, value, NGX_CONF_UNSET, 0)                                 \
     X(allow_cache, value, NGX_CONF_UNSET, 0)                                  \
     X(cors_origins, ptr_value, NGX_CONF_UNSET_PTR, NULL)                      \
@@ -309,6 +310,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
              ngx_http_pgw_conf_route, route_id, NULL) },
     { ngx_string("platform_gateway_shadow"), PGW_FLAG(shadow) },
     { ngx_string("platform_gateway_strict_path"), PGW_FLAG(strict_path) },
+    { ngx_string("platform_gateway_strict_origin"), PGW_FLAG(strict_origin) },
     { ngx_string("platform_gateway_single_header"),
       PGW_ANY(1MORE, ngx_http_pgw_single_directive, single_headers, NULL) },
     { ngx_string("platform_gateway_allow_return"),

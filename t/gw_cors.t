@@ -34,6 +34,14 @@ pass /more: platform_gateway_access public;
     platform_gateway_cors_expose_headers default Mcp-Session-Id grpc-status;
 pass /exposes to app: platform_gateway_access public;
     platform_gateway_cors_expose_headers Mcp-Session-Id X-Two;
+pass /strict: platform_gateway_access branch; platform_gateway_strict_origin on;
+    pass /strict/public: platform_gateway_access public;
+    pass /strict/none: platform_gateway_cors_origins off;
+    pass /strict/shadow: platform_gateway_shadow on;
+    pass /strict/off: platform_gateway_strict_origin off;
+pass /asks: platform_gateway_access public; auth_request /strict;
+location = /judge { platform_gateway_access public; platform_gateway_forward_auth forwarded;
+    allow 127.0.0.1; deny all; }
 pass /off to app: platform_gateway_access public; platform_gateway_cors_origins off;
 SERVER
 limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
@@ -152,6 +160,41 @@ is_deeply cors(http_get($port, '/public', headers => [ map { (Origin => $ORIGIN)
 my $bad = http_raw($port, "GET / HTTP/1.1\r\nHost: a\r\nOrigin: $ORIGIN\r\nHost: b\r\n\r\n");
 like $bad, qr/^HTTP\/1\.1 400 .*^Access-Control-Allow-Origin: \Q$ORIGIN\E\r$/ms,
     'a bad request whose origin was read';
+
+# platform_gateway_strict_origin: [name, path, origins, token, status].
+
+my $token = jwt_token(branch => $key);
+for my $case (
+    [ 'a program', '/strict', [], $token, 200 ],
+    [ 'a page that is listed', '/strict', [$ORIGIN], $token, 200 ],
+    [ 'another', '/strict', [$EVIL], $token, 403 ],
+    [ 'another, without a token', '/strict', [$EVIL], undef, 403 ],
+    [ 'one that is listed, without a token', '/strict', [$ORIGIN], undef, 401 ],
+    [ 'one whose name leads here', '/strict', ['http://evil.example'], $token, 403 ],
+    [ 'one without an origin', '/strict', ['null'], $token, 403 ],
+    [ 'an empty origin', '/strict', [''], $token, 403 ],
+    [ 'two origins', '/strict', [ $ORIGIN, $ORIGIN ], $token, 403 ],
+    [ 'where everybody may', '/strict/public', [$EVIL], undef, 403 ],
+    [ 'where everybody may, a listed one', '/strict/public', [$ORIGIN], undef, 200 ],
+    [ 'where none is listed', '/strict/none', [$ORIGIN], $token, 403 ],
+    [ 'where none is listed, a program', '/strict/none', [], $token, 200 ],
+    [ 'in shadow mode', '/strict/shadow', [$EVIL], $token, 200 ],
+    [ 'where it is off', '/strict/off', [$EVIL], $token, 200 ],
+    [ 'where it is not on', '/branch', [$EVIL], $token, 200 ],
+    [ 'for auth_request', '/asks', [$EVIL], $token, 403 ],
+    [ 'for auth_request, a listed one', '/asks', [$ORIGIN], $token, 200 ],
+    [ 'judged', '/judge', [$EVIL], $token, 403 ],
+    [ 'judged, a listed one', '/judge', [$ORIGIN], $token, 204 ],
+) {
+    my ($name, $path, $origins, $with, $status) = @$case;
+    my $res = http_get($port, $path, token => $with, host => 'evil.example', headers => [ map({ (Origin => $_) } @$origins),
+        $path eq '/judge' ? ('X-Forwarded-Method' => 'GET', 'X-Forwarded-Uri' => '/strict') : () ]);
+    $status == 403 && $path ne '/asks' ? is_problem($res, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED', "strict, $name")
+        : is $res->status, $status, "strict, $name: $status";
+    is_deeply [ @{ $t->logged($res) }{qw(decision reason)} ],
+        [ $path =~ /shadow/ ? 'shadow' : 'deny', 'origin_forbidden' ], 'the log has the reason'
+        if $status == 403 && $path ne '/asks' || $path =~ /shadow/;
+}
 
 # An upstream's own CORS headers are not heard; its Vary stays.
 

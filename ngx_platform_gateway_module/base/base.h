@@ -119,6 +119,10 @@ ngx_http_pgw_header_next(ngx_http_pgw_walk_t *walk)
 ngx_uint_t ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_str_t *origin);
 
+/* Returns 1 if a page has sent r, and its origin is not allowed. */
+ngx_uint_t ngx_http_pgw_origin_foreign(const ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf);
+
 /* Returns 1 if the origin is that of r. */
 ngx_uint_t ngx_http_pgw_origin_same(const ngx_http_request_t *r,
     const ngx_str_t *origin);

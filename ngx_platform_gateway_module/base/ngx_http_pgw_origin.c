@@ -31,6 +31,20 @@ ngx_http_pgw_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
 
 
 ngx_uint_t
+ngx_http_pgw_origin_foreign(const ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_str_t   origin;
+    ngx_uint_t  n;
+
+    n = ngx_http_pgw_names_find(&r->headers_in.headers.part, "origin",
+                                &origin);
+
+    return n > 1 || (n == 1 && !ngx_http_pgw_origin_allowed(conf, &origin));
+}
+
+
+ngx_uint_t
 ngx_http_pgw_origin_same(const ngx_http_request_t *r,
     const ngx_str_t *origin)
 {

@@ -522,15 +522,29 @@ ngx_http_pgw_guard_no_access(ngx_http_request_t *r)
 }
 
 
+/* Checks the headers of r that need no token. */
+
 static ngx_int_t
-ngx_http_pgw_guard_single(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+ngx_http_pgw_guard_headers(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    const char  *fault = ngx_http_pgw_single_fault(r, conf);
+    const char  *fault;
 
-    return fault ? ngx_http_pgw_guard_refuse(r, gr, conf,
-                               NGX_HTTP_PGW_REASON_BAD_REQUEST, fault)
-                 : NGX_DECLINED;
+    fault = conf->single_headers ? ngx_http_pgw_single_fault(r, conf) : NULL;
+
+    if (fault) {
+        return ngx_http_pgw_guard_refuse(r, gr, conf,
+                                         NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                         fault);
+    }
+
+    if (conf->strict_origin && ngx_http_pgw_origin_foreign(r, conf)) {
+        return ngx_http_pgw_guard_refuse(r, gr, conf,
+                                         NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
+                                         NULL);
+    }
+
+    return NGX_DECLINED;
 }
 
 
@@ -545,8 +559,8 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     gr->required = &conf->levels;
     gr->scope = NULL;
 
-    if (conf->single_headers) {
-        rc = ngx_http_pgw_guard_single(r, gr, conf);
+    if (conf->single_headers || conf->strict_origin) {
+        rc = ngx_http_pgw_guard_headers(r, gr, conf);
         if (rc != NGX_DECLINED) {
             return rc;
         }
