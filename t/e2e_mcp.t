@@ -37,7 +37,11 @@ my $conf = ours('nginx.conf');
 $conf =~ s/^(?=events)/%%GLOBALS%%\n/m or die 'no events';
 $conf =~ s{include \.\./local\.conf;}{%%GLOBALS_HTTP%%} or die 'no include';
 $conf =~ s/log_format platform .*?access_log \S+ platform;/%%PLATFORM_LOG%%/s or die 'no log';
+system("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+    . " -keyout $dir/key.pem -out $dir/ca.pem 2>/dev/null") == 0 or die "openssl req failed\n";
+$conf =~ s{/etc/ssl/certs/ca-certificates\.crt}{$dir/ca.pem} or die 'no certificates';
 my $nginx = $t->nginx_conf($conf);
+unlike +($nginx->test)[1], qr/\[warn\]/, 'nginx -t has no warning';
 my $clock = Platform::Test::Clock->new($t, $nginx);
 $t->start_nginx;
 
@@ -222,7 +226,8 @@ is_deeply [ @{ $t->logged(post($read, $ADD, @ADDS)) }{qw(accountId reason)} ],
 my $page = "$root/docs/mcp.md";
 my $text = $t->read_file($page);
 sub plain ($part) { return $part =~ s/^\s+//gmr =~ s/^#.*\n//gmr }
-my @parts = map { plain($_) } $text =~ /^ *```nginx\n(.*?)^ *```$/gms;
+my ($steps, $older_servers) = map { ($text =~ /^## $_\n(.*?)^## /ms)[0] } 'Five steps', 'Older servers';
+my @parts = map { plain($_) } $steps =~ /^ *```nginx\n(.*?)^ *```$/gms;
 my $example = plain($t->read_file("$root/examples/mcp/nginx.conf"));
 is_deeply [ grep { index($example, $_) < 0 } @parts ], [], 'the page has the example';
 my %on_page = map { $_ => 1 } map { split /\n/ } @parts;
@@ -235,6 +240,30 @@ my $shell = sub ($script) {
     return qx{sh $file} =~ s/\b($any)\b/$at{$1}/gr;
 };
 prints('the page', sub ($script) { $shell->($script) }, map { steps($page, $_) } 'Try it', 'Headers and message');
+
+# For an older server every request needs the strongest scope, and all its methods pass.
+my ($lines) = $older_servers =~ /^```nginx\n(.*?)^```$/ms;
+my $instead = join '|', qw(methods single_header require cors_headers);
+my $newer = $conf;
+my $replaced = $conf =~ s/^ *platform_gateway_(?:$instead)\s[^;]*;\n//gm;
+$conf =~ s/^ *location = \/mcp \{\n\K/$lines/m or die 'no location';
+$t->nginx_conf($conf);
+is $replaced, 4, 'the page, for an older server';
+ok $nginx->reload, 'it reads that';
+my @GATEWAY = (403, 'GATEWAY_CLAIM_REQUIRED', 'notes:write');
+for my $case (
+    [ 'a tool that reads, without the scope', $read, $LIST, \@LISTS, @GATEWAY ],
+    [ 'a tool that reads, with it', $write, $LIST, \@LISTS, 200 ],
+    [ 'no headers, without it', $read, calls('add_note'), [], @GATEWAY ],
+    [ 'no headers, with it', $write, calls('list_notes'), [], 200 ],
+) {
+    my ($name, $token, $message, $headers, @want) = @$case;
+    is_deeply answer(post($token, $message, @$headers)), \@want, "an older server, $name";
+}
+is_deeply [ map { my $how = $_; map { answer(http($gateway, $how, '/mcp', token => $_)) } $read, $write }
+    qw(GET DELETE) ], [ (\@GATEWAY, [ 405, -32000 ]) x 2 ], 'an older server, other methods';
+$t->nginx_conf($newer);
+ok $nginx->reload, 'and the first again; the streams are of a worker that waits for them';
 
 # -- the end of the token ends both streams: ten minutes, and the leeway
 
