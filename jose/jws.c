@@ -106,6 +106,7 @@ pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ, pj_str_t payload,
         [PJ_TYP_JWT] = PJ_STR("JWT"),
         [PJ_TYP_AT] = PJ_STR("at+jwt"),
         [PJ_TYP_REFRESH] = PJ_STR("refresh+jwt"),
+        [PJ_TYP_ASSERTION] = PJ_STR("platform-assertion+jwt"),
     };
     unsigned char sig[PJ_SIGNATURE_MAX_BYTES];
     char json[HEADER_MAX_BYTES], *at;

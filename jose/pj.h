@@ -293,10 +293,11 @@ PJ_MUST_CHECK pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label,
 
 /* The typ of tokens that we sign. */
 typedef enum {
-    PJ_TYP_JWT,     /* "JWT" */
-    PJ_TYP_AT,      /* "at+jwt" (RFC 9068) */
-    PJ_TYP_REFRESH, /* "refresh+jwt": never accepted as an access token */
-    PJ_TYP_COUNT    /* number of values, not a value */
+    PJ_TYP_JWT,       /* "JWT" */
+    PJ_TYP_AT,        /* "at+jwt" (RFC 9068) */
+    PJ_TYP_REFRESH,   /* "refresh+jwt": never accepted as an access token */
+    PJ_TYP_ASSERTION, /* "platform-assertion+jwt": nor is this */
+    PJ_TYP_COUNT      /* number of values, not a value */
 } pj_typ_t;
 
 /* RFC 7638 SHA-256 thumbprint of the public half, base64url, no NUL. */

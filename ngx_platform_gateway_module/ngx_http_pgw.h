@@ -202,6 +202,8 @@ typedef struct ngx_http_pgw_revocations_s ngx_http_pgw_revocations_t;
 typedef struct ngx_http_pgw_shared_s ngx_http_pgw_shared_t;
 typedef struct ngx_http_pgw_zone_s ngx_http_pgw_zone_t;
 typedef struct ngx_http_pgw_source_s ngx_http_pgw_source_t;
+typedef struct ngx_http_pgw_signer_s ngx_http_pgw_signer_t;
+typedef struct ngx_http_pgw_assertion_s ngx_http_pgw_assertion_t;
 
 
 /* The path of a claim in the payload of a token. */
@@ -245,6 +247,7 @@ typedef struct {
     ngx_uint_t                   hash;
     ngx_uint_t                   builtin;      /* from the default map; not set
                                                   for tokens of other issuers */
+    ngx_uint_t                   asserted;     /* a member of the assertion */
 } ngx_http_pgw_claim_header_t;
 
 
@@ -297,6 +300,7 @@ typedef struct {
     const ngx_http_pgw_loc_conf_t  *guarded;     /* a location that needs keys,
                                                     or NULL */
     ngx_http_pgw_loc_conf_t        *policies;    /* a location of each policy */
+    ngx_http_pgw_signer_t          *signer;      /* never NULL */
     ngx_uint_t                      subject_read;  /* a variable reads it */
     ngx_array_t                     claims_read;   /* ngx_str_t: names of claims
                                                       that variables read */
@@ -367,7 +371,11 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_array_t                  *audiences;     /* pj_str_t */
     time_t                        leeway;
     size_t                        token_max_size;
-    ngx_array_t                  *claim_headers;
+    ngx_array_t                  *claim_map;     /* claim_header_t */
+    ngx_http_pgw_assertion_t     *assertion;     /* or NULL */
+    ngx_array_t                  *claim_headers; /* claim_map, and the header of
+                                                    the assertion, which has no
+                                                    claim, at its end */
     const ngx_array_t            *claims_read;   /* of main_conf_t */
     ngx_array_t                  *required;      /* rule_t, or NULL */
     ngx_http_pgw_authentication_t  *authentication;  /* or NULL */
@@ -443,6 +451,8 @@ typedef struct {
                                           do not hold, or only by a variable */
     int64_t                  auth_time;  /* result of authentication_time(), if
                                             the location requires it */
+    int64_t                  asserted;   /* time of the assertion, if the
+                                            location has one; seconds */
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* ids in strings */

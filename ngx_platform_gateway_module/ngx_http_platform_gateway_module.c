@@ -26,7 +26,7 @@
 
 
 /* Fields that a location inherits: name, nginx's macro that merges it, unset
-   value, default.  Bit masks and strings are zeroes if unset.  claim_headers is
+   value, default.  Bit masks and strings are zeroes if unset.  claim_map is
    merged elsewhere. */
 
 #define NGX_HTTP_PGW_VALUES(X)                                                \
@@ -37,6 +37,7 @@
     X(required, ptr_value, NGX_CONF_UNSET_PTR, NULL)                          \
     X(authentication, ptr_value, NGX_CONF_UNSET_PTR, NULL)                    \
     X(single_headers, ptr_value, NGX_CONF_UNSET_PTR, NULL)                    \
+    X(assertion, ptr_value, NGX_CONF_UNSET_PTR, NULL)                         \
     X(resource, ptr_value, NGX_CONF_UNSET_PTR, NULL)                          \
     X(leeway, sec_value, NGX_CONF_UNSET, 30)                                  \
     X(token_max_size, size_value, NGX_CONF_UNSET_SIZE, 16384)                 \
@@ -132,8 +133,9 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
     mcf->key_waiters = NGX_CONF_UNSET;
     mcf->cache = ngx_http_pgw_cache_create(cf);
     mcf->issuers = ngx_http_pgw_issuer_conf_new(cf);
+    mcf->signer = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_signer_t));
 
-    return mcf->cache && mcf->issuers ? mcf : NULL;
+    return mcf->cache && mcf->issuers && mcf->signer ? mcf : NULL;
 }
 
 
@@ -148,7 +150,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     }
 
     NGX_HTTP_PGW_VALUES(PGW_UNSET)
-    conf->claim_headers = NGX_CONF_UNSET_PTR;
+    conf->claim_map = NGX_CONF_UNSET_PTR;
 
     if (cf->conf_file) {
         ngx_http_pgw_conf_place(cf, &conf->place);
@@ -379,7 +381,11 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     /* requests to upstreams */
 
     { ngx_string("platform_gateway_claim_header"),
-      PGW_ANY(TAKE2, ngx_http_pgw_conf_claim, claim_headers, NULL) },
+      PGW_ANY(TAKE2, ngx_http_pgw_conf_claim, claim_map, NULL) },
+    { ngx_string("platform_gateway_assertion_key"),
+      PGW_MAIN(TAKE12, ngx_http_pgw_signer_directive, signer, NULL) },
+    { ngx_string("platform_gateway_assertion"),
+      PGW_ANY(TAKE12, ngx_http_pgw_assertion_directive, assertion, NULL) },
     { ngx_string("platform_gateway_strip_header"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_1MORE,
       ngx_http_pgw_conf_strip, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
@@ -424,6 +430,8 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_protected_resource"),
       PGW_LOC(1MORE, ngx_http_pgw_resource_directive, resource,
               &ngx_http_pgw_resource_content) },
+    { ngx_string("platform_gateway_assertion_keys"),
+      PGW_CONTENT(NOARGS, signer_content) },
 
       ngx_null_command
 };

@@ -101,6 +101,14 @@ TEST (test_what_the_issuer_itself_takes) {
     ck_assert(header.refresh);
     assert_str(header.kid, "k");
 
+    /* An assertion is taken by nobody. */
+    assert_ok(pj_jws_sign(key, PJ_TYP_ASSERTION, str(PAYLOAD), token,
+                          sizeof(token), &len));
+    assert_ok(pj_jws_split(bytes(token, len), len, &jws));
+    assert_ok(signature_error(&jws, key));
+    for (int own = 0; own < 2; own++)
+        assert_err(pj_jws_header(&arena, &jws, own, &header), PJ_ERR_TOKEN_TYP);
+
     assert_ok(
         pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token), &len));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));

@@ -7,6 +7,7 @@
 
 
 #include "answer/answer.h"
+#include "token/token.h"
 #include "revoked/revoked.h"
 #include "issuer/issuer.h"
 #include "base/base.h"
@@ -19,6 +20,7 @@
 typedef enum {
     NGX_HTTP_PGW_METRICS_GATEWAY = 0,    /* the gateway as a whole */
     NGX_HTTP_PGW_METRICS_FEEDS,          /* the gateway, if it has a feed */
+    NGX_HTTP_PGW_METRICS_SIGNER,         /* the gateway, if it signs */
     NGX_HTTP_PGW_METRICS_ROUTE,
     NGX_HTTP_PGW_METRICS_REASON,         /* of a refusal */
     NGX_HTTP_PGW_METRICS_RESULT,         /* of a token's verification */
@@ -104,6 +106,8 @@ static const ngx_http_pgw_metrics_family_t  ngx_http_pgw_metrics_families[] = {
     { "revocation_fetches_total", "counter", "Pages of the feed, by outcome.",
       PGW_OF(ISSUER, "issuer", metrics_issuer_t, pages),
       PGW_EACH("outcome", "read,failed,cursor,full,superseded") },
+    { "assertions_total", "counter", "Assertions signed for services.",
+      PGW_OF(SIGNER, NULL, shared_t, assertions), PGW_SUM(1) },
     { "revocation_unchecked_total", "counter",
       "Requests let in while the feed was stale.",
       PGW_OF(FEEDS, NULL, shared_t, unchecked), PGW_SUM(1) },
@@ -330,7 +334,8 @@ ngx_http_pgw_metrics_family(ngx_http_pgw_metrics_t *m,
     }
 
     if (scope == NGX_HTTP_PGW_METRICS_GATEWAY
-        || (scope == NGX_HTTP_PGW_METRICS_FEEDS && feed))
+        || (scope == NGX_HTTP_PGW_METRICS_FEEDS && feed)
+        || (scope == NGX_HTTP_PGW_METRICS_SIGNER && mcf->signer->key))
     {
         ngx_http_pgw_metrics_object(m, unnamed, mcf->counters);
     }

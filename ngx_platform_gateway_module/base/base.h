@@ -307,8 +307,13 @@ ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
     ngx_http_pgw_text_json(text, (text)->failed || (text)->last[-1] == '['    \
                            ? "" : ",", s)
 
-/* Sends the text with status 200.  A content handler may return the result. */
-ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
+/* Sends the text with status 200, not to be cached or with that Cache-Control.
+   A content handler may return the result. */
+#define ngx_http_pgw_text_send(text, type)                                    \
+    ngx_http_pgw_text_send_cached(text, type,                                 \
+                                  ngx_http_pgw_header_text("no-store"))
+ngx_int_t ngx_http_pgw_text_send_cached(ngx_http_pgw_text_t *text,
+    const char *type, const ngx_str_t *cache_control);
 
 
 /* ngx_http_pgw_request.c */
@@ -446,6 +451,7 @@ struct ngx_http_pgw_shared_s {
     ngx_atomic_t              cached[NGX_MAX_PROCESSES];  /* tokens, by
                                                              ngx_process_slot */
 
+    ngx_atomic_t              assertions;   /* signed */
     ngx_atomic_t              unchecked;    /* admitted with a stale feed */
     ngx_http_pgw_histogram_t  lag;  /* from a revocation to its effect */
 };

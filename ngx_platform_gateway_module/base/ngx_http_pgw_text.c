@@ -65,14 +65,15 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 
 
 ngx_int_t
-ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
+ngx_http_pgw_text_send_cached(ngx_http_pgw_text_t *text, const char *type,
+    const ngx_str_t *cache_control)
 {
     ngx_str_t                 content_type;
     ngx_http_complex_value_t  body;
 
     if (text->failed
         || !ngx_http_pgw_header_add(text->request, "Cache-Control",
-                                    ngx_http_pgw_header_text("no-store")))
+                                    cache_control))
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

@@ -42,7 +42,8 @@ char *ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child);
    conf->allow. */
 char *ngx_http_pgw_conf_names(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
 
-/* Merges the claim maps.  The server strips the header names of the map. */
+/* Merges the claim maps, after the assertions.  The server strips the header
+   names of the map. */
 char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_srv_conf_t *sscf);
@@ -153,6 +154,15 @@ ngx_http_pgw_set_t  ngx_http_pgw_content_directive;
    not the name of exactly one server. */
 char *ngx_http_pgw_content_merge(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
+
+
+/* ngx_http_pgw_signer.c */
+
+/* platform_gateway_assertion_key FILE|DIRECTORY [issuer=NAME]; */
+ngx_http_pgw_set_t  ngx_http_pgw_signer_directive;
+
+/* Answers with the key set of assertions. */
+extern ngx_http_pgw_content_t  ngx_http_pgw_signer_content;
 
 
 /* ngx_http_pgw_resource.c */

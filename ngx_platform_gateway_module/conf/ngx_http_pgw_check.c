@@ -5,6 +5,7 @@
 
 
 #include "conf/conf.h"
+#include "token/token.h"
 #include "issuer/issuer.h"
 #include "nginx/nginx.h"
 
@@ -23,7 +24,9 @@ ngx_http_pgw_check_restriction(const ngx_http_pgw_loc_conf_t *conf)
            : conf->authentication != NGX_CONF_UNSET_PTR && conf->authentication
            ? "authentication"
            : conf->trusted != NGX_CONF_UNSET_PTR ? "trusted"
-           : conf->claim_headers != NGX_CONF_UNSET_PTR ? "claim_header" : NULL;
+           : conf->assertion != NGX_CONF_UNSET_PTR && conf->assertion
+           ? "assertion"
+           : conf->claim_map != NGX_CONF_UNSET_PTR ? "claim_header" : NULL;
 }
 
 
@@ -37,6 +40,26 @@ ngx_http_pgw_check_off(ngx_conf_t *cf, const char *restriction)
                  "\"platform_gateway on\", or \"platform_gateway off\" if "
                  "that is intended,",
                  restriction);
+}
+
+
+/* Returns what is wrong with a public location that requires something. */
+
+static const char *
+ngx_http_pgw_check_public(const ngx_http_pgw_loc_conf_t *prev,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    return conf->required != prev->required
+           && conf->handler != ngx_http_pgw_resource_content.handler
+           ? "is \"public\", so its \"platform_gateway_require\" has no "
+             "effect: leave one out,"
+           : conf->authentication
+             && conf->authentication != prev->authentication
+           ? "is \"public\", so its \"platform_gateway_authentication\" "
+             "has no effect: leave one out,"
+           : conf->assertion && conf->assertion != prev->assertion
+           ? "is \"public\", so its \"platform_gateway_assertion\" has no "
+             "effect: leave one out," : NULL;
 }
 
 
@@ -60,22 +83,18 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
             ? "has a content handler and no \"platform_gateway_access\": give "
               "it a level, \"public\" if anybody may enter"
             : !guarded
-            ? (clcf->name.len && conf->required != prev->required
-               && (conf->access & NGX_HTTP_PGW_PUBLIC)
-               && conf->handler != ngx_http_pgw_resource_content.handler
-               ? "is \"public\", so its \"platform_gateway_require\" has no "
-                 "effect: leave one out,"
-               : clcf->name.len && conf->authentication
-                 && conf->authentication != prev->authentication
-                 && (conf->access & NGX_HTTP_PGW_PUBLIC)
-               ? "is \"public\", so its \"platform_gateway_authentication\" "
-                 "has no effect: leave one out," : NULL)
+            ? (clcf->name.len && (conf->access & NGX_HTTP_PGW_PUBLIC)
+               ? ngx_http_pgw_check_public(prev, conf) : NULL)
             : conf->access & NGX_HTTP_PGW_PUBLIC
             ? "is both \"public\" and guarded: \"public\" must stand alone in "
               "\"platform_gateway_access\""
             : !(ngx_http_pgw_issuer_opens(mcf->issuers, conf) & guarded)
             ? "is guarded and has no issuer whose tokens open it: add "
               "\"platform_gateway_issuer\", the \"iss\" of its tokens"
+
+            : conf->assertion && mcf->signer->key == NULL
+            ? "has \"platform_gateway_assertion\", and there is no key to sign "
+              "with: add \"platform_gateway_assertion_key\" to http{}"
 
             /* not for server{}, whose name is empty: its "return" answers
                every request */

@@ -322,8 +322,11 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
         }
     }
 
-    for (i = 0; err == NULL && i < NGX_HTTP_PGW_IDS; i++) {
-        if (ngx_http_pgw_names_same(&ngx_http_pgw_conf_reserved[i][1], name)) {
+    for (i = 0; err == NULL && i <= NGX_HTTP_PGW_IDS; i++) {
+        if (ngx_http_pgw_names_same(i == NGX_HTTP_PGW_IDS
+                                    ? &ngx_http_pgw_assertion_name
+                                    : &ngx_http_pgw_conf_reserved[i][1], name))
+        {
             err = "header \"%V\" is the gateway's own";
         }
     }
@@ -426,6 +429,9 @@ ngx_http_pgw_conf_defaults(ngx_conf_t *cf, ngx_array_t **map, ngx_uint_t n)
 }
 
 
+/* The header of the assertion is stripped everywhere, because a service would
+   accept an assertion that a client was able to get. */
+
 void *
 ngx_http_pgw_conf_create_srv(ngx_conf_t *cf)
 {
@@ -437,8 +443,11 @@ ngx_http_pgw_conf_create_srv(ngx_conf_t *cf)
         conf->trace = NGX_CONF_UNSET_UINT;
     }
 
-    return conf && ngx_http_pgw_conf_defaults(cf, &conf->strip, 0) == NGX_OK
-           ? conf : NULL;
+    return conf
+           && ngx_http_pgw_conf_defaults(cf, &conf->strip, 0) == NGX_OK
+           && ngx_http_pgw_conf_strip_name(cf, conf,
+                                           &ngx_http_pgw_assertion_name)
+              == NGX_OK ? conf : NULL;
 }
 
 
@@ -508,7 +517,7 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    rc = ngx_http_pgw_conf_map(cf, &lcf->claim_headers, &value[1], &value[2],
+    rc = ngx_http_pgw_conf_map(cf, &lcf->claim_map, &value[1], &value[2],
                                0);
 
     return rc == NGX_OK ? NGX_CONF_OK
@@ -517,21 +526,35 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-/* The default map is created once, in the outermost level that lacks one. */
+/* The default map is created once, in the outermost level that lacks one.
+   Locations that inherit map and assertion share the list of both. */
 
 char *
 ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *prev,
     ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_srv_conf_t *sscf)
 {
-    if (prev->claim_headers == NGX_CONF_UNSET_PTR
-        && ngx_http_pgw_conf_defaults(cf, &prev->claim_headers,
-                                      NGX_HTTP_PGW_IDS)
-           != NGX_OK)
+    ngx_uint_t  inherits;
+
+    if ((prev->claim_map == NGX_CONF_UNSET_PTR
+         && ngx_http_pgw_conf_defaults(cf, &prev->claim_map, NGX_HTTP_PGW_IDS)
+            != NGX_OK)
+        || (prev->claim_headers == NULL
+            && ngx_http_pgw_assertion_headers(cf, prev) != NGX_OK))
     {
         return NGX_CONF_ERROR;
     }
 
-    ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
+    ngx_conf_merge_ptr_value(conf->claim_map, prev->claim_map, NULL);
 
-    return ngx_http_pgw_conf_strip_map(cf, sscf, conf->claim_headers);
+    inherits = conf->claim_map == prev->claim_map
+               && conf->assertion == prev->assertion;
+
+    if (inherits) {
+        conf->claim_headers = prev->claim_headers;
+
+    } else if (ngx_http_pgw_assertion_headers(cf, conf) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    return ngx_http_pgw_conf_strip_map(cf, sscf, conf->claim_map);
 }

@@ -9,6 +9,7 @@
 #include "request/request.h"
 #include "answer/answer.h"
 #include "conf/conf.h"
+#include "token/token.h"
 #include "base/base.h"
 #include "nginx/nginx.h"
 
@@ -173,7 +174,9 @@ ngx_http_pgw_forward_header(ngx_http_request_t *r,
 
 /*
  * Adds the trusted headers, and returns 204.  A header without a value is sent
- * empty, because Caddy 2.6 invents a value for a missing one.
+ * empty, because Caddy 2.6 invents a value for a missing one.  So is the
+ * assertion if the location has none, since the other proxy may pass on what its
+ * client sent.
  *
  * For "request" the response is 200, the only status with which Envoy lets a
  * request pass.  Envoy keeps the client's headers that the response neither has
@@ -219,6 +222,9 @@ ngx_http_pgw_forward_pass(ngx_http_request_t *r,
     removed = ngx_http_pgw_text_value(&text);
 
     if (text.failed
+        || (!all && conf->assertion == NULL && ngx_http_pgw_main(r)->signer->key
+            && !ngx_http_pgw_forward_header(r, conf, NULL,
+                                            &ngx_http_pgw_assertion_name))
         || !ngx_http_pgw_header_add(r, "Cache-Control",
                                     ngx_http_pgw_header_text("no-store"))
         || (all && removed.len

@@ -69,6 +69,15 @@ const pj_json_t *ngx_http_pgw_claim_named(const pj_json_t *root,
     abort();
 }
 
+ngx_int_t ngx_http_pgw_assertion_sign(ngx_pool_t *pool,
+                                      const ngx_http_pgw_loc_conf_t *conf,
+                                      const pj_claims_t *claims,
+                                      ngx_http_pgw_grant_t *grant,
+                                      ngx_str_t *value)
+{
+    abort();
+}
+
 ngx_uint_t ngx_http_pgw_claim_holds(const ngx_http_pgw_rule_t *rule,
                                     const pj_json_t *root)
 {

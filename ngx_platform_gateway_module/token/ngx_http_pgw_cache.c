@@ -189,11 +189,12 @@ ngx_http_pgw_cache_key(ngx_uint_t policy, const ngx_str_t *token)
 }
 
 
-/* Returns the entry of a token, or NULL.  Removes an entry of an older set. */
+/* Returns the entry of a token, or NULL.  Removes an entry of an older set, or
+   whose assertion has to be signed again. */
 
 static ngx_http_pgw_entry_t *
-ngx_http_pgw_cache_entry(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
-    ngx_http_pgw_ctx_t *ctx)
+ngx_http_pgw_cache_entry(ngx_http_pgw_cache_t *cache,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
     ngx_str_t              token;
     ngx_http_pgw_entry_t  *entry;
@@ -203,14 +204,19 @@ ngx_http_pgw_cache_entry(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
 
     entry = (ngx_http_pgw_entry_t *)
             ngx_str_rbtree_lookup(&cache->tree, &token,
-                                  ngx_http_pgw_cache_key(policy, &token));
+                                  ngx_http_pgw_cache_key(conf->policy,
+                                                         &token));
     if (entry == NULL) {
         return NULL;
     }
 
     ngx_http_pgw_keys_select(entry->issuer, &ctx->keys);
 
-    if (entry->policy != policy || entry->version != ctx->keys.version) {
+    if (entry->policy != conf->policy
+        || entry->version != ctx->keys.version
+        || (conf->assertion
+            && ngx_http_pgw_assertion_stale(conf->assertion, &entry->grant)))
+    {
         ngx_http_pgw_cache_remove(cache, entry);
         return NULL;
     }
@@ -234,7 +240,7 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
         return NGX_DECLINED;
     }
 
-    entry = ngx_http_pgw_cache_entry(cache, conf->policy, ctx);
+    entry = ngx_http_pgw_cache_entry(cache, conf, ctx);
 
     if (entry == NULL) {
         ngx_http_pgw_counters_inc(cache[NGX_HTTP_PGW_CACHE_MISS]);

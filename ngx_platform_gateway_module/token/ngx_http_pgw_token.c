@@ -446,6 +446,22 @@ ngx_http_pgw_token_claim(const pj_claims_t *claims,
 }
 
 
+/* Makes the value of a header from its claim, or signs the assertion. */
+
+static ngx_int_t
+ngx_http_pgw_token_header_value(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
+    const ngx_http_pgw_claim_header_t *ch, ngx_http_pgw_grant_t *grant,
+    ngx_str_t *value)
+{
+    return ch->claim.depth
+           ? ngx_http_pgw_token_value(pool,
+                                      ngx_http_pgw_token_claim(claims, ch),
+                                      value)
+           : ngx_http_pgw_assertion_sign(pool, conf, claims, grant, value);
+}
+
+
 ngx_int_t
 ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims,
@@ -486,11 +502,12 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
              : i >= texts && i < headers
              ? ngx_http_pgw_require_text(pool, conf->required, i - texts,
                                          claims->root, s)
-             : ngx_http_pgw_token_value(pool, i < texts
-                   ? ngx_http_pgw_claim_named(claims->root, conf->claims_read,
-                                              i - NGX_HTTP_PGW_GRANT_IDS)
-                   : ngx_http_pgw_token_claim(claims, &ch[i - headers]), s);
-
+             : i < texts
+             ? ngx_http_pgw_token_value(pool,
+                   ngx_http_pgw_claim_named(claims->root, conf->claims_read,
+                                            i - NGX_HTTP_PGW_GRANT_IDS), s)
+             : ngx_http_pgw_token_header_value(pool, conf, claims,
+                                               &ch[i - headers], grant, s);
         if (rc == NGX_ERROR) {
             return NGX_ERROR;
         }
@@ -505,7 +522,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 /*
  * Locations with equal settings share a policy number, and so the cached
  * results of tokens.  Lists are compared by address, which is equal if they are
- * inherited from the same place.
+ * inherited from the same place.  claim_headers stands for the assertion, too.
  */
 
 char *

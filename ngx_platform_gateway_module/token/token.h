@@ -126,6 +126,56 @@ void ngx_http_pgw_authentication_found(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_issuer_t *issuer, const pj_json_t *root);
 
 
+/* ngx_http_pgw_assertion.c */
+
+/* The keys of assertions.  Const once the configuration is read. */
+
+struct ngx_http_pgw_signer_s {
+    pj_key_t                     *key;         /* signs; NULL if none */
+    ngx_str_t                     issuer;
+    ngx_str_t                     document;    /* key set, in JSON */
+};
+
+
+/* The assertion for the service of a location. */
+
+struct ngx_http_pgw_assertion_s {
+    const ngx_http_pgw_signer_t  *signer;
+    ngx_str_t                     audience;
+    time_t                        ttl;         /* s */
+};
+
+
+/* platform_gateway_assertion audience=NAME [ttl=TIME] | off; */
+ngx_http_pgw_set_t  ngx_http_pgw_assertion_directive;
+
+/* The header of an assertion. */
+extern const ngx_str_t  ngx_http_pgw_assertion_name;
+
+/* Sets conf->claim_headers from claim_map and assertion, which may be unset. */
+ngx_int_t ngx_http_pgw_assertion_headers(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *conf);
+
+/* Signs an assertion of the claims in the headers of grant.  Sets *value and
+   grant->asserted. */
+ngx_int_t ngx_http_pgw_assertion_sign(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
+    ngx_http_pgw_grant_t *grant, ngx_str_t *value);
+
+/* Returns 1 if less than half of the life is left, unless a new assertion would
+   end with the token too, or if the clock was set back. */
+
+static ngx_inline ngx_uint_t
+ngx_http_pgw_assertion_stale(const ngx_http_pgw_assertion_t *assertion,
+    const ngx_http_pgw_grant_t *grant)
+{
+    uint64_t  age = (uint64_t) (ngx_time() - grant->asserted);
+
+    return age > (uint64_t) (grant->exp - grant->asserted <= assertion->ttl
+                             ? assertion->ttl : assertion->ttl / 2);
+}
+
+
 /* ngx_http_pgw_token.c */
 
 /* Sets conf->policy of a merged location in which the gateway is on. */

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <keyfile.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,6 @@
 #define VARIABLE "PLATFORM_JWT_KEY_DIR"
 #define NEW_FILE                                                               \
     ".new" /* until complete; names with a leading dot are ignored */
-#define PUBLIC_BEGIN "-----BEGIN PUBLIC KEY-----"
 
 const char *const keys_dir_states[] = {"signing", "replaced", "published",
                                        "refresh"};
@@ -28,28 +28,21 @@ const char *const keys_dir_states[] = {"signing", "replaced", "published",
 
 /* -- names -- */
 
-/* Parses from the end, because a kid may contain dots. */
 static bool parse_name(const char *name, struct key_file *f)
 {
-    char *since, *state;
+    static const enum key_state state_of[] = {[KEYFILE_SIGNING] = KEY_SIGNING,
+                                              [KEYFILE_PUBLISHED] =
+                                                  KEY_PUBLISHED,
+                                              [KEYFILE_REFRESH] = KEY_REFRESH};
+    keyfile_t parsed;
 
-    if (!parse_form(name,
-                    "[^./][^/]*\\.(signing|published|refresh)\\.[0-9]{1,12}"
-                    "\\.pem",
-                    NAME_MAX)) {
+    if (strlen(name) > NAME_MAX || !keyfile_parse(&parsed, pj_str(name))) {
         return false;
     }
     snprintf(f->name, sizeof(f->name), "%s", name);
-    snprintf(f->kid, sizeof(f->kid), "%s", name);
-    *strrchr(f->kid, '.') = '\0';
-    since = strrchr(f->kid, '.');
-    *since++ = '\0';
-    state = strrchr(f->kid, '.');
-    *state++ = '\0';
-    f->since = strtoll(since, NULL, 10);
-    f->state = strcmp(state, "signing") == 0     ? KEY_SIGNING
-               : strcmp(state, "published") == 0 ? KEY_PUBLISHED
-                                                 : KEY_REFRESH;
+    snprintf(f->kid, sizeof(f->kid), "%.*s", (int) parsed.kid.len, name);
+    f->state = state_of[parsed.state];
+    f->since = parsed.since;
     return parse_kid(f->kid);
 }
 
@@ -181,7 +174,7 @@ uint64_t keys_dir_stamp(const char *path)
 /* The text of a file and its parts.  The caller wipes it. */
 struct parts {
     char text[KEYS_DIR_TEXT];
-    pj_str_t private, public;
+    keyfile_parts_t keys;
 };
 
 static bool read_file(struct keys_dir *d, const struct key_file *f,
@@ -191,7 +184,6 @@ static bool read_file(struct keys_dir *d, const struct key_file *f,
         openat(d->fd, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
     ssize_t len;
-    char *public;
 
     if (fd < 0 || fstat(fd, &st) != 0) {
         (void) fail(d, "%s: cannot be opened: %s", f->name,
@@ -211,19 +203,14 @@ static bool read_file(struct keys_dir *d, const struct key_file *f,
     }
     len = read(fd, p->text, sizeof(p->text));
     (void) close(fd);
-    public = len > 0 ? memmem(p->text, (size_t) len, PUBLIC_BEGIN,
-                              sizeof(PUBLIC_BEGIN) - 1)
-                     : NULL;
-    if (public == NULL || len == sizeof(p->text)) {
+    p->keys = keyfile_split(
+        (pj_str_t){(unsigned char *) p->text, len > 0 ? (size_t) len : 0});
+    if (p->keys.public.len == 0 || len == sizeof(p->text)) {
         return fail(d,
                     "%s: no public key; accepted: PEM, the private key and "
                     "after it the public one, or the public one alone",
                     f->name);
     }
-    p->private =
-        (pj_str_t){(unsigned char *) p->text, (size_t) (public - p->text)};
-    p->public =
-        (pj_str_t){(unsigned char *) public, (size_t) len - p->private.len};
     return true;
 }
 
@@ -235,14 +222,14 @@ bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
     bool ok = read_file(d, f, &p);
 
     if (ok) {
-        code = pj_key_public(public, p.public, pj_str(f->kid));
+        code = pj_key_public(public, p.keys.public, pj_str(f->kid));
         if (!code && private != NULL) {
-            code = pj_key_private(private, p.private, pj_str(f->kid));
+            code = pj_key_private(private, p.keys.private, pj_str(f->kid));
             if (!code) {
                 code = pj_key_match(*private, *public);
             }
         }
-        if (code && private != NULL && p.private.len == 0) {
+        if (code && private != NULL && p.keys.private.len == 0) {
             ok = fail(d, "%s: has no private key to sign with", f->name);
         } else if (code) {
             ok = fail(d, "%s: %s; accepted: " KEYS_GOOD ", in PEM", f->name,
@@ -359,7 +346,7 @@ bool keys_dir_remove(struct keys_dir *d, const struct key_file *f)
 bool keys_dir_strip(struct keys_dir *d, const struct key_file *f)
 {
     struct parts p;
-    bool ok = read_file(d, f, &p) && write_new(d, p.public) &&
+    bool ok = read_file(d, f, &p) && write_new(d, p.keys.public) &&
               rename_to(d, NEW_FILE, f->name);
 
     OPENSSL_cleanse(&p, sizeof(p));
