@@ -200,7 +200,7 @@ like trusted(ask(GET => '/token', token => $token{branch}))->{'X-Token-Scope'}, 
 # -- Envoy copies what the answer has, and drops what it names; all else of a client stays
 
 my @STRIPPED = qw(X-Account-Id X-Account-Type X-Session-Id X-Token-Type X-Token-Scope X-Workspace-Id
-    X-Tenant-Id X-Member-Id X-Active-Branch-Id X-Branch-Ids X-Roles X-Subject X-None);
+    X-Tenant-Id X-Member-Id X-Active-Branch-Id X-Branch-Ids X-Roles X-Platform-Assertion X-Subject X-None);
 for my $case (
     [ 'a token', { 'X-Account-Id' => $claims{account_id}, 'X-Subject' => $claims{sub} },
         GET => '/branch/a', token => $token{branch} ],
