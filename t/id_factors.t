@@ -502,6 +502,9 @@ is_deeply [ @$seen{qw(factors recoveryCodesLeft)} ], [ @$shown{qw(factors recove
 is_problem(api(GET => 'factors', 'people:write'), 403, 'AUTH_SCOPE_REQUIRED', 'with people:read');
 is_problem(api(DELETE => "factors/$g->{factorId}", 'people:write'), 403, 'AUTH_SCOPE_REQUIRED', 'removes none with people:write');
 is_problem(api(DELETE => 'factors/' . uuid(9), 'credentials:write'), 404, 'RESOURCE_NOT_FOUND', 'nor one that is not there');
+my $program = system_token('credentials:write');
+is_problem(call($_, { type => 'totp' }, token => $program), 401, 'AUTH_ACCESS_TOKEN_REQUIRED', "a program has no $_ of its own")
+    for qw(factors recovery-codes step-up);
 $pg->sql("update accounts set account_type = 'OPERATOR' where account_id = '$other->{accountId}'");
 is_problem(api(DELETE => "factors/$g->{factorId}", 'credentials:write'), 403, 'AUTH_SCOPE_REQUIRED', "nor an operator's");
 $pg->sql("update accounts set account_type = 'CUSTOMER' where account_id = '$other->{accountId}'");
