@@ -88,6 +88,21 @@ typedef struct {
     X(TOKEN_SIGNATURE, PGW_ERROR(TOKEN_SIGNATURE))                            \
     X(SESSION_REVOKED, PGW_TOKEN("session_revoked",                           \
                              "the session of the token has ended", 0))        \
+    X(TOKEN_UNBOUND, "token_unbound", PGW_REFUSES, 401,                       \
+      "GATEWAY_TOKEN_INVALID", "the token is not bound to a key",             \
+      "invalid_token", 0)                                                     \
+    X(PROOF_MISSING, "proof_missing", PGW_REFUSES, 401,                       \
+      "GATEWAY_PROOF_REQUIRED", "the token needs one DPoP header with a proof",\
+      "invalid_dpop_proof", 0)                                                \
+    X(PROOF_INVALID, PGW_PROOF("proof_invalid", "the proof is not valid"))    \
+    X(PROOF_REPLAYED, PGW_PROOF("proof_replayed",                             \
+                            "the proof was used before"))                     \
+    X(PROOF_NONCE, "proof_nonce", PGW_REFUSES, 401,                           \
+      "GATEWAY_PROOF_INVALID", "the proof needs the nonce of DPoP-Nonce",     \
+      "use_dpop_nonce", 0)                                                    \
+    X(PROOF_STORE_FULL, "proof_store_full", PGW_REFUSES, 503,                 \
+      "GATEWAY_PROOF_STORE_FULL", "no further proof can be remembered",       \
+      NULL, 0)                                                                \
     X(TOKEN_CONFLICT, "token_conflict", PGW_REFUSES, 400,                     \
       "GATEWAY_BAD_REQUEST", "the request has two tokens that differ",        \
       "invalid_request", 0)                                                   \
@@ -200,6 +215,8 @@ typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 typedef struct ngx_http_pgw_revocations_s ngx_http_pgw_revocations_t;
 typedef struct ngx_http_pgw_shared_s ngx_http_pgw_shared_t;
+typedef struct ngx_http_pgw_proof_s ngx_http_pgw_proof_t;
+typedef struct ngx_http_pgw_shown_s ngx_http_pgw_shown_t;
 typedef struct ngx_http_pgw_zone_s ngx_http_pgw_zone_t;
 typedef struct ngx_http_pgw_source_s ngx_http_pgw_source_t;
 typedef struct ngx_http_pgw_signer_s ngx_http_pgw_signer_t;
@@ -289,6 +306,7 @@ typedef struct {
     ngx_uint_t                      revocations_refuse;
 
     ngx_http_pgw_cache_t           *cache;       /* never NULL */
+    ngx_http_pgw_proof_t           *proof;       /* NULL: none is accepted */
     ngx_http_pgw_route_t           *routes;
     ngx_str_t                       zone_name;
     size_t                          zone_size;
@@ -386,6 +404,13 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    forward_authorization;
     ngx_flag_t                    close_at_expiry;
     ngx_flag_t                    allow_confirmation;  /* accept "cnf" */
+    ngx_array_t                  *proof_origins; /* pj_str_t: scheme and
+                                                    authority of "htu", or
+                                                    NULL */
+    ngx_uint_t                    bound;         /* ngx_http_pgw_bound_e */
+    ngx_flag_t                    forward_proof;
+    ngx_uint_t                    proof;         /* bound tokens are accepted
+                                                    with a proof */
     ngx_flag_t                    shadow;
     ngx_flag_t                    strict_path;   /* refuse ambiguous paths */
     ngx_flag_t                    strict_origin;   /* refuse other pages */
@@ -425,6 +450,14 @@ struct ngx_http_pgw_loc_conf_s {
 };
 
 
+/* platform_gateway_bound */
+
+typedef enum {
+    NGX_HTTP_PGW_BOUND_ACCEPT = 0,
+    NGX_HTTP_PGW_BOUND_REQUIRE
+} ngx_http_pgw_bound_e;
+
+
 /* The ids in a verified token. */
 
 typedef struct {
@@ -453,6 +486,8 @@ typedef struct {
                                             the location requires it */
     int64_t                  asserted;   /* time of the assertion, if the
                                             location has one; seconds */
+    ngx_uint_t               bound;    /* to the key with the thumbprint */
+    u_char                   thumbprint[PJ_SHA256_BYTES];
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* ids in strings */
@@ -491,6 +526,7 @@ typedef struct {
     ngx_http_pgw_reason_e  reason;      /* of err, of a missing token, or of a
                                            revocation */
 
+    unsigned              dpop:1;       /* the token has the scheme DPoP */
     unsigned              settled:1;    /* the guard has accepted the token */
     unsigned              looked_up:1;  /* unshared has been decided */
     unsigned              unshared:1;   /* bypasses caches that clients share */
@@ -501,8 +537,8 @@ typedef struct {
  * The state of a main request and its subrequests.  It is found through a pool
  * cleanup, because internal redirects clear the contexts of all modules.  Once
  * it exists, headers are stripped and both ids are set.  A subrequest may only
- * set injected and anonymous; the rest describes the main request, which is
- * logged and answered.
+ * set injected, anonymous and shown; the rest describes the main request, which
+ * is logged and answered.
  */
 
 typedef struct {
@@ -525,6 +561,13 @@ typedef struct {
                                                   NULL */
     const ngx_http_pgw_subject_t  *named;      /* read by a variable, or NULL */
 
+    ngx_http_pgw_shown_t        *shown;        /* NULL: no proof yet */
+    ngx_str_t                    method;       /* that another proxy asks about;
+                                                  len 0 for the client's */
+
+    ngx_str_t                    nonce;        /* DPoP-Nonce of responses; may
+                                                  be empty */
+
     /* headers of a refusal */
     ngx_str_t                    challenge;    /* WWW-Authenticate; may be
                                                   empty */
@@ -539,19 +582,6 @@ typedef struct {
 
     unsigned                     shadowed:1;   /* the refusal was only logged */
 } ngx_http_pgw_request_t;
-
-
-/* The request that an explanation is about. */
-
-typedef struct {
-    ngx_http_core_srv_conf_t    *server;
-    ngx_str_t                    token;        /* data is NULL if absent */
-    ngx_str_t                    method;
-    ngx_str_t                    path;
-    ngx_str_t                    origin;       /* data is NULL if absent */
-    ngx_str_t                    headers;      /* names, with commas */
-    int64_t                      at;           /* time of the request, s */
-} ngx_http_pgw_question_t;
 
 
 /* A content handler of the gateway. */
@@ -570,44 +600,6 @@ typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 extern ngx_module_t  ngx_http_platform_gateway_module;
-
-/* Configurations and contexts of a request, and of a configuration line. */
-
-#define ngx_http_pgw_main(r)                                                  \
-    ((ngx_http_pgw_main_conf_t *)                                             \
-     ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module))
-
-#define ngx_http_pgw_srv(r)                                                   \
-    ((ngx_http_pgw_srv_conf_t *)                                              \
-     ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module))
-
-#define ngx_http_pgw_loc(r)                                                   \
-    ((ngx_http_pgw_loc_conf_t *)                                              \
-     ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module))
-
-#define ngx_http_pgw_ctx(r)                                                   \
-    ((ngx_http_pgw_ctx_t *)                                                   \
-     ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module))
-
-#define ngx_http_pgw_core(r)                                                  \
-    ((ngx_http_core_loc_conf_t *)                                             \
-     ngx_http_get_module_loc_conf(r, ngx_http_core_module))
-
-#define ngx_http_pgw_conf_core(cf)                                            \
-    ((ngx_http_core_loc_conf_t *)                                             \
-     ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module))
-
-#define ngx_http_pgw_conf_server(cf)                                          \
-    ((ngx_http_core_srv_conf_t *)                                             \
-     ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module))
-
-#define ngx_http_pgw_conf_main(cf)                                            \
-    ((ngx_http_pgw_main_conf_t *)                                             \
-     ngx_http_conf_get_module_main_conf(cf, ngx_http_platform_gateway_module))
-
-#define ngx_http_pgw_conf_nginx(cf)                                           \
-    ((ngx_http_core_main_conf_t *)                                            \
-     ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module))
 
 
 #endif /* _NGX_HTTP_PGW_H_INCLUDED_ */

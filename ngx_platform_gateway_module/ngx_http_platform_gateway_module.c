@@ -19,10 +19,11 @@
 
 #define NGX_HTTP_PGW_CORS_NAMES                                               \
     "Authorization, Content-Type, X-Request-Id, X-Correlation-Id, "           \
-    "traceparent, tracestate, Idempotency-Key, If-None-Match"
+    "traceparent, tracestate, Idempotency-Key, If-None-Match, DPoP"
 
 #define NGX_HTTP_PGW_CORS_EXPOSED                                             \
-    "X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag"
+    "X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag, "   \
+    "DPoP-Nonce"
 
 
 /* Fields that a location inherits: name, nginx's macro that merges it, unset
@@ -45,6 +46,9 @@
     X(close_at_expiry, value, NGX_CONF_UNSET, 0)                              \
     X(forward_authorization, value, NGX_CONF_UNSET, 1)                        \
     X(allow_confirmation, value, NGX_CONF_UNSET, 0)                           \
+    X(proof_origins, ptr_value, NGX_CONF_UNSET_PTR, NULL)                     \
+    X(bound, uint_value, NGX_CONF_UNSET_UINT, NGX_HTTP_PGW_BOUND_ACCEPT)      \
+    X(forward_proof, value, NGX_CONF_UNSET, 0)                                \
     X(shadow, value, NGX_CONF_UNSET, 0)                                       \
     X(strict_path, value, NGX_CONF_UNSET, 0)                                  \
     X(strict_origin, value, NGX_CONF_UNSET, 0)                                \
@@ -109,6 +113,7 @@ ngx_http_pgw_init(ngx_conf_t *cf)
 
     if (ngx_http_pgw_abi_codes(cf) != NGX_OK
         || ngx_http_pgw_issuer_conf_init(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_proof_conf_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_request_init(cf) != NGX_OK
         || ngx_http_pgw_subject_init_conf(cf, mcf) != NGX_OK)
     {
@@ -297,6 +302,13 @@ static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
 
 
+static ngx_conf_enum_t  ngx_http_pgw_bound[] = {
+    { ngx_string("accept"), NGX_HTTP_PGW_BOUND_ACCEPT },
+    { ngx_string("require"), NGX_HTTP_PGW_BOUND_REQUIRE },
+    { ngx_null_string, 0 }
+};
+
+
 static ngx_command_t  ngx_http_pgw_commands[] = {
 
     /* access; not allowed inside "if" */
@@ -369,6 +381,12 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       PGW_FLAG(close_at_expiry) },
     { ngx_string("platform_gateway_allow_confirmation"),
       PGW_FLAG(allow_confirmation) },
+    { ngx_string("platform_gateway_proof"),
+      PGW_MAIN(1MORE, ngx_http_pgw_proof_conf_directive, proof, NULL) },
+    { ngx_string("platform_gateway_proof_origin"),
+      PGW_ANY(1MORE, ngx_http_pgw_proof_conf_origins, proof_origins, NULL) },
+    { ngx_string("platform_gateway_bound"),
+      PGW_ANY(TAKE1, ngx_conf_set_enum_slot, bound, &ngx_http_pgw_bound) },
     { ngx_string("platform_gateway_realm"),
       PGW_ANY(TAKE1, ngx_conf_set_str_slot, challenge,
               PGW_POST(ngx_http_pgw_conf_realm)) },
@@ -391,6 +409,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       ngx_http_pgw_conf_strip, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
     { ngx_string("platform_gateway_forward_authorization"),
       PGW_FLAG(forward_authorization) },
+    { ngx_string("platform_gateway_forward_proof"), PGW_FLAG(forward_proof) },
     { ngx_string("platform_gateway_trace"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_enum_slot, NGX_HTTP_SRV_CONF_OFFSET,

@@ -69,12 +69,12 @@ my %ANSWER = (
     %ALLOWED,
     'allow-methods' => 'GET, HEAD, POST, PUT, PATCH, DELETE',
     'allow-headers' => 'Authorization, Content-Type, X-Request-Id, X-Correlation-Id, '
-        . 'traceparent, tracestate, Idempotency-Key, If-None-Match',
+        . 'traceparent, tracestate, Idempotency-Key, If-None-Match, DPoP',
     'max-age' => '600',
     vary => ["Origin, Access-Control-Request-Method, $HEADERS"],
 );
 my %EXPOSED = (%ALLOWED, vary => ['Origin'],
-    'expose-headers' => 'X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag');
+    'expose-headers' => 'X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag, DPoP-Nonce');
 my %REFUSED = (vary => ['Origin']);
 
 # Preflights that are allowed: [path, origin, method, headers, what differs].

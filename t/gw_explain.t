@@ -119,8 +119,8 @@ is $t->read_file('looked.log'), '', 'and a log, of its own requests alone';
 my @HEADER = qw(header alg typ crit kid key signature);
 my @CLAIMS = qw(payload kind claims issuer audience bound notBefore expiry context);
 my @ORDER = (qw(path cors location method bearer size shape), @HEADER[ 0 .. 4 ],
-    @CLAIMS[ 0 .. 7 ], qw(key signature session context require authentication));
-my %PASSED = (map({ $_ => 'passed' } @ORDER), map { $_ => 'skipped' } qw(cors session require authentication));
+    @CLAIMS[ 0 .. 7 ], qw(key signature session proof context require authentication));
+my %PASSED = (map({ $_ => 'passed' } @ORDER), map { $_ => 'skipped' } qw(cors session proof require authentication));
 
 my $said = agrees('verified', 'verified', token => $branch);
 is_deeply [ map {"$_->{check} $_->{result}"} @{ $said->{checks} } ],

@@ -12,7 +12,7 @@ sub slurp ($name) { return $t->read_file($t->root . "/$name") }
 
 my $module = 'ngx_platform_gateway_module/ngx_http_pgw';
 my ($list) = slurp("$module.h") =~ /REASON_LIST\(X\)(.*?)\n\n/s;
-my %row = $list =~ /\bX\(([A-Z_]+), (?:PGW_TOKEN\()?"(\w+)"/g;
+my %row = $list =~ /\bX\(([A-Z_]+), (?:PGW_(?:TOKEN|PROOF)\()?"(\w+)"/g;
 my %error = slurp('jose/pj.h') =~ /\bX\(([A-Z_]+), "(\w+)"/g;
 $row{$_} = $error{$_} // 'none' for $list =~ /\bPGW_ERROR\((\w+)\)/g;
 my @known = values %row;

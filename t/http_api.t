@@ -981,8 +981,8 @@ is_deeply [ grep { index($pages, s/^\w+ |\{.*//gr) < 0 } @{ $spec->{operations} 
 
 my %seen = map { (eval { $json->decode($_->{body})->{code} } // '') => 1 } @exchanges;
 is_deeply [ grep { !$seen{$_} } sort keys %source ],
-    [qw(AUTH_BUSY GATEWAY_AUTHENTICATION_REQUIRED GATEWAY_CLAIM_REQUIRED GATEWAY_UNAUTHORIZED
-        INTERNAL_ERROR)],
+    [qw(AUTH_BUSY GATEWAY_AUTHENTICATION_REQUIRED GATEWAY_CLAIM_REQUIRED GATEWAY_PROOF_INVALID
+        GATEWAY_PROOF_REQUIRED GATEWAY_PROOF_STORE_FULL GATEWAY_UNAUTHORIZED INTERNAL_ERROR)],
     'all have been seen but those that take a fault, a crowd or own rules';
 
 my @mute = grep { $_->{status} == 400 && $_->{path} !~ m{/token\z}

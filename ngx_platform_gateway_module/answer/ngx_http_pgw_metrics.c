@@ -25,6 +25,7 @@ typedef enum {
     NGX_HTTP_PGW_METRICS_REASON,         /* of a refusal */
     NGX_HTTP_PGW_METRICS_RESULT,         /* of a token's verification */
     NGX_HTTP_PGW_METRICS_ISSUER,
+    NGX_HTTP_PGW_METRICS_PROOFS,         /* the zone of proofs, if any */
     NGX_HTTP_PGW_METRICS_ZONE
 } ngx_http_pgw_metrics_scope_e;
 
@@ -64,6 +65,12 @@ typedef struct {
     ngx_atomic_t                size;
     ngx_atomic_t                free;
 } ngx_http_pgw_metrics_zone_t;
+
+
+typedef struct {
+    ngx_atomic_t                entries;
+    ngx_atomic_t                max;
+} ngx_http_pgw_metrics_proofs_t;
 
 
 /* The place of the counters, and their names or their number. */
@@ -129,6 +136,10 @@ static const ngx_http_pgw_metrics_family_t  ngx_http_pgw_metrics_families[] = {
     { "revocation_feed_age_seconds", "gauge",
       "Time since the feed's end was read.",
       PGW_OF(ISSUER, "issuer", metrics_issuer_t, asked), PGW_SUM(1) },
+    { "proof_entries", "gauge", "Used proofs in the zone that are remembered.",
+      PGW_OF(PROOFS, NULL, metrics_proofs_t, entries), PGW_SUM(1) },
+    { "proof_entries_max", "gauge", "Proofs that fit into the zone.",
+      PGW_OF(PROOFS, NULL, metrics_proofs_t, max), PGW_SUM(1) },
     { "zone_size_bytes", "gauge", "Size of the shared memory zone.",
       PGW_OF(ZONE, "zone", metrics_zone_t, size), PGW_SUM(1) },
     { "zone_free_bytes", "gauge", "Free whole pages of the zone.",
@@ -282,12 +293,25 @@ ngx_http_pgw_metrics_issuer(ngx_http_pgw_metrics_t *m,
 
 
 static void
+ngx_http_pgw_metrics_proofs(ngx_http_pgw_metrics_t *m,
+    const ngx_http_pgw_replay_t *replay)
+{
+    static const ngx_str_t               unnamed = ngx_null_string;
+    const ngx_http_pgw_metrics_proofs_t  values = {
+        .entries = ngx_http_pgw_replay_live(replay, ngx_time()),
+        .max = ngx_http_pgw_replay_max(replay)
+    };
+
+    ngx_http_pgw_metrics_object(m, unnamed, &values);
+}
+
+
+static void
 ngx_http_pgw_metrics_family(ngx_http_pgw_metrics_t *m,
     const ngx_http_pgw_main_conf_t *mcf)
 {
     ngx_str_t                     name;
     ngx_uint_t                    i, flag, feed = 0;
-    ngx_slab_pool_t              *shpool;
     ngx_http_pgw_issuer_t        *issuer;
     const ngx_http_pgw_route_t   *route;
     ngx_http_pgw_metrics_zone_t   values;
@@ -308,11 +332,15 @@ ngx_http_pgw_metrics_family(ngx_http_pgw_metrics_t *m,
 
     for (i = 0; scope == NGX_HTTP_PGW_METRICS_ZONE && i < 2; i++) {
         if (zones[i]) {
-            shpool = (ngx_slab_pool_t *) zones[i]->shm.addr;
             values.size = zones[i]->shm.size;
-            values.free = shpool->pfree * ngx_pagesize;
+            values.free = ((ngx_slab_pool_t *) zones[i]->shm.addr)->pfree
+                          * ngx_pagesize;
             ngx_http_pgw_metrics_object(m, zones[i]->shm.name, &values);
         }
+    }
+
+    if (scope == NGX_HTTP_PGW_METRICS_PROOFS && mcf->proof) {
+        ngx_http_pgw_metrics_proofs(m, mcf->proof->replay);
     }
 
     for (route = mcf->routes; route; route = route->next) {

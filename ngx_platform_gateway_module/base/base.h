@@ -9,6 +9,7 @@
 
 
 #include "ngx_http_pgw.h"
+#include "nginx/nginx.h"
 
 
 #define ngx_http_pgw_span(s)  ((pj_str_t) { (s)->data, (s)->len })
@@ -128,6 +129,11 @@ ngx_uint_t ngx_http_pgw_origin_same(const ngx_http_request_t *r,
     const ngx_str_t *origin);
 
 
+/* Checks scheme "://" [ "*." ] host [ ":" port ], in lower case.  Returns NULL,
+   or the fault. */
+const char *ngx_http_pgw_origin_fault(const char *origin);
+
+
 /* ngx_http_pgw_trace.c */
 
 /* The id of the trace in a traceparent. */
@@ -160,6 +166,7 @@ ngx_uint_t ngx_http_pgw_trace_valid(const ngx_str_t *value);
 enum {
     NGX_HTTP_PGW_ZONE_KEYS = 0,
     NGX_HTTP_PGW_ZONE_REVOKED,
+    NGX_HTTP_PGW_ZONE_PROOFS,
     NGX_HTTP_PGW_ZONE_COUNTERS,
     NGX_HTTP_PGW_ZONE_ROUTE
 };
@@ -499,8 +506,9 @@ void ngx_http_pgw_counters_init_process(ngx_http_pgw_shared_t *shared);
 /*
  * Sets the headers of r in one pass: removes all context headers and headers
  * with similar names, sets the ids, and adds the headers of grant, which may be
- * NULL.  Authorization is removed or kept as conf requires; without conf it is
- * restored.  A token in another place is removed permanently.
+ * NULL.  Authorization and DPoP are removed or kept as conf requires; without
+ * conf Authorization is restored.  A token in another place is removed
+ * permanently.
  *
  * The first call for a main request, with a new gr, ignores the location.  It
  * sets gr->sent and chooses the ids: the client's, if they are well-formed and
@@ -512,6 +520,10 @@ void ngx_http_pgw_counters_init_process(ngx_http_pgw_shared_t *shared);
 ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_grant_t *grant);
+
+/* Returns 1 if the proof of a request is not for the upstream. */
+#define ngx_http_pgw_headers_hide_proof(conf)                                 \
+    ((conf)->proof && !(conf)->forward_proof)
 
 /* Adds a response header.  name is a literal.  Returns NULL if memory is
    short. */

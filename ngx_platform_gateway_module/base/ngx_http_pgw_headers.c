@@ -35,6 +35,7 @@ typedef struct {
                                                 remove, or NULL */
 
     ngx_uint_t                      untraced;  /* remove trace headers */
+    ngx_uint_t                      unproved;  /* remove DPoP */
 
     ngx_str_t                      *id[NGX_HTTP_PGW_IDS];   /* ids found */
     ngx_uint_t                      ids[NGX_HTTP_PGW_IDS];  /* their number */
@@ -195,7 +196,9 @@ static ngx_int_t
 ngx_http_pgw_headers_decide(ngx_pool_t *pool, ngx_http_pgw_pass_t *pass,
     ngx_uint_t strip, ngx_table_elt_t *h, ngx_table_elt_t **rest)
 {
-    return h == pass->hide || (strip && ngx_http_pgw_headers_matches(pass, h))
+    return h == pass->hide
+           || (pass->unproved && ngx_http_pgw_header_in_is(h, "dpop"))
+           || (strip && ngx_http_pgw_headers_matches(pass, h))
            ? NGX_OK
            : pass->from ? ngx_http_pgw_source_hide(pool, pass->from, h, rest)
            : NGX_DECLINED;
@@ -477,6 +480,7 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         lcf = ngx_http_pgw_loc(r);
         pass.hide = r->headers_in.authorization;
         pass.from = lcf->enable && lcf->token_from ? lcf : NULL;
+        pass.unproved = conf && ngx_http_pgw_headers_hide_proof(conf);
     }
 
     if ((first && ngx_http_pgw_headers_trace(r, gr, &pass) != NGX_OK)

@@ -15,6 +15,10 @@
     name, PGW_REFUSES|PGW_VERIFIES, 401, "GATEWAY_TOKEN_INVALID", detail,     \
     "invalid_token", errors
 
+#define PGW_PROOF(name, detail)                                               \
+    name, PGW_REFUSES, 401, "GATEWAY_PROOF_INVALID", detail,                  \
+    "invalid_dpop_proof", 0
+
 #define PGW_ERROR(error)                                                      \
     PGW_TOKEN(ngx_http_pgw_name_##error, ngx_http_pgw_detail_##error,         \
               PJ_FAULT(PJ_ERR_##error))

@@ -165,46 +165,86 @@ ngx_http_pgw_request_refusal(const ngx_http_pgw_request_t *gr)
 }
 
 
-/* Makes WWW-Authenticate of a refusal (RFC 6750, section 3; RFC 9728, section
-   5.1), or an empty one.  It has the required scope with 401, and the missing
-   scope with 403. */
+/* Writes the parameters of a challenge (RFC 6750, section 3; RFC 9728, section
+   5.1).  It has the required scope with 401, and the missing scope with 403. */
+
+static void
+ngx_http_pgw_request_parameters(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_reason_t *reason, const char *detail)
+{
+    const ngx_str_t  *scope = gr->scope;
+
+    if (conf->metadata.len) {
+        ngx_http_pgw_text_format(text, ", resource_metadata=\"%V\"",
+                                 &conf->metadata);
+    }
+
+    if (reason->error) {
+        ngx_http_pgw_text_format(text, ", error=\"%s\"", reason->error);
+    }
+
+    if (reason->error && !(scope && reason->status == NGX_HTTP_FORBIDDEN)) {
+        ngx_http_pgw_text_format(text, ", error_description=\"%s\"", detail);
+    }
+
+    if (scope) {
+        ngx_http_pgw_text_format(text, ", scope=\"%V\"", scope);
+    }
+
+    if (gr->reason == NGX_HTTP_PGW_REASON_AUTHENTICATION_REQUIRED) {
+        ngx_http_pgw_text_format(text, "%V", &conf->authentication->challenge);
+    }
+}
+
+
+/* Makes WWW-Authenticate of a refusal, or an empty one.  Where proofs are
+   checked it has a challenge for DPoP as well (RFC 9449, section 7.1); the
+   parameters are those of the scheme that the request has used. */
 
 static ngx_int_t
 ngx_http_pgw_request_challenge(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_reason_t *reason, const char *detail)
 {
-    ngx_str_t             more = ngx_null_string;
-    const ngx_str_t      *scope = gr->scope;
-    ngx_http_pgw_text_t   text = { .request = r };
+    ngx_str_t                  scheme = conf->challenge;
+    ngx_uint_t                 dpop, bearer;
+    ngx_http_pgw_text_t        text = { .request = r };
+    const ngx_http_pgw_ctx_t  *ctx = ngx_http_pgw_ctx(r);
 
-    if (reason->error == NULL
-        && (reason->status != NGX_HTTP_UNAUTHORIZED
-            || (conf->metadata.len == 0 && scope == NULL)))
-    {
-        gr->challenge = reason->status == NGX_HTTP_UNAUTHORIZED
-                        ? conf->challenge : more;
+    if (reason->error == NULL && reason->status != NGX_HTTP_UNAUTHORIZED) {
+        ngx_str_null(&gr->challenge);
         return NGX_OK;
     }
 
-    ngx_http_pgw_text_format(&text, conf->metadata.len
-                                    ? "%V, resource_metadata=\"%V\"" : "%V",
-                             &conf->challenge, &conf->metadata);
-
-    if (reason->error) {
-        ngx_http_pgw_text_format(&text, ", error=\"%s\"", reason->error);
+    if (reason->error == NULL && conf->metadata.len == 0 && gr->scope == NULL
+        && !conf->proof)
+    {
+        gr->challenge = scheme;
+        return NGX_OK;
     }
 
-    if (reason->error && !(scope && reason->status == NGX_HTTP_FORBIDDEN)) {
-        ngx_http_pgw_text_format(&text, ", error_description=\"%s\"", detail);
+    bearer = !conf->proof || conf->bound != NGX_HTTP_PGW_BOUND_REQUIRE;
+    dpop = !bearer || (conf->proof && ctx && ctx->dpop);
+
+    if (bearer) {
+        ngx_http_pgw_text_format(&text, "%V", &scheme);
+
+        if (!dpop) {
+            ngx_http_pgw_request_parameters(&text, gr, conf, reason, detail);
+        }
     }
 
-    if (scope) {
-        ngx_http_pgw_text_format(&text, ", scope=\"%V\"", scope);
-    }
+    if (conf->proof) {
+        scheme.data += sizeof("Bearer") - 1;
+        scheme.len -= sizeof("Bearer") - 1;
 
-    if (gr->reason == NGX_HTTP_PGW_REASON_AUTHENTICATION_REQUIRED) {
-        ngx_http_pgw_text_format(&text, "%V", &conf->authentication->challenge);
+        ngx_http_pgw_text_format(&text, "%sDPoP%V, algs=\"" PJ_PROOF_ALGS "\"",
+                                 bearer ? ", " : "", &scheme);
+
+        if (dpop) {
+            ngx_http_pgw_request_parameters(&text, gr, conf, reason, detail);
+        }
     }
 
     gr->challenge = ngx_http_pgw_text_value(&text);

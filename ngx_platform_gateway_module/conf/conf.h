@@ -125,6 +125,20 @@ char *ngx_http_pgw_feed_conf_init(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf, ngx_http_pgw_issuer_t *issuer);
 
 
+/* ngx_http_pgw_proof_conf.c */
+
+ngx_http_pgw_set_t  ngx_http_pgw_proof_conf_directive;
+ngx_http_pgw_set_t  ngx_http_pgw_proof_conf_origins;
+
+/* Checks a guarded location. */
+char *ngx_http_pgw_proof_conf_check(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *conf);
+
+/* Creates the zone of proofs.  Called after ngx_http_pgw_issuer_conf_init(). */
+char *ngx_http_pgw_proof_conf_init(ngx_conf_t *cf,
+    ngx_http_pgw_main_conf_t *mcf);
+
+
 /* ngx_http_pgw_fetch_conf.c */
 
 /* Makes the location of cf, if it is internal, the location of the sources that

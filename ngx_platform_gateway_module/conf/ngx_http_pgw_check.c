@@ -24,6 +24,7 @@ ngx_http_pgw_check_restriction(const ngx_http_pgw_loc_conf_t *conf)
            : conf->authentication != NGX_CONF_UNSET_PTR && conf->authentication
            ? "authentication"
            : conf->trusted != NGX_CONF_UNSET_PTR ? "trusted"
+           : conf->bound == NGX_HTTP_PGW_BOUND_REQUIRE ? "bound"
            : conf->assertion != NGX_CONF_UNSET_PTR && conf->assertion
            ? "assertion"
            : conf->claim_map != NGX_CONF_UNSET_PTR ? "claim_header" : NULL;
@@ -187,6 +188,10 @@ ngx_http_pgw_check_location(ngx_conf_t *cf,
     }
 
     guarded = conf->access & NGX_HTTP_PGW_GUARDED;
+
+    if (guarded && ngx_http_pgw_proof_conf_check(cf, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     if (guarded && mcf->guarded == NULL) {
         mcf->guarded = conf;

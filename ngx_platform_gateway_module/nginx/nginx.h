@@ -11,6 +11,45 @@
 #include "ngx_http_pgw.h"
 
 
+/* Configurations and contexts of a request, and of a configuration line. */
+
+#define ngx_http_pgw_main(r)                                                  \
+    ((ngx_http_pgw_main_conf_t *)                                             \
+     ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module))
+
+#define ngx_http_pgw_srv(r)                                                   \
+    ((ngx_http_pgw_srv_conf_t *)                                              \
+     ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module))
+
+#define ngx_http_pgw_loc(r)                                                   \
+    ((ngx_http_pgw_loc_conf_t *)                                              \
+     ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module))
+
+#define ngx_http_pgw_ctx(r)                                                   \
+    ((ngx_http_pgw_ctx_t *)                                                   \
+     ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module))
+
+#define ngx_http_pgw_core(r)                                                  \
+    ((ngx_http_core_loc_conf_t *)                                             \
+     ngx_http_get_module_loc_conf(r, ngx_http_core_module))
+
+#define ngx_http_pgw_conf_core(cf)                                            \
+    ((ngx_http_core_loc_conf_t *)                                             \
+     ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module))
+
+#define ngx_http_pgw_conf_server(cf)                                          \
+    ((ngx_http_core_srv_conf_t *)                                             \
+     ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module))
+
+#define ngx_http_pgw_conf_main(cf)                                            \
+    ((ngx_http_pgw_main_conf_t *)                                             \
+     ngx_http_conf_get_module_main_conf(cf, ngx_http_platform_gateway_module))
+
+#define ngx_http_pgw_conf_nginx(cf)                                           \
+    ((ngx_http_core_main_conf_t *)                                            \
+     ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module))
+
+
 #if (nginx_version < 1022000)
 #error nginx 1.22 or newer is needed
 #endif

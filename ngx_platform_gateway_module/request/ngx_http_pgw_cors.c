@@ -235,64 +235,6 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 }
 
 
-/* Checks scheme "://" [ "*." ] host [ ":" port ], in lower case.  Returns NULL,
-   or the fault. */
-
-static const char *
-ngx_http_pgw_cors_fault(const char *origin)
-{
-    ngx_int_t    port;
-    ngx_uint_t   wildcard, good;
-    const char  *host, *end;
-
-    host = strstr(origin, "://");
-
-    if (strcmp(origin, "*") == 0) {
-        return "answers carry credentials, so each origin must be named";
-    }
-
-    if (host == NULL || *origin < 'a' || *origin > 'z'
-        || origin + strspn(origin, "abcdefghijklmnopqrstuvwxyz0123456789+-.")
-           != host)
-    {
-        return "it must be scheme://host or scheme://host:port";
-    }
-
-    /* with a wildcard, the host begins at the dot after it */
-
-    host += sizeof("://") - 1;
-    wildcard = (host[0] == '*' && host[1] == '.');
-    host += wildcard;
-
-    if (*host == '[') {
-        end = host + 1 + strspn(host + 1, "0123456789abcdef:.");
-        good = (*end++ == ']' && end - host > 3 && strchr(":", *end));
-
-    } else {
-        end = host + strcspn(host, ":");
-        good = web_labels((pj_str_t) { (u_char *) host + wildcard,
-                                       (size_t) (end - host) - wildcard });
-    }
-
-    if (strchr(host, '*')
-        || (wildcard && ngx_strlchr((u_char *) host + 1, (u_char *) end, '.')
-                        == NULL))
-    {
-        return "\"*\" can only stand for the leftmost labels, and not right "
-               "below a top-level domain, as in https://*.example.com";
-    }
-
-    if (!good) {
-        return "the host is malformed, or a path follows it, if only a slash";
-    }
-
-    port = *end ? ngx_atoi((u_char *) end + 1, strlen(end + 1)) : 1;
-
-    return port < 1 || port > 65535 || (*end && end[1] == '0')
-           ? "the port must be 1 to 65535" : NULL;
-}
-
-
 char *
 ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
@@ -334,7 +276,7 @@ ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         ngx_strlow(origin, value[i].data, value[i].len + 1);
 
-        err = ngx_http_pgw_cors_fault((char *) origin);
+        err = ngx_http_pgw_origin_fault((char *) origin);
         if (err) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "invalid origin \"%V\" in \"%V\": %s",

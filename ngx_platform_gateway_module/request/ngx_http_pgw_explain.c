@@ -47,6 +47,7 @@ static const struct {
     { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK, "kid" },
     { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK, NULL },
     { "session", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
+    { "proof", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
     { "context", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
     { "require", NGX_HTTP_PGW_STAGES, PJ_OK, NULL },
     { "authentication", NGX_HTTP_PGW_STAGES, PJ_OK, NULL }
@@ -66,6 +67,9 @@ typedef struct {
     ngx_http_core_loc_conf_t       *clcf;      /* location, or NULL */
     const ngx_http_pgw_loc_conf_t  *conf;      /* its settings, or NULL */
     ngx_uint_t                      redirect;  /* to the path and "/" */
+    pj_str_t                        token;
+    ngx_uint_t                      scheme;    /* 1: a scheme is given */
+    ngx_uint_t                      dpop;      /* it is DPoP */
     const pj_json_t                *header;    /* unverified */
     pj_claims_t                     claims;    /* unverified */
     ngx_http_pgw_grant_t            grant;     /* if the claims are good */
@@ -253,6 +257,42 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
 }
 
 
+/* Records whether the proof holds, except that it may have been used.  A token
+   without a scheme has the scheme that it needs. */
+
+static void
+ngx_http_pgw_explain_proof(ngx_http_pgw_explain_t *e)
+{
+    pj_proof_t                     proof;
+    const char                    *detail = NULL;
+    ngx_http_pgw_reason_e          reason;
+
+    const ngx_http_pgw_proof_of_t  of = {
+        .value = &e->asked->proof,
+        .method = ngx_http_pgw_span(&e->asked->method),
+        .uri = &e->asked->path,
+        .token = e->token,
+        .thumbprint = e->grant.thumbprint,
+        .now = e->asked->at
+    };
+
+    reason = ngx_http_pgw_proof_needed(e->conf, e->grant.bound,
+                                       e->scheme ? e->dpop : e->grant.bound);
+
+    if (reason == NGX_HTTP_PGW_REASON_NONE) {
+        reason = e->asked->proof.data == NULL
+                 ? NGX_HTTP_PGW_REASON_PROOF_MISSING
+                 : ngx_http_pgw_proof_verify(e->request->pool, e->conf,
+                                        ngx_http_pgw_main(e->request)->proof,
+                                        &of, &proof, &detail);
+    }
+
+    ngx_http_pgw_explain_note(e, "proof",
+                              reason == NGX_HTTP_PGW_REASON_VERIFIED
+                              ? 0 : reason, detail);
+}
+
+
 /* Records whether these claims admit the request to the location.  Variables in
    rules are those of the request for the explanation. */
 
@@ -272,6 +312,10 @@ ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
         != NGX_OK)
     {
         return NGX_ERROR;
+    }
+
+    if (e->conf->proof) {
+        ngx_http_pgw_explain_proof(e);
     }
 
     e->missing = e->grant.missing
@@ -310,18 +354,19 @@ static ngx_int_t
 ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 {
     pj_err_t                err;
-    pj_str_t                token;
     const ngx_str_t        *value = &e->asked->token;
     ngx_http_pgw_steps_t    steps = { .at = e->asked->at };
     ngx_http_pgw_reason_e   reason;
 
-    reason = ngx_http_pgw_token_find(value, &token);
+    e->dpop = e->conf->proof;
+    reason = ngx_http_pgw_token_find(value, &e->dpop, &e->token);
+    e->scheme = (reason == NGX_HTTP_PGW_REASON_NONE);
 
     if (reason == NGX_HTTP_PGW_REASON_TOKEN_MISSING && value->data
         && ngx_strlchr(value->data, value->data + value->len, ' ') == NULL)
     {
         reason = NGX_HTTP_PGW_REASON_NONE;
-        token = (pj_str_t) { value->data, value->len };
+        e->token = (pj_str_t) { value->data, value->len };
     }
 
     ngx_http_pgw_explain_note(e, "bearer", reason,
@@ -335,7 +380,7 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 
     /* an explanation starts no fetch */
 
-    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, &e->by,
+    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, e->token, &e->by,
                                     &e->claims, &steps);
 
     if (ngx_http_pgw_reason_of_token(err) == NGX_HTTP_PGW_REASON_TOKEN_INVALID)
@@ -387,77 +432,6 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_json(text, ",\"path\":", &e->asked->path);
     ngx_http_pgw_text_number(text, ",\"at\":", e->asked->at);
     ngx_http_pgw_text_plain(text, ",\"scope\":", &scope);
-}
-
-
-/* Writes a list whose elements begin with a pj_str_t. */
-
-static void
-ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *name,
-    const ngx_array_t *list)
-{
-    u_char      *elt;
-    ngx_uint_t   i;
-
-    ngx_http_pgw_text_format(text, ",\"%s\":[", name);
-
-    for (i = 0; list && i < list->nelts; i++) {
-        elt = (u_char *) list->elts + i * list->size;
-        ngx_http_pgw_text_item(text, (pj_str_t *) (void *) elt);
-    }
-
-    ngx_http_pgw_text_format(text, "]");
-}
-
-
-static void
-ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e)
-{
-    ngx_str_t                       levels, level;
-    const char                     *match;
-    const ngx_http_pgw_loc_conf_t  *conf = e->conf;
-
-    ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
-
-    if (conf == NULL) {
-        return;
-    }
-
-    match = e->clcf->exact_match ? "exact" : "prefix";
-
-#if (NGX_PCRE)
-    match = e->clcf->regex ? "regex" : match;
-#endif
-
-    ngx_http_pgw_text_json(text, "{\"name\":", &e->clcf->name);
-    ngx_http_pgw_text_literal(text, ",\"match\":",
-                                 e->clcf->name.data ? match : NULL);
-    ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
-                             conf->enable ? "true" : "false");
-
-    levels = conf->levels;
-
-    while (ngx_http_pgw_names_split(&levels, ' ', &level)) {
-        ngx_http_pgw_text_item(text, &level);
-    }
-
-    ngx_http_pgw_text_json(text, "],\"methods\":", &conf->allow);
-    ngx_http_pgw_text_json(text, ",\"routeId\":", &conf->route_id);
-    ngx_http_pgw_text_json(text, ",\"serviceName\":", &conf->service_name);
-    ngx_http_pgw_explain_strings(text, "issuers", conf->issuers);
-    ngx_http_pgw_explain_strings(text, "audiences", conf->audiences);
-    ngx_http_pgw_explain_strings(text, "corsOrigins", conf->cors_origins);
-    ngx_http_pgw_text_json(text, ",\"corsMethods\":", &conf->cors_methods);
-    ngx_http_pgw_text_json(text, ",\"corsHeaders\":", &conf->cors_headers);
-
-    ngx_http_pgw_require_explain(text, conf->required);
-    ngx_http_pgw_authentication_explain(text, conf->authentication);
-
-    ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
-                             "\"shadow\":%s}", conf->leeway,
-                             conf->token_max_size,
-                             conf->shadow ? "true" : "false");
 }
 
 
@@ -575,7 +549,7 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     }
 
     ngx_http_pgw_explain_verdict(&text, &e);
-    ngx_http_pgw_explain_location(&text, &e);
+    ngx_http_pgw_describe_location(&text, e.clcf, e.conf);
     ngx_http_pgw_keys_explain(&text, e.by.issuer);
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");

@@ -325,6 +325,8 @@ ngx_http_pgw_forward_handler(ngx_http_request_t *r)
 
     /* the guard of this location has decided on another request */
 
+    gr->shown = NULL;
+    gr->method = r->method_name;
     ngx_http_set_ctx(r, NULL, ngx_http_platform_gateway_module);
 
     r->method = ngx_http_pgw_access_mask(&r->method_name);

@@ -11,21 +11,6 @@
 #include "base/base.h"
 
 
-#define NGX_HTTP_PGW_GUARD_INTERVAL  250   /* ms */
-
-
-/* A token whose end also ends its response. */
-
-typedef struct {
-    ngx_event_t                        timer;
-    ngx_http_request_t                *request;
-    ngx_http_pgw_revocations_t        *rev;      /* NULL: none */
-    ngx_http_pgw_mark_t                mark;     /* in it */
-    int64_t                            exp;      /* seconds */
-    time_t                             leeway;
-} ngx_http_pgw_expiry_t;
-
-
 /*
  * Records why r may pass.  A public location that an error_page leads to does
  * not overwrite the refusal that led there: the log keeps its reason.  A
@@ -64,6 +49,7 @@ ngx_http_pgw_guard_inject(ngx_http_request_t *r,
     /* a token in a cookie or a subprotocol was removed in REWRITE */
 
     if (grant == NULL
+        && !ngx_http_pgw_headers_hide_proof(conf)
         && (conf->forward_authorization
             || r->headers_in.authorization == NULL))
     {
@@ -155,6 +141,26 @@ ngx_http_pgw_guard_verify(ngx_http_request_t *r,
 }
 
 
+/* Finds the token of r.  Returns NONE, or the reason to refuse r. */
+
+static ngx_http_pgw_reason_e
+ngx_http_pgw_guard_find(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx,
+    pj_str_t *token)
+{
+    ngx_uint_t              dpop = conf->proof;
+    ngx_table_elt_t        *h = r->headers_in.authorization;
+    ngx_http_pgw_reason_e   reason;
+
+    reason = ngx_http_pgw_token_find(h ? &h->value : NULL, &dpop, token);
+    ctx->dpop = (dpop != 0);
+
+    return conf->token_from && reason != NGX_HTTP_PGW_REASON_TOKEN_SHAPE
+           ? ngx_http_pgw_source_find(r, ngx_http_pgw_request_get(r), conf,
+                                      reason, token) : reason;
+}
+
+
 /*
  * Verifies once, and keeps the result for this token, policy and key set.
  *
@@ -169,7 +175,6 @@ ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
 {
     pj_str_t                token;
     ngx_int_t               rc;
-    ngx_table_elt_t        *h = r->headers_in.authorization;
     ngx_http_pgw_ctx_t     *ctx;
     ngx_http_pgw_cache_t   *cache = ngx_http_pgw_main(r)->cache;
     ngx_http_pgw_reason_e   reason;
@@ -180,12 +185,7 @@ ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
         return ctx;
     }
 
-    reason = ngx_http_pgw_token_find(h ? &h->value : NULL, &token);
-
-    if (conf->token_from && reason != NGX_HTTP_PGW_REASON_TOKEN_SHAPE) {
-        reason = ngx_http_pgw_source_find(r, ngx_http_pgw_request_get(r), conf,
-                                          reason, &token);
-    }
+    reason = ngx_http_pgw_guard_find(r, conf, ctx, &token);
 
     if (reason) {
         ctx->policy = 0;
@@ -215,12 +215,17 @@ ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
                        rc == NGX_DECLINED ? "" : ", cached");
     }
 
-    /* revocation is checked on every call */
+    /* revocation and possession are checked on every call */
 
     ctx->reason = (ctx->err == PJ_OK && ctx->keys.issuer->revocations)
                   ? ngx_http_pgw_revocations_check(
                          ctx->keys.issuer->revocations, &ctx->grant.mark)
                   : ngx_http_pgw_reason_of_token(ctx->err);
+
+    if (conf->proof && ctx->reason == NGX_HTTP_PGW_REASON_VERIFIED) {
+        ctx->reason = ngx_http_pgw_proof_check(r, ngx_http_pgw_request_get(r),
+                                               conf, ctx);
+    }
 
     return ctx;
 }
@@ -307,7 +312,8 @@ ngx_http_pgw_guard_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     reason = ctx->reason;
 
-    gr->retry_after = (reason == NGX_HTTP_PGW_REASON_REVOCATIONS_STALE);
+    gr->retry_after = (reason == NGX_HTTP_PGW_REASON_REVOCATIONS_STALE
+                       || reason == NGX_HTTP_PGW_REASON_PROOF_STORE_FULL);
 
     if (ctx->err == PJ_ERR_KID_UNKNOWN
         && (ctx->keys.set == NULL || rc == NGX_DECLINED))
@@ -345,167 +351,6 @@ ngx_http_pgw_guard_scope(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     }
 
     gr->scope = scope->len ? scope : NULL;
-
-    return NGX_OK;
-}
-
-
-static void
-ngx_http_pgw_guard_unwatch(void *data)
-{
-    ngx_http_pgw_expiry_t  *expiry = data;
-
-    if (expiry->timer.timer_set) {
-        ngx_del_timer(&expiry->timer);
-    }
-
-    if (expiry->rev) {
-        ngx_http_pgw_poll_watch(expiry->rev, -1);
-        expiry->rev = NULL;
-    }
-}
-
-
-/*
- * Ends a response that has begun, so that its client sees that the response is
- * incomplete.  nginx terminates r, with all its subrequests and upstreams, as
- * for "return 444".
- */
-
-static void
-ngx_http_pgw_guard_end(ngx_http_request_t *r)
-{
-    struct linger      at_once = { 1, 0 };
-    ngx_connection_t  *c = r->connection;
-#if (NGX_HTTP_V2)
-    ngx_connection_t  *h2 = r->stream ? r->stream->connection->connection
-                                      : NULL;
-#endif
-
-    /* if the end of the connection ends the body, only a reset shows that the
-       body is incomplete */
-
-    if (r->http_version < NGX_HTTP_VERSION_20
-        && r->headers_out.status != NGX_HTTP_SWITCHING_PROTOCOLS
-        && r->headers_out.content_length_n == -1
-        && !r->chunked)
-    {
-        (void) setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once,
-                          sizeof(struct linger));
-    }
-
-    /*
-     * Each upstream that nginx closes decrements the count.  Without our
-     * increment r would be freed while nginx terminates it, or its connection
-     * would be kept alive.
-     */
-
-    r->main->count++;
-
-    ngx_http_finalize_request(r, NGX_HTTP_CLOSE);
-    ngx_http_run_posted_requests(c);
-
-#if (NGX_HTTP_V2)
-
-    /* nginx has queued RST_STREAM, but sends it with the next frame only */
-
-    if (h2) {
-        ngx_post_event(h2->write, &ngx_posted_events);
-    }
-
-#endif
-}
-
-
-/* Leaves a response alone that has not begun, since the client was admitted and
-   the response may be short, and one that is complete. */
-
-static void
-ngx_http_pgw_guard_expire(ngx_event_t *ev)
-{
-    ngx_connection_t        *c;
-    ngx_http_request_t      *r;
-    ngx_http_pgw_reason_e    reason;
-    ngx_http_pgw_expiry_t   *expiry = ev->data;
-    ngx_http_pgw_request_t  *gr;
-
-    r = expiry->request;
-    c = r->connection;
-    gr = ngx_http_pgw_request_get(r);
-
-    reason = expiry->rev
-             && ngx_http_pgw_revocations_check(expiry->rev, &expiry->mark)
-                == NGX_HTTP_PGW_REASON_SESSION_REVOKED
-             ? NGX_HTTP_PGW_REASON_CLOSED_REVOKED
-             : ngx_time() - expiry->leeway >= expiry->exp
-             ? NGX_HTTP_PGW_REASON_CLOSED_EXPIRED : NGX_HTTP_PGW_REASON_NONE;
-
-    if (!reason || !r->header_sent || r->done) {
-        ngx_add_timer(ev, NGX_HTTP_PGW_GUARD_INTERVAL);
-        return;
-    }
-
-    ngx_http_set_log_request(c->log, r);
-
-    gr->reason = reason;
-
-    ngx_http_pgw_guard_end(r);
-}
-
-
-/*
- * platform_gateway_close_at_expiry: a long response, such as a WebSocket, ends
- * with its token.  The guard checks the token once; afterwards a timer of the
- * request does.
- */
-
-static ngx_int_t
-ngx_http_pgw_guard_watch(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx)
-{
-    ngx_pool_cleanup_t     *cln;
-    ngx_http_pgw_expiry_t  *expiry;
-
-    if (!conf->close_at_expiry || conf->shadow || r != r->main) {
-        return NGX_OK;
-    }
-
-    /* an earlier location may have started the timer */
-
-    for (cln = r->pool->cleanup; cln; cln = cln->next) {
-        if (cln->handler == ngx_http_pgw_guard_unwatch) {
-            break;
-        }
-    }
-
-    if (cln == NULL) {
-        cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_expiry_t));
-        if (cln == NULL) {
-            return NGX_ERROR;
-        }
-
-        cln->handler = ngx_http_pgw_guard_unwatch;
-        ngx_memzero(cln->data, sizeof(ngx_http_pgw_expiry_t));
-    }
-
-    expiry = cln->data;
-    ngx_http_pgw_guard_unwatch(expiry);
-
-    expiry->request = r;
-    expiry->rev = ctx->keys.issuer->revocations;
-    expiry->mark = ctx->grant.mark;
-    expiry->exp = ctx->grant.exp;
-    expiry->leeway = ngx_http_pgw_issuer_leeway(ctx->keys.issuer, conf);
-
-    expiry->timer.handler = ngx_http_pgw_guard_expire;
-    expiry->timer.data = expiry;
-    expiry->timer.log = r->connection->log;
-
-    ngx_add_timer(&expiry->timer, NGX_HTTP_PGW_GUARD_INTERVAL);
-
-    if (expiry->rev) {
-        ngx_http_pgw_poll_watch(expiry->rev, 1);
-    }
 
     return NGX_OK;
 }
@@ -592,11 +437,12 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     } else if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
         rc = ngx_http_pgw_guard_scope(r, gr, conf, reason, ctx) != NGX_OK
-             ? rc : ngx_http_pgw_guard_refuse(r, gr, conf, reason, NULL);
+             ? rc : ngx_http_pgw_guard_refuse(r, gr, conf, reason,
+                                     ngx_http_pgw_proof_detail(gr, reason));
 
     } else if (ngx_http_pgw_guard_inject(r, conf, &ctx->grant)
                == NGX_DECLINED
-               && ngx_http_pgw_guard_watch(r, conf, ctx) == NGX_OK)
+               && ngx_http_pgw_expiry_watch(r, conf, ctx) == NGX_OK)
     {
         ngx_http_pgw_guard_allow(r, gr, reason);
         rc = NGX_OK;

@@ -155,6 +155,11 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
         }
     }
 
+    if (gr->nonce.len && !ngx_http_pgw_header_add(r, "DPoP-Nonce", &gr->nonce))
+    {
+        return NGX_ERROR;
+    }
+
     if (!ours || gr->challenge.len == 0 || r->headers_out.www_authenticate) {
         return NGX_OK;
     }

@@ -83,7 +83,7 @@ ngx_http_pgw_question_read_time(ngx_http_pgw_question_t *q, const pj_json_t *m,
 }
 
 
-/* Reads {"path", "method", ..., "at"}. */
+/* Reads {"path", "method", ..., "at"}; token and proof may be null. */
 
 static void
 ngx_http_pgw_question_read(ngx_http_pgw_question_t *q, const pj_json_t *root,
@@ -97,6 +97,7 @@ ngx_http_pgw_question_read(ngx_http_pgw_question_t *q, const pj_json_t *root,
         ngx_str_t    *value;
     } members[] = {
         { "token", &q->token },
+        { "proof", &q->proof },
         { "method", &q->method },
         { "path", &q->path },
         { "origin", &q->origin },
@@ -119,13 +120,14 @@ ngx_http_pgw_question_read(ngx_http_pgw_question_t *q, const pj_json_t *root,
 
         if (members[i].name == NULL) {
             ngx_http_pgw_question_fault(faults, &m->name, "\"unknown\"",
-                "the members are token, method, path, origin, headers and at");
+                "the members are token, proof, method, path, origin, headers "
+                "and at");
 
         } else if (members[i].value == NULL) {
             ngx_http_pgw_question_read_time(q, m, faults);
 
         } else if (m->type != PJ_JSON_STRING
-                   && (m->type != PJ_JSON_NULL || i > 0))
+                   && (m->type != PJ_JSON_NULL || i > 1))
         {
             ngx_http_pgw_question_fault(faults, &m->name, "\"wrong_type\"",
                                         "every member except at is a string");

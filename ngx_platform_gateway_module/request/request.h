@@ -10,6 +10,7 @@
 
 
 #include "ngx_http_pgw.h"
+#include "base/base.h"
 
 
 /* ngx_http_pgw_access.c */
@@ -80,10 +81,38 @@ const char *ngx_http_pgw_single_fault(const ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf);
 
 
+/* ngx_http_pgw_expiry.c */
+
+/* Ends the response of r with the token in ctx, which has admitted r, if conf
+   says so. */
+ngx_int_t ngx_http_pgw_expiry_watch(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx);
+
+
 /* ngx_http_pgw_explain.c */
+
+/* The request that an explanation is about. */
+
+typedef struct {
+    ngx_http_core_srv_conf_t    *server;
+    ngx_str_t                    token;        /* data is NULL if absent */
+    ngx_str_t                    proof;        /* likewise; value of DPoP */
+    ngx_str_t                    method;
+    ngx_str_t                    path;
+    ngx_str_t                    origin;       /* data is NULL if absent */
+    ngx_str_t                    headers;      /* names, with commas */
+    int64_t                      at;           /* time of the request, s */
+} ngx_http_pgw_question_t;
 
 ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_question_t *question);
+
+
+/* ngx_http_pgw_describe.c */
+
+/* Writes the member "location"; conf is NULL if there is none. */
+void ngx_http_pgw_describe_location(ngx_http_pgw_text_t *text,
+    const ngx_http_core_loc_conf_t *clcf, const ngx_http_pgw_loc_conf_t *conf);
 
 
 /* ngx_http_pgw_question.c */

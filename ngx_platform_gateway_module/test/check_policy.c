@@ -114,7 +114,7 @@ void ngx_http_pgw_keys_select(ngx_http_pgw_issuer_t *issuer,
 {
 }
 
-/* -- the bearer token of a header */
+/* -- the token of a header */
 
 #define NONE NGX_HTTP_PGW_REASON_NONE
 #define SHAPE NGX_HTTP_PGW_REASON_TOKEN_SHAPE
@@ -125,35 +125,45 @@ START_TEST (test_finding) {
         const char *value; /* NULL: no header */
         ngx_http_pgw_reason_e reason;
         const char *token;
+        ngx_http_pgw_reason_e proved; /* reason if DPoP is accepted as well */
     } rows[] = {
-        {"Bearer abc", NONE, "abc"},
-        {"bearer abc", NONE, "abc"},
-        {"BeArEr   abc", NONE, "abc"},
-        {"Bearer a b", NONE, "a b"}, /* whose shape is wrong */
-        {"Bearer abc ", NONE, "abc "},
-        {"Bearer", SHAPE, NULL},
-        {"Bearer ", SHAPE, NULL},
-        {"Bearer\tabc", MISSING, NULL},
-        {"Bearerabc", MISSING, NULL},
-        {"Bearer, abc", MISSING, NULL},
-        {"Basic abc", MISSING, NULL},
-        {" Bearer abc", MISSING, NULL},
-        {"Beare", MISSING, NULL},
-        {"", MISSING, NULL},
-        {NULL, MISSING, NULL},
+        {"Bearer abc", NONE, "abc", NONE},
+        {"bearer abc", NONE, "abc", NONE},
+        {"BeArEr   abc", NONE, "abc", NONE},
+        {"Bearer a b", NONE, "a b", NONE}, /* whose shape is wrong */
+        {"Bearer abc ", NONE, "abc ", NONE},
+        {"Bearer", SHAPE, NULL, SHAPE},
+        {"Bearer ", SHAPE, NULL, SHAPE},
+        {"Bearer\tabc", MISSING, NULL, MISSING},
+        {"Bearerabc", MISSING, NULL, MISSING},
+        {"Bearer, abc", MISSING, NULL, MISSING},
+        {"Basic abc", MISSING, NULL, MISSING},
+        {" Bearer abc", MISSING, NULL, MISSING},
+        {"Beare", MISSING, NULL, MISSING},
+        {"", MISSING, NULL, MISSING},
+        {NULL, MISSING, NULL, MISSING},
+        {"DPoP abc", MISSING, "abc", NONE},
+        {"dpop  abc", MISSING, "abc", NONE},
+        {"DPoP", MISSING, NULL, SHAPE},
+        {"DPoPabc", MISSING, NULL, MISSING},
+        {"DPo", MISSING, NULL, MISSING},
     };
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t n = 0; n < 2 * sizeof(rows) / sizeof(rows[0]); n++) {
+        size_t i = n / 2;
         ngx_str_t value;
+        ngx_uint_t dpop = n % 2;
         pj_str_t token = {NULL, 0};
+        ngx_http_pgw_reason_e reason = dpop ? rows[i].proved : rows[i].reason;
 
         value.data = (u_char *) rows[i].value;
         value.len = rows[i].value ? strlen(rows[i].value) : 0;
         ck_assert_msg(ngx_http_pgw_token_find(rows[i].value ? &value : NULL,
-                                              &token)
-                          == rows[i].reason,
+                                              &dpop, &token)
+                          == reason,
                       "%s", rows[i].value);
-        if (rows[i].reason == NONE) {
+        ck_assert_uint_eq(dpop, rows[i].reason != rows[i].proved && n % 2);
+        if (reason == NONE) {
             ck_assert_uint_eq(token.len, strlen(rows[i].token));
             ck_assert_mem_eq(token.data, rows[i].token, token.len);
         }
@@ -367,7 +377,9 @@ START_TEST (test_rows) {
                 || i == NGX_HTTP_PGW_REASON_TOKEN_CONFLICT
                 || i == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN
                 || i == NGX_HTTP_PGW_REASON_CLAIM_REQUIRED
-                || i == NGX_HTTP_PGW_REASON_AUTHENTICATION_REQUIRED);
+                || i == NGX_HTTP_PGW_REASON_AUTHENTICATION_REQUIRED ||
+                             (i >= NGX_HTTP_PGW_REASON_TOKEN_UNBOUND &&
+                              i <= NGX_HTTP_PGW_REASON_PROOF_NONCE));
         if (row->flags & NGX_HTTP_PGW_REASON_NGINX)
             ck_assert_int_eq(ngx_http_pgw_reason_of_status(row->status), i);
     }

@@ -1,7 +1,7 @@
 
 /*
- * The bearer token of a request: finding it, verifying it with pj, and making
- * the headers for the upstream.  A policy is the settings of a location for it.
+ * The token of a request: finding it, verifying it with pj, and making the
+ * headers for the upstream.  A policy is the settings of a location for it.
  */
 
 
@@ -9,26 +9,41 @@
 #include "issuer/issuer.h"
 
 
+/* Returns the length of the scheme if a value of Authorization has it, else 0.
+   scheme is a literal. */
+
+#define ngx_http_pgw_token_scheme(value, scheme)                              \
+    ((value)->len >= sizeof(scheme) - 1                                       \
+     && ngx_strncasecmp((value)->data, (u_char *) scheme, sizeof(scheme) - 1) \
+        == 0                                                                  \
+     && ((value)->len == sizeof(scheme) - 1                                   \
+         || (value)->data[sizeof(scheme) - 1] == ' ')                         \
+     ? sizeof(scheme) - 1 : 0)
+
+
 ngx_http_pgw_reason_e
-ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
+ngx_http_pgw_token_find(const ngx_str_t *value, ngx_uint_t *dpop,
+    pj_str_t *token)
 {
+    size_t   len;
     u_char  *p, *last;
 
-    if (value == NULL
-        || value->len < sizeof("Bearer") - 1
-        || ngx_strncasecmp(value->data, (u_char *) "Bearer",
-                           sizeof("Bearer") - 1)
-           != 0)
-    {
+    len = value ? ngx_http_pgw_token_scheme(value, "Bearer") : 0;
+
+    if (len) {
+        *dpop = 0;
+
+    } else if (*dpop && value) {
+        len = ngx_http_pgw_token_scheme(value, "DPoP");
+    }
+
+    if (len == 0) {
+        *dpop = 0;
         return NGX_HTTP_PGW_REASON_TOKEN_MISSING;
     }
 
-    p = value->data + sizeof("Bearer") - 1;
+    p = value->data + len;
     last = value->data + value->len;
-
-    if (p < last && *p != ' ') {
-        return NGX_HTTP_PGW_REASON_TOKEN_MISSING;
-    }
 
     while (p < last && *p == ' ') {
         p++;
@@ -87,11 +102,23 @@ ngx_http_pgw_token_claims(ngx_http_pgw_keys_t *keys, pj_claims_t *claims,
 }
 
 
+/* Returns 1 if the location accepts the token with a proof by the key with the
+   thumbprint. */
+
+static ngx_uint_t
+ngx_http_pgw_token_bound(const ngx_http_pgw_loc_conf_t *conf,
+    const pj_claims_t *claims, u_char thumbprint[PJ_SHA256_BYTES])
+{
+    return conf->proof && pj_claims_jkt(claims, thumbprint);
+}
+
+
 static pj_err_t
 ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims,
     ngx_http_pgw_steps_t *steps)
 {
+    u_char              thumbprint[PJ_SHA256_BYTES];
     const ngx_array_t  *issuers = ngx_http_pgw_issuer_accepted(issuer, conf);
     const ngx_array_t  *audiences = ngx_http_pgw_issuer_rule(issuer, conf,
                                                              audiences);
@@ -105,7 +132,9 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
         .audience_count = audiences ? audiences->nelts : 0,
         .now_s = steps ? steps->at : ngx_time(),
         .leeway_s = ngx_http_pgw_issuer_leeway(issuer, conf),
-        .allow_confirmation = (conf->allow_confirmation != 0)
+        .allow_confirmation = conf->allow_confirmation
+                              || ngx_http_pgw_token_bound(conf, claims,
+                                                          thumbprint)
     };
 
     if (steps) {
@@ -477,6 +506,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     };
 
     grant->exp = claims->exp;
+    grant->bound = ngx_http_pgw_token_bound(conf, claims, grant->thumbprint);
     grant->access = ngx_http_pgw_token_access(conf, issuer, claims);
     grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
     grant->auth_time = ngx_http_pgw_authentication_time(conf->authentication,
@@ -540,11 +570,14 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         return NGX_CONF_OK;
     }
 
+    conf->proof = (conf->proof_origins != NULL);
+
     for (other = mcf->policies; other; other = other->policy_next) {
 
         if (other->leeway == conf->leeway
             && other->token_max_size == conf->token_max_size
             && other->allow_confirmation == conf->allow_confirmation
+            && other->proof == conf->proof
             && other->claim_headers == conf->claim_headers
             && other->required == conf->required
             && other->authentication == conf->authentication

@@ -209,10 +209,11 @@ typedef struct {
 } ngx_http_pgw_steps_t;
 
 
-/* Finds the bearer token in the value of Authorization, or NULL.  Returns NONE,
-   TOKEN_SHAPE if nothing follows "Bearer", or TOKEN_MISSING. */
+/* Finds the token in the value of Authorization, or NULL.  *dpop tells whether
+   the scheme may be DPoP as well as Bearer, and is then set to whether it is.
+   Returns NONE, TOKEN_SHAPE if nothing follows the scheme, or TOKEN_MISSING. */
 ngx_http_pgw_reason_e ngx_http_pgw_token_find(const ngx_str_t *value,
-    pj_str_t *token);
+    ngx_uint_t *dpop, pj_str_t *token);
 
 /*
  * Verifies the token against the policy of conf.  keys->issuer is the first of
@@ -271,6 +272,128 @@ ngx_int_t ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache,
 void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
     const pj_claims_t *claims);
+
+
+/* ngx_http_pgw_replay.c */
+
+#define NGX_HTTP_PGW_REPLAY_SLOTS  16
+
+typedef struct {
+    uint64_t                     id;        /* keyed hash */
+    uint32_t                     iat;       /* s since replay->born */
+    uint32_t                     dies_at;   /* likewise; 0 if never used */
+} ngx_http_pgw_replay_slot_t;
+
+
+typedef struct {
+    ngx_http_pgw_replay_slot_t   slot[NGX_HTTP_PGW_REPLAY_SLOTS];
+} ngx_http_pgw_replay_bucket_t;
+
+
+/* Used proofs, in shared memory; the rest is zeroed before replay_init(). */
+
+typedef struct {
+    ngx_http_pgw_zone_part_t       part;
+    u_char                         secret[32];  /* of the ids */
+    u_char                         nonces[32];  /* secret of the nonces */
+    int64_t                        born;        /* s */
+    int64_t                        forgotten;   /* latest iat of an entry that
+                                                   was overwritten */
+    uint64_t                       buckets;     /* 0 before replay_init() */
+    ngx_http_pgw_replay_bucket_t  *bucket;
+} ngx_http_pgw_replay_t;
+
+
+/* How many proofs fit in: with more, a few are refused. */
+#define ngx_http_pgw_replay_max(replay)                                       \
+    ((replay)->buckets * NGX_HTTP_PGW_REPLAY_SLOTS / 3 * 2)
+
+/* mem is zeroed, or NULL.  Proofs up to the time now are refused, because an
+   earlier zone may have had them. */
+ngx_int_t ngx_http_pgw_replay_init(ngx_http_pgw_replay_t *replay, void *mem,
+    size_t size, int64_t now);
+
+/*
+ * Stores the id of a good proof; the mutex is held.  iat is its time of issue,
+ * and at dies_at the proof is too old.  Returns NGX_OK if the proof may be used
+ * now; NGX_DONE if it was used; NGX_ABORT if it is as old as one that was
+ * overwritten; NGX_DECLINED if there is no room; NGX_ERROR on failure.
+ */
+ngx_int_t ngx_http_pgw_replay_put(ngx_http_pgw_replay_t *replay,
+    const u_char id[PJ_SHA256_BYTES], int64_t iat, int64_t dies_at,
+    int64_t now);
+
+/* Counts the live entries; needs no lock. */
+uint64_t ngx_http_pgw_replay_live(const ngx_http_pgw_replay_t *replay,
+    int64_t now);
+
+
+/* ngx_http_pgw_proof.c */
+
+/* platform_gateway_proof */
+
+struct ngx_http_pgw_proof_s {
+    ngx_str_t                zone_name;
+    size_t                   zone_size;
+    time_t                   window;     /* s; 0 if not set */
+    ngx_uint_t               nonce;
+    ngx_http_pgw_place_t     place;
+    ngx_shm_zone_t          *shm_zone;
+    ngx_http_pgw_replay_t   *replay;     /* in it */
+};
+
+/* Returns NONE if a proof has to come with a good token, VERIFIED if none has
+   to, or the reason to refuse the token.  dpop tells whether its scheme is
+   DPoP. */
+ngx_http_pgw_reason_e ngx_http_pgw_proof_needed(
+    const ngx_http_pgw_loc_conf_t *conf, ngx_uint_t bound, ngx_uint_t dpop);
+
+/* What a proof is for. */
+
+typedef struct {
+    const ngx_str_t         *value;      /* of the DPoP header */
+    pj_str_t                 method;
+    const ngx_str_t         *uri;        /* the query is ignored */
+    pj_str_t                 token;
+    const u_char            *thumbprint;
+    int64_t                  now;
+} ngx_http_pgw_proof_of_t;
+
+
+/* Checks all but whether the proof was used.  Returns VERIFIED with *proof, or
+   the reason to refuse; *detail may be NULL. */
+ngx_http_pgw_reason_e ngx_http_pgw_proof_verify(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_proof_t *by,
+    const ngx_http_pgw_proof_of_t *of, pj_proof_t *proof,
+    const char **detail);
+
+/* The verdict on the proof of a client's request, which is used once, although
+   several locations may check it. */
+
+struct ngx_http_pgw_shown_s {
+    const ngx_array_t           *origins;      /* conf->proof_origins */
+    pj_str_t                     token;
+    ngx_http_pgw_reason_e        reason;
+    const char                  *detail;       /* NULL for the reason's */
+    ngx_uint_t                   used;         /* the proof with the id */
+    u_char                       id[PJ_SHA256_BYTES];
+};
+
+
+ngx_int_t ngx_http_pgw_proof_zone_init(ngx_shm_zone_t *shm_zone, void *data);
+
+/*
+ * Checks whether r may use its good token, and uses up the proof of a bound
+ * token.  gr is that of the main request.  Returns VERIFIED, or the reason to
+ * refuse r.  Further calls for the same client's request have the same result.
+ */
+ngx_http_pgw_reason_e ngx_http_pgw_proof_check(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_ctx_t *ctx);
+
+/* Returns the detail of a refusal for the reason, or NULL for the reason's. */
+const char *ngx_http_pgw_proof_detail(const ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_reason_e reason);
 
 
 #endif /* _NGX_HTTP_PGW_TOKEN_H_INCLUDED_ */
