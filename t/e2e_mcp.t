@@ -48,11 +48,11 @@ $t->start_nginx;
 # -- clients of the SDK, of the newest revision and of an older one
 
 # What one of them tells, [what, outcome, requests], until its stream has begun.
-sub client ($package) {
-    my ($name) = $package =~ /(\w+)$/;
+sub client ($package, @more) {
+    my ($name) = join('-', $package, @more) =~ /([\w-]+)$/;
     my $log = "$name-client.log";
     my $process = $t->process("$name-client", ok_status => ['any'],
-        cmd => [ $node, "$root/t/node/mcp.mjs", $package, "$url/mcp", $issuer ])->expect_end;
+        cmd => [ $node, "$root/t/node/mcp.mjs", $package, "$url/mcp", $issuer, @more ])->expect_end;
     my $told = sub { map { JSON::PP::decode_json($_) } ($t->read_file($log) // '') =~ /^\[.*$/mg };
     eventually(sub { !$process->alive || grep { $_->[0] eq 'watch' } $told->() });
     return ($process, $told);
@@ -262,6 +262,19 @@ for my $case (
 }
 is_deeply [ map { my $how = $_; map { answer(http($gateway, $how, '/mcp', token => $_)) } $read, $write }
     qw(GET DELETE) ], [ (\@GATEWAY, [ 405, -32000 ]) x 2 ], 'an older server, other methods';
+
+# Tokens that are bound to a key.
+my ($http, $location) = $text =~ /^## Stolen tokens\n.*?^```nginx\n(.*?)^```\n.*?^```nginx\n(.*?)^```\n/ms;
+$conf = $newer =~ s/^ *(?=platform_gateway_trust)/$http/mr =~ s/^ *location = \/mcp \{\n\K/$location/mr;
+$t->nginx_conf($conf =~ s/8090/$gateway/gr);
+ok $nginx->reload, 'it reads the page, for bound tokens';
+my (undef, $told_bound) = client('@modelcontextprotocol/client', 'dpop');
+my @bound = $told_bound->();
+is_deeply [ outcomes(\@bound) ], [ [ authorize => [ 'notes:read', "$url/mcp", 'S256' ] ], [ connect => 'notes' ],
+    @TOOLS, [ list => "milk\nbread\nmilk\nbread" ], [ token => [ "$url/mcp", 'notes:read' ] ] ],
+    'the SDK proves that it has the key' or diag $t->read_file('client-dpop-client.log');
+is_deeply [ map { answer(post($_, $LIST, @LISTS)) } $bound[4][1], $read ],
+    [ ([ 401, 'GATEWAY_TOKEN_INVALID', 'notes:read' ]) x 2 ], 'nobody else, and no other token';
 $t->nginx_conf($newer);
 ok $nginx->reload, 'and the first again; the streams are of a worker that waits for them';
 

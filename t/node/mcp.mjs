@@ -1,14 +1,15 @@
-// The whole flow of an MCP client, by the SDK: node mcp.mjs SDK URL ISSUER, where SDK is
-// the package of the client.  A line of JSON for each step: [what, outcome, the requests
-// that it took].  The last step is a stream, which somebody else ends.
+// The whole flow of an MCP client, by the SDK: node mcp.mjs SDK URL ISSUER [dpop], where
+// SDK is the package of the client.  A line of JSON for each step: [what, outcome, the
+// requests that it took].  The last step is a stream, which somebody else ends.  With dpop
+// its token is bound to a key, and there are no steps beyond that.
 
 import { webcrypto } from 'node:crypto';
 
 globalThis.crypto ??= webcrypto;
 
-const [sdk, url, issuer] = process.argv.slice(2);
+const [sdk, url, issuer, dpop] = process.argv.slice(2);
 const modern = sdk === '@modelcontextprotocol/client';
-const { auth, Client, StreamableHTTPClientTransport, UnauthorizedError } = modern
+const { auth, Client, DpopSession, StreamableHTTPClientTransport, UnauthorizedError } = modern
   ? await import(sdk) : {
     ...await import(`${sdk}/client/index.js`), ...await import(`${sdk}/client/auth.js`),
     ...await import(`${sdk}/client/streamableHttp.js`),
@@ -80,6 +81,8 @@ class Agent {
 }
 
 const agent = new Agent();
+const session = dpop && await DpopSession.create();
+if (dpop) agent.dpop = () => session;
 let client;
 let transport;
 
@@ -114,6 +117,7 @@ tell('connect', client.getServerVersion()?.name);
 tell('tools', (await client.listTools()).tools.map(({ name }) => name));
 tell('list', text(await call('list_notes')));
 tell('token', agent.held.access_token);
+if (dpop) process.exit();
 
 // Tokens that no request here needs, for requests that are not honest.
 for (const [what, scope, resource] of modern ? [['other', 'notes:read', '/other'],
