@@ -65,6 +65,7 @@ my $s = $t->full_stack(env => {
     PLATFORM_AUTH_MAX_FAILURES    => 2,
     PLATFORM_AUTH_FACTOR_KEYS     => 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=',
     PLATFORM_SYSTEM_API           => 'gateway',
+    PLATFORM_PUBLIC_ORIGINS       => 'https://api.example.com',
 });
 my $pg = $s->postgres;
 my @cors = (headers => [ Origin => $APP ]);
@@ -99,6 +100,30 @@ gets("login: $_->[0]", @$_[1 .. $#$_]) for (
     [ 'too many', '429 GATEWAY_RATE_LIMITED', login => \%one, client => '192.0.2.2', @cors ],
 );
 
+# -- a bound session
+
+sub proof ($call, %o) {
+    return (headers => [ DPoP => dpop_proof(jwt_key('client', alg => 'ES256'), 'POST',
+        "https://api.example.com/api/auth/$call", %o) ]);
+}
+my $bound = said('login: bound', $in, login => \%one, proof('login'));
+my @by_token = (@identity, token => $bound->{accessToken});
+gets("bound: $_->[0]", @$_[1 .. $#$_]) for (
+    [ 'a login, a wrong proof', '401 AUTH_PROOF_INVALID', login => \%one, proof('logout') ],
+    [ 'a refresh', '200 AUTH_REFRESH_SUCCESS', refresh => { refreshToken => $bound->{refreshToken} },
+        proof('refresh') ],
+    [ 'a refresh, no proof', '401 AUTH_PROOF_REQUIRED',
+        refresh => { refreshToken => $bound->{refreshToken} } ],
+    [ 'as Bearer', '401 AUTH_PROOF_REQUIRED', 'GET /api/auth/me', @by_token ],
+    [ 'a step-up as Bearer', '401 AUTH_PROOF_REQUIRED', 'step-up' => {}, @by_token ],
+    [ 'a second factor, a wrong proof', '401 AUTH_PROOF_INVALID',
+        'verify-factor' => { factorToken => 'x', type => 'totp', code => '000000' }, proof('login') ],
+    [ 'a logout, no proof', '401 AUTH_PROOF_REQUIRED',
+        logout => { refreshToken => $bound->{refreshToken} } ],
+    [ 'a logout', '200 AUTH_LOGOUT_SUCCESS', logout => { refreshToken => $bound->{refreshToken} },
+        proof('logout') ],
+);
+
 # -- tokens for programs
 
 my $c = Platform::Test::Commands->new(test => $t, env => { PLATFORM_LOG_LEVEL => 'error' });
@@ -122,6 +147,9 @@ gets("token: $_->[0]", $_->[1], $post_token, @$_[2 .. $#$_]) for (
     [ 'a scope too many', '400 AUTH_SCOPE_INVALID',
         form(client_credentials => %program, scope => 'people:read') ],
     [ 'over 16 KiB', '413 REQUEST_TOO_LARGE', form(client_credentials => x => 'x' x 20000) ],
+    [ 'bound', '200', headers => [ @{ $grant[1] }, @{ { proof('token') }->{headers} } ], @grant[ 2, 3 ] ],
+    [ 'a wrong proof', '400 AUTH_PROOF_INVALID',
+        headers => [ @{ $grant[1] }, @{ { proof('login') }->{headers} } ], @grant[ 2, 3 ] ],
     ([ 'a failure', '401 AUTH_CLIENT_INVALID', @guess, client => '192.0.2.6' ]) x 2,
     [ 'too many failures', '429 AUTH_TOO_MANY_ATTEMPTS', @grant, client => '192.0.2.6' ],
     ([ 'in the burst', '400 REQUEST_INVALID', json => {}, client => '192.0.2.7' ]) x 6,
@@ -949,7 +977,7 @@ is_deeply [ grep { !/uuid|\$ref/ } $file =~ /\b(?!request|event|rpId)\w+Id: \{ (
 # nginx's own statuses that go out as 400.
 my $own = qr/NGX_HTTP_(?:REQUEST_HEADER_TOO_LARGE|TO_HTTPS)/;
 # But names of settings, and parameters of FastCGI.
-my $code = qr/"(?!PLATFORM_|HTTP_|CONTENT_|REQUEST_(?:METHOD|SCHEME)|DOCUMENT_URI|QUERY_STRING
+my $code = qr/"(?!PLATFORM_|HTTP_|CONTENT_|REQUEST_(?:METHOD|SCHEME|URI)|DOCUMENT_URI|QUERY_STRING
     |REMOTE_ADDR)([A-Z]+(?:_[A-Z]+)+)"/x;
 my (%source, %status);
 for my $path (map { glob "$root/$_" } 'ngx_platform_gateway_module/{*,*/*}.[ch]',

@@ -140,7 +140,7 @@ my %known = map { $_ => 1 } $t->read_file("$src/base/metrics.c") =~ /\{\d+, "([A
 my $prefix = qr/AUTH|SYSTEM|REQUEST|RESOURCE|METHOD|MEDIA|DATABASE|SERVICE|INTERNAL/;
 my %used = map { $_ => 1 } map { $t->read_file($_) =~ /"(${prefix}_[A-Z_]+)"/g }
     glob "$src/{auth/*,base/http,server/route,main}.c";
-delete @used{qw(REQUEST_METHOD REQUEST_SCHEME)};    # FastCGI's parameters
+delete @used{qw(REQUEST_METHOD REQUEST_SCHEME REQUEST_URI)};    # FastCGI's parameters
 is_deeply [ grep { !$known{$_} } sort keys %used ], [],
     scalar(keys %used) . ' codes of the sources are in the table';
 

@@ -93,6 +93,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     w->res = res;
     w->faults = (struct faults){.count = 0};
     w->now_s = now.tv_sec;
+    w->jkt[0] = '\0';
     w->late = call->late;
     w->disconnected = call->disconnected;
     w->store.deadline_ms = call->deadline_ms;

@@ -261,16 +261,44 @@ TEST (test_cookie_attributes) {
 static const struct {
     const char *header;
     const char *token;
-} bearers[] = {
-    {"Bearer abc", "abc"},     {"bearer a.b-c_d~e+f/g=", "a.b-c_d~e+f/g="},
-    {"BEARER   abc ", "abc"},  {"Bearer", ""},
-    {"Bearer ", ""},           {"Bearerabc", ""},
-    {"Basic abc", ""},         {"Bearer a b", ""},
-    {"Bearer a,Bearer b", ""}, {"", ""},
+    bool dpop;
+} tokens[] = {
+    {"Bearer abc", "abc", false},
+    {"bearer a.b-c_d~e+f/g=", "a.b-c_d~e+f/g=", false},
+    {"BEARER   abc ", "abc", false},
+    {"DPoP abc", "abc", true},
+    {"dpop abc", "abc", true},
+    {"DPoP a, DPoP b", "", true},
+    {"DPoP", "", true},
+    {"DPoPabc", "", false},
+    {"Bearer", "", false},
+    {"Bearer ", "", false},
+    {"Bearerabc", "", false},
+    {"Basic abc", "", false},
+    {"Bearer a b", "", false},
+    {"Bearer a,Bearer b", "", false},
+    {"", "", false},
 };
 
-TESTS (test_bearer, LENGTH(bearers)) {
-    ck_assert(is(http_bearer(str(bearers[_i].header)), bearers[_i].token));
+TESTS (test_token, LENGTH(tokens)) {
+    bool dpop = !tokens[_i].dpop;
+
+    ck_assert(is(http_token(str(tokens[_i].header), &dpop), tokens[_i].token));
+    ck_assert(dpop == tokens[_i].dpop);
+}
+
+/* Two headers, or one without a value, are no proof; none is none. */
+TEST (test_proof_headers) {
+    static char one[] = "HTTP_DPOP=a.b.c", none[] = "HTTP_DPOP=";
+    static char *const params[][4] = {{NULL},      {one},       {one, one},
+                                      {none, one}, {one, none}, {none}};
+    static const char *const want[] = {NULL, "a.b.c", ",", ",", ",", ","};
+
+    for (int i = 0; i < LENGTH(want); i++) {
+        http_request_init(&req, params[i], (pj_str_t){NULL, 0}, false);
+        ck_assert((req.dpop.data == NULL) == (want[i] == NULL));
+        ck_assert(want[i] == NULL || is(req.dpop, want[i]));
+    }
 }
 
 /* -- Origin ---------------------------------------------------------------

@@ -1,5 +1,4 @@
-/* Proofs of possession: the examples of RFC 9449, and each refusal beside what
- * is accepted. */
+/* Proofs: the examples of RFC 9449, and each refusal beside what passes. */
 
 #include "helpers.h"
 
@@ -350,8 +349,6 @@ static const struct {
     {"http://[::1]:80/a/b", "/a/b", true},
     {"https://api.example.com", "/", true},
     {"https://api.example.com?q", "/", true},
-    {"https://api.example.com:443", "/", true},
-    {"https://api.example.com/", "/", true},
     {"https://api.example.com/%61/%62", "/a/b", true},
     {"https://api.example.com/a/b", "/%61/%62", true},
     {"https://api.example.com/%7Ea-._~", "/~a%2d%2E%5f%7e", true},
@@ -383,9 +380,7 @@ static const struct {
     {"https://api.example.com.evil.test/a/b", "/a/b", false},
     {"https://user@api.example.com/a/b", "/a/b", false},
     {"https://api.example.com@evil.test/a/b", "/a/b", false},
-    {"https://other.example.com/a/b", "/a/b", false},
     {"//api.example.com/a/b", "/a/b", false},
-    {"/a/b", "/a/b", false},
     {"https:", "/a/b", false},
     {"", "/a/b", false},
     {"https://api.example.com", "", false},
@@ -511,6 +506,29 @@ TEST (test_shapes) {
     assert_err(verify(bytes(long_text, PJ_PROOF_MAX_BYTES + 1), &with, &proof),
                PJ_ERR_PROOF);
     assert_str(proof.fault, "size");
+}
+
+/* A proof that is valid but for its size. */
+TEST (test_size) {
+    pj_key_t *key = key_new("ES256");
+    pj_proof_policy_t with = policy();
+    char header[4096], payload[8192], filler[4096];
+    pj_proof_t proof;
+
+    header_write(key, "ES256", header, sizeof(header));
+    memset(filler, 'x', sizeof(filler));
+    for (int len = 1000; len <= 4000; len += 3000) {
+        char *text;
+
+        snprintf(payload, sizeof(payload), "{\"x\":\"%.*s\",%s", len, filler,
+                 PAYLOAD + 1);
+        text = token_signed(key, header, payload);
+        assert_err(verify(str(text), &with, &proof),
+                   len == 1000 ? PJ_OK : PJ_ERR_PROOF);
+        assert_str(proof.fault, len == 1000 ? "" : "size");
+        free(text);
+    }
+    pj_key_free(key);
 }
 
 /* An RSA key of 4096 bits fits, and one that is weak does not. */

@@ -4,15 +4,13 @@
 
 #include "auth/held.h"
 #include "auth/password.h"
+#include "auth/proof.h"
 #include "auth/session.h"
 #include "auth/token.h"
 #include "base/log.h"
 #include "store/store.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -138,12 +136,62 @@ bool auth_failed(struct worker *w, const char *what)
 
 bool auth_refuse_token(struct worker *w, const char *code, const char *detail)
 {
+    bool dpop;
+
     http_problem(w->res, w->req, 401, code, detail, NULL);
     http_header(w->res, "WWW-Authenticate",
-                http_bearer(w->req->authorization).data != NULL
+                http_token(w->req->authorization, &dpop).data != NULL
                     ? "Bearer realm=\"platform\", error=\"invalid_token\""
                     : "Bearer realm=\"platform\"");
     return false;
+}
+
+/* RFC 9449 sections 5 and 7.1. */
+static bool refuse_proof(struct worker *w, const char *code, const char *detail)
+{
+    http_problem(w->res, w->req, 401, code, detail, NULL);
+    http_header(w->res, "WWW-Authenticate",
+                "DPoP error=\"invalid_dpop_proof\", algs=\"" PJ_PROOF_ALGS
+                "\"");
+    return false;
+}
+
+static bool check_proof(struct worker *w, pj_str_t access_token,
+                        const unsigned char *thumbprint)
+{
+    char detail[128];
+    pj_str_t fault;
+    pj_err_t err;
+
+    if (w->req->dpop.data == NULL) {
+        return refuse_proof(w, "AUTH_PROOF_REQUIRED",
+                            "The request needs a DPoP proof.");
+    }
+    err = proof_verify(w->cfg, w->req, &w->arena, w->now_s, access_token,
+                       thumbprint, w->jkt, &fault);
+    if (err == PJ_ERR_PROOF || err == PJ_ERR_PROOF_TIME) {
+        snprintf(detail, sizeof(detail), "The DPoP proof is not valid: %.*s.",
+                 (int) fault.len, (const char *) fault.data);
+        return refuse_proof(w, "AUTH_PROOF_INVALID", detail);
+    }
+    return !err || auth_failed(w, "cannot verify a proof");
+}
+
+bool auth_proof_offer(struct worker *w)
+{
+    return w->cfg->dpop == DPOP_OFF ||
+           (w->cfg->dpop == DPOP_ACCEPT && w->req->dpop.data == NULL) ||
+           check_proof(w, (pj_str_t){NULL, 0}, NULL);
+}
+
+bool auth_proof_demand(struct worker *w, const pj_claims_t *claims,
+                       pj_str_t access_token)
+{
+    unsigned char thumbprint[PJ_SHA256_BYTES];
+
+    return !proof_is_bound(claims) ||
+           (pj_claims_jkt(claims, thumbprint) &&
+            check_proof(w, access_token, thumbprint));
 }
 
 /* Limits held accounts to half of the workers, so that the others serve the
@@ -179,13 +227,22 @@ static bool accepts(enum auth_caller kind, pj_token_kind_t token)
 
 bool auth_caller(struct worker *w, enum auth_caller kind, pj_claims_t *claims)
 {
-    pj_str_t token = http_bearer(w->req->authorization);
+    bool dpop;
+    pj_str_t token = http_token(w->req->authorization, &dpop);
 
     if (token.len > 0 &&
         token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
                      TOKEN_CHECK_ALL, claims) == PJ_OK &&
         accepts(kind, claims->kind)) {
-        return auth_enter(w, claims->account_id);
+        if (dpop == proof_is_bound(claims)) {
+            return auth_proof_demand(w, claims, token) &&
+                   auth_enter(w, claims->account_id);
+        }
+        if (!dpop) {
+            return refuse_proof(w, "AUTH_PROOF_REQUIRED",
+                                "The token is bound to a key: send it with the "
+                                "scheme DPoP and a proof.");
+        }
     }
     return kind != AUTH_CALLER_ACCOUNT
                ? auth_refuse_token(w, "AUTH_ACCESS_TOKEN_REQUIRED",
@@ -262,101 +319,6 @@ bool auth_credential_allowed(struct worker *w, const char *pointer,
     }
 }
 
-/* -- attempts -- */
-
-static void fold_address(pj_str_t remote_addr, char *out, size_t cap)
-{
-    char text[INET6_ADDRSTRLEN];
-    struct in6_addr a6;
-    struct in_addr a4;
-
-    snprintf(text, sizeof(text), "%.*s",
-             remote_addr.len < sizeof(text) ? (int) remote_addr.len : 0,
-             remote_addr.len > 0 ? (const char *) remote_addr.data : "");
-    if (inet_pton(AF_INET6, text, &a6) == 1) {
-        if (IN6_IS_ADDR_V4MAPPED(&a6)) {
-            inet_ntop(AF_INET, &a6.s6_addr[12], out, (socklen_t) cap);
-            return;
-        }
-        memset(&a6.s6_addr[8], 0, 8);
-        inet_ntop(AF_INET6, &a6, text, sizeof(text));
-        snprintf(out, cap, "%s/64", text);
-        return;
-    }
-    /* Clients on a Unix socket have no address and share a single one. */
-    snprintf(out, cap, "%s",
-             inet_pton(AF_INET, text, &a4) == 1 ? text : "0.0.0.0");
-}
-
-bool auth_attempt_identify(const struct keys *keys, pj_str_t account,
-                           pj_str_t remote_addr, struct attempt *out)
-{
-    fold_address(remote_addr, out->address, sizeof(out->address));
-    if (keys->signing == NULL || /* local and not configured */
-        HMAC(EVP_sha256(), keys->hmac_key, sizeof(keys->hmac_key), account.data,
-             account.len, out->account_hmac, NULL) == NULL) {
-        return false;
-    }
-    return true;
-}
-
-bool auth_attempt_hmac(const void *keys, const char *name,
-                       unsigned char hmac[32])
-{
-    struct attempt attempt;
-
-    if (!auth_attempt_identify(keys, pj_str(name), PJ_STR(""), &attempt)) {
-        return false;
-    }
-    memcpy(hmac, attempt.account_hmac, sizeof(attempt.account_hmac));
-    return true;
-}
-
-bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
-                        const char *limited_event, struct auth_attempt *a)
-{
-    const char *account_id = w->res->account_id,
-               *session_id = w->res->session_id;
-    int64_t retry_after_s = 1;
-    char seconds[24];
-
-    if (!auth_attempt_identify(w->keys, account_name, w->req->remote_addr,
-                               &a->attempt)) {
-        return auth_failed(w, "cannot compute the HMAC of the account name");
-    }
-    if (w->cfg->max_failures == 0) {
-        return true;
-    }
-    switch (store_attempt_begin(&w->store, &a->attempt, w->cfg->max_failures,
-                                w->cfg->failure_window_s, &retry_after_s)) {
-    case STORE_OK:
-        a->counted = true;
-        return true;
-    case STORE_NONE:
-        snprintf(seconds, sizeof(seconds), "%" PRId64, retry_after_s);
-        (void) auth_refuse(w, 429, "AUTH_TOO_MANY_ATTEMPTS",
-                           "Too many failed logins; try again later.");
-        http_header(w->res, "Retry-After", seconds);
-        auth_audit(w, limited_event, *account_id != '\0' ? account_id : NULL,
-                   *session_id != '\0' ? session_id : NULL);
-        return false;
-    default:
-        return auth_database_unavailable(w);
-    }
-}
-
-void auth_attempt_settle(struct worker *w, const struct auth_attempt *a)
-{
-    int status = w->res->status;
-    const char *code = w->res->code;
-
-    if (a->counted && (status == 200 || status == 400 || status >= 500 ||
-                       strcmp(code, "AUTH_SESSION_NOT_ACTIVE") == 0 ||
-                       strcmp(code, "AUTH_STEP_UP_REQUIRED") == 0)) {
-        (void) store_attempt_settle(&w->store, &a->attempt, status == 200);
-    }
-}
-
 /* -- tokens -- */
 
 /* Signs a token into the free part of the arena and allocates it. */
@@ -381,6 +343,7 @@ bool auth_sign_refresh(struct worker *w, const struct session *s,
     const struct token token = {.kind = PJ_TOKEN_REFRESH,
                                 .session = s,
                                 .jti = jti,
+                                .jkt = w->jkt,
                                 .iat = iat,
                                 .exp = exp};
 
@@ -399,6 +362,7 @@ bool auth_sign_access(struct worker *w, struct auth_answer *a)
     struct token token = {.kind = PJ_TOKEN_BRANCH,
                           .session = &a->view->session,
                           .scope = &a->view->scope,
+                          .jkt = w->jkt,
                           .exp = access_expiry(w, &a->view->session)};
 
     if (a->as_of_us != 0) {
@@ -493,7 +457,7 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
     add_text(&json, "accessToken", a->access_token);
     add_text(&json, "accountAccessToken", a->account_token);
     add_text(&json, "refreshToken", a->refresh_token);
-    jsonw_cstr(&json, "tokenType", "Bearer");
+    jsonw_cstr(&json, "tokenType", w->jkt[0] != '\0' ? "DPoP" : "Bearer");
     jsonw_int(&json, "expiresIn", access_expiry(w, s) - w->now_s);
     if (!a->scoped || a->account_access) {
         add_branches(&json, &a->view->branches);

@@ -32,6 +32,8 @@ struct worker {
     char account[STORE_UUID]; /* account of the request, "" until known */
     bool counted_held;        /* counted by held_enter() */
     int64_t now_s;
+    /* The key that the tokens of the answer are bound to, or "". */
+    char jkt[PJ_THUMBPRINT_CHARS + 1];
     /* Of a program's call (auth/system.h): */
     unsigned may;           /* types of the accounts that it may change */
     pj_str_t scopes, jti;   /* of its token */
@@ -58,6 +60,18 @@ void auth_leave(struct worker *w);
 /* Verifies the access token in Authorization.  AUTH_CALLER_ANY also accepts
  * branch tokens. */
 bool auth_caller(struct worker *w, enum auth_caller kind, pj_claims_t *claims);
+
+/* For a request that opens a session, before anything is counted: binds it to
+ * the key of the proof, if there is one.  False with a refusal if the proof is
+ * wrong, or missing with DPOP_REQUIRE. */
+bool auth_proof_offer(struct worker *w);
+
+/* For a request with a token of a session, before anything is read: if the
+ * token is bound to a key, demands a proof by that key, which proves this
+ * access token unless it is empty, and binds the tokens of the answer to it.
+ * False with a refusal. */
+bool auth_proof_demand(struct worker *w, const pj_claims_t *claims,
+                       pj_str_t access_token);
 
 /* Reads the caller's session and refuses it unless it is alive.  branch_id
  * (NULL for the active branch) is the branch of view->selectable. */
@@ -114,32 +128,6 @@ bool auth_refuse_token(struct worker *w, const char *code, const char *detail);
 #define AUTH_NOT_ACTIVE                                                        \
     "AUTH_SESSION_NOT_ACTIVE",                                                 \
         "The session does not exist, has ended or was revoked."
-
-/* -- limiting attempts at a credential -- */
-
-/* Fills *out for an attempt at account (normalised) from remote_addr, truncated
- * to /64 for IPv6.  The account is stored as an HMAC under a key derived from
- * the signing key.  False if there is no signing key. */
-PJ_MUST_CHECK bool auth_attempt_identify(const struct keys *keys,
-                                         pj_str_t account, pj_str_t remote_addr,
-                                         struct attempt *out);
-/* Writes only the HMAC, for a struct end_attempts.  keys is a struct keys. */
-PJ_MUST_CHECK bool auth_attempt_hmac(const void *keys, const char *name,
-                                     unsigned char hmac[32]);
-
-struct auth_attempt {
-    struct attempt attempt;
-    bool counted; /* counted as failed until settled */
-};
-
-/* Counts the attempt as failed.  False with a refusal and an audit line if
- * there were too many. */
-bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
-                        const char *limited_event, struct auth_attempt *a);
-
-/* Takes back the count unless the answer in w->res means a wrong credential.
- * Best effort: a remaining count expires. */
-void auth_attempt_settle(struct worker *w, const struct auth_attempt *a);
 
 /* -- answers -- */
 

@@ -2,6 +2,7 @@
 
 #include "auth/client.h"
 
+#include "auth/auth_attempt.h"
 #include "auth/client_key.h"
 #include "auth/token.h"
 #include "base/uuid.h"

@@ -2,6 +2,7 @@
 
 #include "auth/handlers.h"
 
+#include "auth/auth_attempt.h"
 #include "auth/body.h"
 #include "auth/demand.h"
 #include "auth/opening.h"
@@ -151,7 +152,8 @@ void h_login(struct worker *w)
     struct login login = {0};
 
     /* The attempt counts as failed until it succeeds. */
-    if (read_body(w, &login) && (password_has_room() || auth_busy(w)) &&
+    if (read_body(w, &login) && auth_proof_offer(w) &&
+        (password_has_room() || auth_busy(w)) &&
         auth_attempt_begin(w, login.account_name, "auth.login.limited",
                            &login.attempt)) {
         log_in(w, &login);

@@ -238,7 +238,8 @@ static bool read_login(struct worker *w, struct passkey_login *l)
     if (body_object(&root, "credential", BODY_REQUIRED, &credential)) {
         webauthn_json_assertion(&credential, &l->assertion);
     }
-    return auth_faultless(w) && passkey_challenge(w, text, &l->token);
+    return auth_faultless(w) && auth_proof_offer(w) &&
+           passkey_challenge(w, text, &l->token);
 }
 
 static enum store_result use(struct worker *w, void *state)

@@ -505,7 +505,7 @@ static bool verify(struct refresh *r)
                                 w->now_s, TOKEN_CHECK_ALL, &r->claims);
 
     if (!err && r->claims.kind == PJ_TOKEN_REFRESH) {
-        return auth_enter(w, r->claims.account_id);
+        return true;
     }
     if (err == PJ_ERR_TOKEN_NOT_YET) {
         /* The clocks differ.  Another process may accept the token now, and
@@ -528,12 +528,20 @@ static bool is_expected(const struct refresh *r)
                        "The refresh token is of another session.");
 }
 
+/* A stolen token of a bound session gets no further: whatever comes after this
+ * may end the session. */
+static bool is_holder(const struct refresh *r)
+{
+    return auth_proof_demand(r->w, &r->claims, (pj_str_t){NULL, 0}) &&
+           auth_enter(r->w, r->claims.account_id);
+}
+
 void h_refresh(struct worker *w)
 {
     struct refresh r = {.w = w, .meanwhile = {sign_ahead, &r}};
 
     if (read_body(&r) && find_token(&r) && verify(&r) && is_expected(&r) &&
-        rotate_session(&r)) {
+        is_holder(&r) && rotate_session(&r)) {
         bool retried = r.result == RETRIED;
 
         auth_served();

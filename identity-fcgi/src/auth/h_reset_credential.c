@@ -2,6 +2,7 @@
 
 #include "auth/handlers.h"
 
+#include "auth/auth_attempt.h"
 #include "auth/body.h"
 #include "auth/password.h"
 #include "auth/reset_code.h"

@@ -157,8 +157,9 @@ struct named {
 
 /* Adds the session of a token with a valid signature and issuer, even if the
  * token is expired, replaced or issued by a clock ahead of ours.  Ignores other
- * tokens. */
-static void name_session(struct worker *w, pj_str_t token, bool refresh,
+ * tokens.  False with a refusal for a bound token without its proof: whoever
+ * stole it must not end the session. */
+static bool name_session(struct worker *w, pj_str_t token, bool refresh,
                          struct named *named)
 {
     pj_claims_t claims;
@@ -168,15 +169,19 @@ static void name_session(struct worker *w, pj_str_t token, bool refresh,
         token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
                      TOKEN_CHECK_NOT_TIMES, &claims) != PJ_OK ||
         (claims.kind == PJ_TOKEN_REFRESH) != refresh) {
-        return;
+        return true;
+    }
+    if (!auth_proof_demand(w, &claims, refresh ? (pj_str_t){NULL, 0} : token)) {
+        return false;
     }
     for (size_t i = 0; i < named->count; i++) {
         if (pj_str_eq(named->ids[i], claims.session_id)) {
-            return;
+            return true;
         }
     }
     named->ids[named->count++] = claims.session_id;
     named->account_id = claims.account_id;
+    return true;
 }
 
 static bool revoke(struct worker *w, const struct named *named)
@@ -217,21 +222,24 @@ void h_sessions_logout(struct worker *w)
     struct named named = {.count = 0, .has_token = false};
     struct body root;
     pj_str_t token = {NULL, 0}, rest = w->req->cookie;
-    bool own_page = http_origin_allowed(w->cfg, w->req);
+    bool own_page = http_origin_allowed(w->cfg, w->req), dpop;
 
     if (!body_read(w, true, &root)) {
         return;
     }
     body_string(&root, "refreshToken", BODY_NULLABLE, 0, 0, &token);
-    if (!auth_faultless(w)) {
+    if (!auth_faultless(w) ||
+        !name_session(w, http_token(w->req->authorization, &dpop), false,
+                      &named) ||
+        !name_session(w, token, true, &named)) {
         return;
     }
-    name_session(w, http_bearer(w->req->authorization), false, &named);
-    name_session(w, token, true, &named);
     /* A cookie sent by a page of another site does not express the user's
      * intent.  It is neither used nor cleared. */
     while (own_page && http_cookie_next(&rest, w->cfg->cookie_name, &token)) {
-        name_session(w, token, true, &named);
+        if (!name_session(w, token, true, &named)) {
+            return;
+        }
     }
     if (revoke(w, &named)) {
         answer(w, named.has_token);

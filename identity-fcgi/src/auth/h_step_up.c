@@ -3,6 +3,7 @@
 
 #include "auth/handlers.h"
 
+#include "auth/auth_attempt.h"
 #include "auth/body.h"
 #include "auth/credential.h"
 #include "auth/owner.h"

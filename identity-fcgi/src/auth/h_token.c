@@ -3,6 +3,7 @@
 #include "auth/handlers.h"
 
 #include "auth/client.h"
+#include "auth/proof.h"
 #include "auth/session.h"
 #include "auth/token.h"
 #include "base/form.h"
@@ -56,6 +57,13 @@ static void unavailable(struct worker *w)
     add_retry_after(w, auth_retry_after_s(w->cfg));
 }
 
+static void failed(struct worker *w, const char *what)
+{
+    log_event(LOG_ERROR_, "auth.failed", what, NULL, 0);
+    refuse(w, 500, "server_error", "INTERNAL_ERROR",
+           "The request could not be completed.");
+}
+
 static void limited(struct worker *w, int64_t retry_after_s)
 {
     refuse(w, 429, "temporarily_unavailable", "AUTH_TOO_MANY_ATTEMPTS",
@@ -106,6 +114,27 @@ static bool read_form(struct worker *w, struct form *form)
         return false;
     }
     return true;
+}
+
+/* Binds the token to the key of the proof, if there is one (RFC 9449 section
+ * 5). */
+static bool offer_proof(struct worker *w)
+{
+    pj_str_t fault;
+    pj_err_t err;
+
+    if (w->cfg->dpop == DPOP_OFF || w->req->dpop.data == NULL) {
+        return true;
+    }
+    err = proof_verify(w->cfg, w->req, &w->arena, w->now_s, (pj_str_t){NULL, 0},
+                       NULL, w->jkt, &fault);
+    if (err == PJ_ERR_PROOF || err == PJ_ERR_PROOF_TIME) {
+        refuse(w, 400, "invalid_dpop_proof", "AUTH_PROOF_INVALID",
+               "The DPoP proof is not valid.");
+    } else if (err) {
+        failed(w, "cannot verify a proof");
+    }
+    return !err;
 }
 
 /* Counts the failure; the answer is the same whether or not the client exists.
@@ -207,6 +236,7 @@ static void issue(struct worker *w, const struct client *client,
     struct token token = {.kind = PJ_TOKEN_SYSTEM,
                           .session = &s,
                           .client_scope = scope,
+                          .jkt = w->jkt,
                           .exp = w->now_s + ttl_s};
     struct jsonw json;
     struct buf out;
@@ -217,15 +247,12 @@ static void issue(struct worker *w, const struct client *client,
     buf_init(&out, mem, sizeof(mem));
     if (!uuid_generate(s.session_id) ||
         !token_issue(w->cfg, w->signer, &token, &out)) {
-        log_event(LOG_ERROR_, "auth.failed", "cannot sign a system token", NULL,
-                  0);
-        refuse(w, 500, "server_error", "INTERNAL_ERROR",
-               "The request could not be completed.");
+        failed(w, "cannot sign a system token");
         return;
     }
     auth_json(w, &json);
     jsonw_string(&json, "access_token", mem, out.len);
-    jsonw_cstr(&json, "token_type", "Bearer");
+    jsonw_cstr(&json, "token_type", w->jkt[0] != '\0' ? "DPoP" : "Bearer");
     jsonw_int(&json, "expires_in", ttl_s);
     if (scope[0] != '\0') {
         jsonw_cstr(&json, "scope", scope);
@@ -259,6 +286,9 @@ static void answer(struct worker *w)
     fault = client_read(w, &form, &proof);
     if (fault != NULL) {
         invalid_request(w, fault);
+        return;
+    }
+    if (!offer_proof(w)) {
         return;
     }
     switch (client_check(w, &proof, &attempt, &client)) {

@@ -116,7 +116,7 @@ void h_verify_factor(struct worker *w)
 {
     struct verification v = {.token.purpose = FACTOR_VERIFY};
 
-    if (!read_body(w, &v) || !find_login(w, &v)) {
+    if (!read_body(w, &v) || !auth_proof_offer(w) || !find_login(w, &v)) {
         return;
     }
     if (check(w, &v)) {

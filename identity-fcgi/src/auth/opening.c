@@ -31,6 +31,7 @@ static bool new_session(struct worker *w, const struct opening *o,
         memcpy(s->member_id, view->scope.member_id, STORE_UUID);
         memcpy(s->active_branch_id, view->scope.active_branch_id, STORE_UUID);
     }
+    memcpy(s->key_thumbprint, w->jkt, sizeof(s->key_thumbprint));
     return uuid_generate(s->session_id) && uuid_generate(s->jti);
 }
 

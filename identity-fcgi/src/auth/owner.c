@@ -50,7 +50,7 @@ bool owner_find(struct worker *w, struct body *body, int tries,
         }
         body_string(body, "factorToken", BODY_OPTIONAL, 0, 0, &text);
         if (text.len > 0) {
-            return of_token(w, text, tries, out);
+            return auth_proof_offer(w) && of_token(w, text, tries, out);
         }
     }
     return owner_session(w, out) &&

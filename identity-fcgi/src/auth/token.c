@@ -2,6 +2,7 @@
 
 #include "auth/token.h"
 
+#include "auth/proof.h"
 #include "base/jsonw.h"
 
 #include <string.h>
@@ -96,6 +97,11 @@ static void write_claims(struct buf *out, const struct config *cfg,
     if (t->kind == PJ_TOKEN_BRANCH) {
         add_scope(&w, t->scope);
     }
+    if (t->jkt != NULL && t->jkt[0] != '\0') {
+        jsonw_object(&w, "cnf");
+        jsonw_cstr(&w, "jkt", t->jkt);
+        jsonw_object_end(&w);
+    }
     jsonw_object_end(&w);
 }
 
@@ -127,11 +133,14 @@ static pj_err_t check_claims(const struct config *cfg,
                              const pj_claims_t *claims, int64_t now_s,
                              enum token_check check)
 {
+    unsigned char jkt[PJ_SHA256_BYTES];
     pj_str_t issuer = pj_str(cfg->jwt_issuer);
     pj_policy_t policy = {.issuers = &issuer,
                           .issuer_count = 1,
                           .now_s = now_s,
-                          .leeway_s = TOKEN_LEEWAY_S};
+                          .leeway_s = TOKEN_LEEWAY_S,
+                          .allow_confirmation = cfg->dpop != DPOP_OFF &&
+                                                pj_claims_jkt(claims, jkt)};
     pj_err_t err;
 
     /* Refresh tokens of release 0.2 and earlier lack an audience. */
@@ -151,6 +160,10 @@ static pj_err_t check_claims(const struct config *cfg,
     if (check == TOKEN_CHECK_NOT_TIMES &&
         (err == PJ_ERR_TOKEN_EXPIRED || err == PJ_ERR_TOKEN_NOT_YET)) {
         err = PJ_OK;
+    }
+    if (!err && check == TOKEN_CHECK_ALL && cfg->dpop == DPOP_REQUIRE &&
+        claims->kind != PJ_TOKEN_SYSTEM && !proof_is_bound(claims)) {
+        err = PJ_ERR_PROOF;
     }
     return err;
 }

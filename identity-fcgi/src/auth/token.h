@@ -20,6 +20,7 @@ struct token {
     const char *jti;               /* NULL for a new one */
     /* Scopes of a client, or NULL if no client requested the token. */
     const char *client_scope;
+    const char *jkt; /* thumbprint of the key it is bound to; "" or NULL */
     int64_t iat, exp;
 };
 
@@ -35,8 +36,10 @@ enum token_check {
 
 /* Verifies token with keys and the issuer of cfg and fills *claims, which point
  * into arena.  The leeway is TOKEN_LEEWAY_S, and 0 for the expiry of refresh
- * tokens.  signer (may be NULL) is the worker's copy of the signing key, which
- * is faster than the shared key. */
+ * tokens.  A token that is bound to a key is refused with DPOP_OFF; else the
+ * caller checks the proof (proof.h).  One of a session that is not bound is
+ * refused with DPOP_REQUIRE.  signer (may be NULL) is the worker's copy of the
+ * signing key, which is faster than the shared key. */
 PJ_MUST_CHECK pj_err_t token_verify(const struct config *cfg,
                                     const struct keys *keys,
                                     const pj_key_t *signer, pj_arena_t *arena,

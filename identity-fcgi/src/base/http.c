@@ -24,10 +24,12 @@ static const struct {
 } request_params[] = {
     {PARAM("REQUEST_METHOD", method)},
     {PARAM("DOCUMENT_URI", path)},
+    {PARAM("REQUEST_URI", uri)},
     {PARAM("QUERY_STRING", query)},
     {PARAM("CONTENT_TYPE", content_type)},
     {PARAM("HTTP_AUTHORIZATION", authorization)},
     {PARAM("HTTP_COOKIE", cookie)},
+    {PARAM("HTTP_DPOP", dpop)},
     {PARAM("HTTP_ORIGIN", origin)},
     {PARAM("HTTP_HOST", host)},
     {PARAM("REQUEST_SCHEME", scheme)},
@@ -58,10 +60,14 @@ void http_request_init(struct http_request *req, char *const *params,
 
             /* Uses the first value: nginx's own parameters come before those
              * made from client headers. */
-            if (len == request_params[i].len &&
-                memcmp(*params, request_params[i].name, len) == 0 &&
-                field->data == NULL && (*params)[len + 1] != '\0') {
+            if (len != request_params[i].len ||
+                memcmp(*params, request_params[i].name, len) != 0) {
+                continue;
+            }
+            if (field->data == NULL && (*params)[len + 1] != '\0') {
                 *field = pj_str(*params + len + 1);
+            } else if (field == &req->dpop) {
+                *field = PJ_STR(","); /* nginx before 1.23 joins nothing */
             }
         }
     }
@@ -255,12 +261,13 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
         cfg->cookie_partitioned ? "; Partitioned" : "");
 }
 
-pj_str_t http_bearer(pj_str_t authorization)
+pj_str_t http_token(pj_str_t authorization, bool *dpop)
 {
     pj_str_t token, scheme = web_split(web_trim(authorization), ' ', &token);
 
     token = web_trim(token);
-    if (!pj_str_caseeq(scheme, PJ_STR("Bearer"))) {
+    *dpop = pj_str_caseeq(scheme, PJ_STR("DPoP"));
+    if (!*dpop && !pj_str_caseeq(scheme, PJ_STR("Bearer"))) {
         return (pj_str_t){NULL, 0};
     }
     return web_plain(token, "-._~+/=") ? token : (pj_str_t){scheme.data, 0};

@@ -15,9 +15,11 @@
 struct http_request {
     pj_str_t method;
     pj_str_t path; /* decoded by nginx, no query */
+    pj_str_t uri;  /* as the client sent it, with the query */
     pj_str_t query;
     pj_str_t content_type, body;
     pj_str_t authorization, cookie;
+    pj_str_t dpop; /* not a proof unless there is one such header */
     pj_str_t host, origin, sec_fetch_site;
     pj_str_t scheme; /* http or https, from nginx */
     pj_str_t if_match, if_none_match, idempotency_key;
@@ -84,9 +86,10 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
 #define http_cookie_clear(res, cfg)                                            \
     http_cookie_set(res, cfg, (pj_str_t){NULL, 0}, 0)
 
-/* Returns the token of "Authorization: Bearer x" (RFC 6750 section 2.1), or an
- * empty span. data is NULL unless the scheme is Bearer. */
-pj_str_t http_bearer(pj_str_t authorization);
+/* Returns the token of "Authorization: Bearer x" (RFC 6750 section 2.1) or of
+ * "DPoP x" (RFC 9449 section 7.1), or an empty span. data is NULL if the scheme
+ * is another. */
+pj_str_t http_token(pj_str_t authorization, bool *dpop);
 
 /* Returns true if the origin, as browsers send it, is among origins, which are
  * separated by blanks (NULL for none) and may be patterns. */

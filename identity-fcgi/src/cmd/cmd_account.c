@@ -3,7 +3,7 @@
 
 #include "cmd/cmd.h"
 
-#include "auth/auth.h"
+#include "auth/auth_attempt.h"
 #include "auth/password.h"
 #include "auth/reset_code.h"
 #include "cmd/cmd_lookup.h"

@@ -7,7 +7,7 @@
 
 #include "cmd/cmd_lookup.h"
 
-#include "auth/auth.h"
+#include "auth/auth_attempt.h"
 #include "cmd/cmd_out.h"
 #include "people/people_audit.h"
 #include "people/people_member.h"

@@ -143,6 +143,7 @@ struct session_item {
     int64_t created_us, used_us, expires_us, revoked_us;
     const char *address, *agent, *login_address, *login_agent;
     const char *workspace_id, *workspace_name, *branch_id, *branch_name;
+    bool bound;
 };
 
 #define MEMBER(name, type, field)                                              \
@@ -164,6 +165,7 @@ const struct people_member people_session_members[] = {
     MEMBER("workspaceName", TEXT, workspace_name),
     MEMBER("branchId", ID, branch_id),
     MEMBER("branchName", TEXT, branch_name),
+    MEMBER("bound", BOOL, bound),
     PEOPLE_MEMBERS_END,
 };
 
@@ -181,7 +183,7 @@ static const struct db_statement session_list_sql = {
     "       CASE WHEN used_at IS NULL THEN login_address ELSE used_address END,"
     "       CASE WHEN used_at IS NULL THEN login_agent ELSE used_agent END,"
     "       login_address, login_agent, s.workspace_id, workspace_name,"
-    "       active_branch_id, branch_name"
+    "       active_branch_id, branch_name, key_thumbprint IS NOT NULL"
     "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
     "                 WHEN s.created_at <= a.sessions_valid_after"
     "                 THEN a.sessions_valid_after END) AS over_at"

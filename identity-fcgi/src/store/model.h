@@ -70,6 +70,8 @@ struct session {
     int64_t expires_at_s;
     unsigned amr; /* bits of enum amr */
     int64_t authenticated_at_s;
+    /* Only to open one: of the key that it is bound to, or "". */
+    char key_thumbprint[PJ_THUMBPRINT_CHARS + 1];
     struct store_clock clock;
 };
 

@@ -49,11 +49,12 @@ static const struct db_statement session_create_sql = {
              " INSERT INTO auth_sessions (session_id, account_id, jti, "
              "created_at,"
              "    expires_at, workspace_id, member_id, active_branch_id,"
-             "    login_address, login_agent, access_until, amr)"
+             "    login_address, login_agent, access_until, amr,"
+             "    key_thumbprint)"
              " SELECT $1, account_id, $3, created_at,"
              "    greatest($4, created_at + interval '1 us'), $5, $6, $7,"
              "    nullif($9, ''), nullif($10, ''), $11,"
-             "    nullif($13, 1)"
+             "    nullif($13, 1), nullif($14, '')"
              "   FROM owner",
     true};
 
@@ -64,7 +65,8 @@ enum store_result store_session_create(struct store *st,
     return sql_do(st, &session_create_sql, DB_ID(s->session_id),
                   DB_ID(s->account_id), DB_ID(s->jti), DB_TIME(s->expires_at_s),
                   SCOPE(s), DB_TEXT(credential_hash), SQL_CLIENT(st),
-                  DB_TIME_US(s->clock.valid_after_us), DB_INT(s->amr));
+                  DB_TIME_US(s->clock.valid_after_us), DB_INT(s->amr),
+                  DB_TEXT(s->key_thumbprint));
 }
 
 /* Reads at most $2 + SPARE rows, so the cost is bounded; later logins end the
