@@ -584,18 +584,6 @@ typedef struct {
 } ngx_http_pgw_request_t;
 
 
-/* A content handler of the gateway. */
-
-typedef struct {
-    ngx_http_handler_pt          handler;
-    ngx_uint_t                   methods;      /* bit mask, 0 for any */
-    ngx_uint_t                   server;       /* number of the parameter with
-                                                  the server's name, or 0 */
-    unsigned                     not_found:1;  /* platform_gateway_not_found */
-    unsigned                     metrics:1;    /* platform_gateway_metrics */
-} ngx_http_pgw_content_t;
-
-
 typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 

@@ -25,6 +25,7 @@ add_header X-Worker $pid always;
 pass /api:
     pass /api/same: platform_gateway_route same;
     pass /api/again: platform_gateway_proof_origin https://again.test https://api.test;
+pass /many: access_log off;
 pass /branch: platform_gateway_access branch;
 pass /require: platform_gateway_bound require;
     pass /require/not: platform_gateway_bound accept;
@@ -364,13 +365,22 @@ ask('/api', @$_) for ([ $token, proof(GET => '/api', $token, by => $thief) ], [ 
     [ jwt_token(account => $thief->as('a', 'ES256'), cnf => { jkt => jkt($own) }), proof(GET => '/api', $token) ]) x 9;
 is metric('proof_entries'), $had, 'none but good proofs fill it';
 
-# Sends proofs over one connection: { reason => [proofs] }.
+# So many proofs of a token that is bound to the quick key.
 my $many = bound($quick);
+my $pem = $t->write_file('quick.pem', $quick->private_pem);
+my $node = Platform::Test::Env::node();
+sub make ($count) {
+    return map { proof(GET => '/many', $many, by => $quick) } 1 .. $count if !$node;
+    my @cmd = ($node, $t->root . '/t/node/proofs.mjs', $pem, int $count, GET => "$API/many", now(), $many);
+    return split /\n/, qx{@cmd};
+}
+
+# Sends proofs over one connection: { reason => [proofs] }.
 sub send_all (@proofs) {
     my $client = Platform::Test::Http->new(port => $port);
     my %told;
     for (@proofs) {
-        my $res = $client->request(GET => '/api', headers => [ Authorization => "DPoP $many", DPoP => $_ ]);
+        my $res = $client->request(GET => '/many', headers => [ Authorization => "DPoP $many", DPoP => $_ ]);
         push @{ $told{ $res->status == 200 ? 'verified' : $res->json->{detail} } }, $_;
     }
     $client->close;
@@ -378,12 +388,12 @@ sub send_all (@proofs) {
 }
 
 my ($FULL, $USED) = ('no further proof can be remembered', 'the proof was used before');
-my $sent = send_all(map { proof(GET => '/api', $many, by => $quick) } 1 .. int 1.7 * $max);
+my $sent = send_all(make(1.7 * $max));
 my @good = @{ $sent->{verified} };
 is_deeply [ sort keys %$sent ], [ sort $FULL, 'verified' ], 'more than it has room for';
 cmp_ok @good, '>=', $max, 'as many as it says are accepted: ' . @good;
 is_deeply [ map { scalar @$_ } @{ send_all(@good) }{$USED} ], [ scalar @good ], 'each of them is known';
-$res = ask('/api', $many, $sent->{$FULL}[0]);
+$res = ask('/api', $many, proof(GET => '/api', $many, by => $quick));
 SKIP: {
     skip 'one found room', 3 if $res->status == 200;
     is_problem($res, 503, 'GATEWAY_PROOF_STORE_FULL', 'a full zone');
@@ -398,7 +408,7 @@ $clock->pass(62);
 is metric('proof_entries'), 0, 'when their time is over they count no more';
 
 # A clock that is set back: what was overwritten meanwhile is still not accepted.
-my $over = send_all(map { proof(GET => '/api', $many, by => $quick) } 1 .. int 1.4 * $max);
+my $over = send_all(make(1.4 * $max));
 cmp_ok scalar @{ $over->{verified} }, '>=', $max, 'others take their place';
 $clock->ahead(-62);
 ok eventually(sub { ask('/api', $plain, undef, @$BEARER)->status == 200 }), 'the clock is set back';
@@ -410,6 +420,41 @@ cmp_ok scalar @{ $again->{'the proof is older than what is remembered'} // [] },
 $clock->ahead(0);
 $clock->pass(130);
 ok eventually(sub { fresh('/api', $token)->status == 200 }), 'new ones are, later';
+
+# -- a nonce of the gateway's
+
+# In the middle of a slice, so that none ends while this runs.
+configure(PROOF => 'zone=nonces:256k nonce=on window=200s', WORKERS => 2);
+$clock->pass(300 - now() % 200);
+ok $t->reload, 'with nonces';
+sub with_nonce ($nonce) { return ask('/api', $token, proof(GET => '/api', $token, payload => { nonce => $nonce })) }
+ok eventually(sub { with_nonce(with_nonce('x')->header('DPoP-Nonce'))->status == 200 }), 'a proof with the nonce';
+$res = fresh('/api', $token);
+is_problem($res, 401, 'GATEWAY_PROOF_INVALID', 'none');
+is $t->logged($res)->{reason}, 'proof_nonce', 'none: logged';
+is $res->header('WWW-Authenticate'), "$B, $D" . error('use_dpop_nonce', 'the proof needs the nonce of DPoP-Nonce'),
+    'none: the challenge';
+my $nonce = $res->header('DPoP-Nonce');
+like $nonce, qr/\A[\w-]{22}\z/, 'none: the nonce to use';
+my $marked = proof(GET => '/api', $token, payload => { nonce => $nonce });
+$res = ask('/api', $token, $marked);
+is_deeply [ $res->status, $res->header_all('DPoP-Nonce') ], [ 200, $nonce ], 'with it: accepted, and told again';
+is reason(ask('/api', $token, $marked)), '401 proof_replayed', 'once';
+is reason(with_nonce($_)), '401 proof_nonce', "another one: '$_'"
+    for $nonce . 'x', substr($nonce, 1) . 'A', lc $nonce eq $nonce ? uc $nonce : lc $nonce;
+is explained(proof => proof(GET => '/api', $token)), 'proof_nonce failed the proof needs the nonce of DPoP-Nonce',
+    'explained: none';
+is explained(proof => proof(GET => '/api', $token, payload => { nonce => $nonce })), 'verified passed', 'explained: the nonce';
+is http_get($port, '/api', token => $plain)->header('DPoP-Nonce'), undef, 'other tokens are told none';
+is_deeply [ map { with_nonce($nonce)->status } 1 .. 12 ], [ (200) x 12 ], 'by each worker';
+ok $t->reload, 'a reload';
+is with_nonce($nonce)->status, 200, 'it is still good';
+$clock->pass(200);
+ok eventually(sub { (my $now = with_nonce($nonce)->header('DPoP-Nonce')) ne $nonce }), 'another slice, another nonce';
+is with_nonce($nonce)->status, 200, 'the one before is still good';
+$clock->pass(200);
+is reason(with_nonce($nonce)), '401 proof_nonce', 'not for another slice';
+is with_nonce(with_nonce($nonce)->header('DPoP-Nonce'))->status, 200, 'control: the present one';
 
 # -- as the page shows it: docs/bound-tokens.md
 

@@ -35,6 +35,10 @@ for my $case (
         [ qr/(?:listen (?:unix:)?\Q@{[ s{^unix:}{}r ]}\E[ ;].*){2}/s ], [] ] }
         'unix:' . $t->dir . '/metrics.sock', $t->dir . '/metrics.sock', '127.0.0.3:9083',
         '[::1]:9083'),
+    [ 'origins of clients', { PLATFORM_PUBLIC_ORIGINS => 'https://api.example http://127.0.0.1:8080' },
+        [ qr/^platform_gateway_proof zone=platform_proofs:8m;$/m, qr/^\s*platform_gateway_forward_proof on;$/m,
+            qr/^\s*platform_gateway_proof_origin https:\/\/api[.]example http:\/\/127[.]0[.]0[.]1:8080;$/m ], [] ],
+    [ 'no origins of clients', {}, [], [ qr/platform_gateway_proof(?:_origin)? / ] ],
     [ 'a comment to nginx, were it not quoted', { PLATFORM_JWT_ISSUER => '#issuer',
         PLATFORM_JWT_AUDIENCE => '#api', PLATFORM_REVOCATIONS_STALE => 'refuse' },
         [ qr/issuer "#issuer";\n\s*platform_gateway_audience "#api";/,

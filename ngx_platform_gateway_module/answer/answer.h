@@ -9,6 +9,7 @@
 
 
 #include "ngx_http_pgw.h"
+#include "conf/conf.h"
 
 
 /* ngx_http_pgw_local.c */

@@ -397,25 +397,6 @@ ngx_int_t ngx_http_pgw_request_init(ngx_conf_t *cf);
 
 
 typedef enum {
-    NGX_HTTP_PGW_FETCH_NEW = 0,     /* a new key set */
-    NGX_HTTP_PGW_FETCH_UNCHANGED,   /* equal to the present set */
-    NGX_HTTP_PGW_FETCH_FAILED,
-    NGX_HTTP_PGW_FETCH_SUPERSEDED,  /* ended after a reload or its lease */
-    NGX_HTTP_PGW_FETCH_OUTCOMES
-} ngx_http_pgw_fetch_e;
-
-
-typedef enum {
-    NGX_HTTP_PGW_FEED_READ = 0,     /* a page */
-    NGX_HTTP_PGW_FEED_FAILED,
-    NGX_HTTP_PGW_FEED_CURSOR,       /* cursor refused, begins again */
-    NGX_HTTP_PGW_FEED_FULL,         /* the zone is full */
-    NGX_HTTP_PGW_FEED_SUPERSEDED,
-    NGX_HTTP_PGW_FEED_OUTCOMES
-} ngx_http_pgw_feed_e;
-
-
-typedef enum {
     NGX_HTTP_PGW_CACHE_HIT = 0,
     NGX_HTTP_PGW_CACHE_MISS,
     NGX_HTTP_PGW_CACHE_EVICTION,    /* removed to make room */

@@ -11,6 +11,18 @@
 #include "ngx_http_pgw.h"
 
 
+/* A content handler of the gateway. */
+
+typedef struct {
+    ngx_http_handler_pt          handler;
+    ngx_uint_t                   methods;      /* bit mask, 0 for any */
+    ngx_uint_t                   server;       /* number of the parameter with
+                                                  the server's name, or 0 */
+    unsigned                     not_found:1;  /* platform_gateway_not_found */
+    unsigned                     metrics:1;    /* platform_gateway_metrics */
+} ngx_http_pgw_content_t;
+
+
 /* ngx_http_pgw_conf.c */
 
 /* Methods by name, in the order in which Allow lists them. */

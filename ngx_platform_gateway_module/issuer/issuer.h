@@ -21,6 +21,27 @@
  */
 
 
+/* Outcomes of fetches. */
+
+typedef enum {
+    NGX_HTTP_PGW_FETCH_NEW = 0,     /* a new key set */
+    NGX_HTTP_PGW_FETCH_UNCHANGED,   /* equal to the present set */
+    NGX_HTTP_PGW_FETCH_FAILED,
+    NGX_HTTP_PGW_FETCH_SUPERSEDED,  /* ended after a reload or its lease */
+    NGX_HTTP_PGW_FETCH_OUTCOMES
+} ngx_http_pgw_fetch_e;
+
+
+typedef enum {
+    NGX_HTTP_PGW_FEED_READ = 0,     /* a page */
+    NGX_HTTP_PGW_FEED_FAILED,
+    NGX_HTTP_PGW_FEED_CURSOR,       /* cursor refused, begins again */
+    NGX_HTTP_PGW_FEED_FULL,         /* the zone is full */
+    NGX_HTTP_PGW_FEED_SUPERSEDED,
+    NGX_HTTP_PGW_FEED_OUTCOMES
+} ngx_http_pgw_feed_e;
+
+
 #define NGX_HTTP_PGW_DIGEST     64    /* bytes, in hex */
 
 /* The least timeout of a fetch.  Otherwise it is the cooldown. */

@@ -10,6 +10,7 @@
 
 
 #include "ngx_http_pgw.h"
+#include "conf/conf.h"
 #include "base/base.h"
 
 

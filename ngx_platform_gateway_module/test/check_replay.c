@@ -138,6 +138,39 @@ START_TEST (test_two_thirds_fit_in) {
 }
 END_TEST
 
+/* A zone of the documented size, and clients whose clocks are up to a minute
+ * ahead or behind; each proof is shown again in its last second. */
+START_TEST (test_a_hundred_thousand_a_minute) {
+    enum { RATE = 100000 / 60 + 1, SECONDS = 300, LAST = SECONDS + 122 };
+    static uint64_t next[RATE * SECONDS], ends[LAST];
+    ngx_http_pgw_replay_bucket_t *all;
+    const size_t size = 8 * 1024 * 1024 - 64 * 1024;
+    uint64_t n = 0, seen = 0;
+    int64_t iat, late;
+
+    memset(&replay, 0, sizeof(replay));
+    all = calloc(1, size);
+    ck_assert_int_eq(ngx_http_pgw_replay_init(&replay, all, size, BORN), NGX_OK);
+    ck_assert_uint_ge(ngx_http_pgw_replay_max(&replay), 340000);
+    for (int64_t now = 61; now < LAST; now++) {
+        for (int i = 0; i < RATE && now < 61 + SECONDS; i++) {
+            iat = now - 60 + (i % 10 ? 120 : rand() % 121); /* mostly ahead */
+            ck_assert_int_eq(
+                put(n, BORN + iat, BORN + iat + 61, BORN + now), NGX_OK);
+            late = iat + 60 < LAST ? iat + 60 : LAST - 1;
+            next[n] = ends[late];
+            ends[late] = ++n;
+        }
+        for (uint64_t of = ends[now]; of > 0; of = next[of - 1], seen++)
+            ck_assert_int_eq(
+                put(of - 1, BORN + now - 60, BORN + now + 1, BORN + now),
+                NGX_DONE);
+    }
+    ck_assert_uint_eq(seen, RATE * SECONDS);
+    free(all);
+}
+END_TEST
+
 START_TEST (test_no_client_knows_its_buckets) {
     uint64_t id[2];
 
@@ -221,6 +254,7 @@ UNIT_MAIN("replay", setup,
           test_full_refuses_and_has_room_again,
           test_what_was_overwritten_is_refused_with_all_of_its_age,
           test_two_thirds_fit_in,
+          test_a_hundred_thousand_a_minute,
           test_no_client_knows_its_buckets,
           test_a_worker_may_die_before_any_store,
           test_none_is_accepted_twice)
