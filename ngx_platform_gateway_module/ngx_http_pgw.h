@@ -391,9 +391,8 @@ struct ngx_http_pgw_loc_conf_s {
     size_t                        token_max_size;
     ngx_array_t                  *claim_map;     /* claim_header_t */
     ngx_http_pgw_assertion_t     *assertion;     /* or NULL */
-    ngx_array_t                  *claim_headers; /* claim_map, and the header of
-                                                    the assertion, which has no
-                                                    claim, at its end */
+    ngx_array_t                  *claim_headers; /* claim_map and, without
+                                                    a claim, the assertion */
     const ngx_array_t            *claims_read;   /* of main_conf_t */
     ngx_array_t                  *required;      /* rule_t, or NULL */
     ngx_http_pgw_authentication_t  *authentication;  /* or NULL */
@@ -484,8 +483,7 @@ typedef struct {
                                           do not hold, or only by a variable */
     int64_t                  auth_time;  /* result of authentication_time(), if
                                             the location requires it */
-    int64_t                  asserted;   /* time of the assertion, if the
-                                            location has one; seconds */
+    int64_t                  asserted;   /* time of the assertion, seconds */
     ngx_uint_t               bound;    /* to the key with the thumbprint */
     u_char                   thumbprint[PJ_SHA256_BYTES];
 } ngx_http_pgw_grant_t;

@@ -101,6 +101,8 @@ my @cases = (
         [ PLATFORM_REVOCATIONS_ENABLED => 'REVOCATIONS' ]),
     [ PLATFORM_REVOCATIONS_STALE => 'REVOCATIONS_STALE', 1,
         [ 'on', 'pass;', 'pass after=1h' ], [ 'pass', 'refuse', 'Refuse' ] ],
+    [ PLATFORM_ASSERTION_KEY => 'ASSERTION_KEY', 1, [ 'keys', '/a b', '/a;' ],
+        [ '', '/etc/platform-gateway/assertion-keys' ] ],
     [ PLATFORM_SYSTEM_API => 'CLIENTS', 1, [ 'on', 'faces' ], [ 'face', 'gateway', 'off', 'Off' ] ],
     [ PLATFORM_LOGIN_RATE_LIMIT => 'LOGIN_RATE', 1,
         [ 'fast', '0r/s', '10', '10r/h', '10r/s burst', '10r/s burst x' ],

@@ -1,6 +1,6 @@
 # The assertion for the service of a location: what it says and how long; that a
 # client cannot bring, get or reuse one; how its keys are replaced.  That npm's jose
-# verifies it as the page has it, docs_your_service.t shows.
+# verifies it as the page has it, docs_assertion.t shows.
 
 use Crypt::PK::ECC;
 use Crypt::PK::Ed25519;

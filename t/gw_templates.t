@@ -4,6 +4,7 @@
 use Platform::Test;
 
 my $t = Platform::Test->new;
+chmod 0600, $t->write_file('assertion.pem', jwt_key('assert-1', alg => 'ES256')->private_pem);
 
 # nginx takes what that environment renders to; all files as one text.
 sub rendered ($name, %env) {
@@ -17,7 +18,7 @@ my $text;
 for my $case (
     [ 'defaults', {},
         [ qr/limit_req zone=platform_login burst=20 nodelay;/, qr/access_log \S+ platform;/ ],
-        [ qr/set_real_ip_from (?!255\.255\.255\.255;)|real_ip_header/, qr/\@[A-Z_]+\@/ ] ],
+        [ qr/assertion/, qr/set_real_ip_from (?!255\.255\.255\.255;)|real_ip_header/, qr/\@[A-Z_]+\@/ ] ],
     [ 'no limits', { map { ("PLATFORM_${_}_RATE_LIMIT" => 'off') } qw(LOGIN REFRESH) }, [],
         [ qr/limit_req(?:_zone)? / ] ],
     [ 'a limit with no burst', { PLATFORM_REFRESH_RATE_LIMIT => '600r/m' }, [], [] ],
@@ -31,6 +32,11 @@ for my $case (
         [ qr/platform_gateway_cors_headers default X-Api-Key x_debug X-Two;/,
             qr/set_real_ip_from 10\.0\.0\.0\/8;/, qr/server 127\.0\.0\.1:443;/,
             qr/proxy_ssl_verify on;/ ], [ qr/access_log \S+ platform;/ ] ],
+    [ 'assertions', { PLATFORM_ASSERTION_KEY => $t->dir . '/assertion.pem' },
+        [ qr/^platform_gateway_assertion_key \S+\/assertion\.pem;$/m,
+            qr/^ *platform_gateway_assertion audience=entitlement-service;$/m,
+            qr/location = \/\.well-known\/assertion-keys\.json \{\n *platform_gateway_access public;/ ],
+        [] ],
     (map { [ "metrics at $_", { METRICS_LISTEN => $_ },
         [ qr/(?:listen (?:unix:)?\Q@{[ s{^unix:}{}r ]}\E[ ;].*){2}/s ], [] ] }
         'unix:' . $t->dir . '/metrics.sock', $t->dir . '/metrics.sock', '127.0.0.3:9083',

@@ -178,6 +178,8 @@ static const struct {
     {"APP_ENV", "local", true},
     {"APP_ENV", "two words", false},
     {"HTTP_HOST", "a b", false},
+    {"PLATFORM_ASSERTION_KEY", "/etc/keys", true},
+    {"PLATFORM_ASSERTION_KEY", "keys", false},
     {"PLATFORM_AUDIT_KEEP", "30d", true},
     {"PLATFORM_AUDIT_KEEP", "29d", false},
     {"PLATFORM_AUDIT_LOG", "/a.log", true},

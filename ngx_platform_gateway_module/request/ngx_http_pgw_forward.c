@@ -175,8 +175,8 @@ ngx_http_pgw_forward_header(ngx_http_request_t *r,
 /*
  * Adds the trusted headers, and returns 204.  A header without a value is sent
  * empty, because Caddy 2.6 invents a value for a missing one.  So is the
- * assertion if the location has none, since the other proxy may pass on what its
- * client sent.
+ * assertion if the location has none, since the other proxy may pass on what
+ * its client sent.
  *
  * For "request" the response is 200, the only status with which Envoy lets a
  * request pass.  Envoy keeps the client's headers that the response neither has

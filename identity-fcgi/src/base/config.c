@@ -71,6 +71,7 @@ static const struct setting settings[] = {
     TEXT("IDENTITY_LISTEN", listen, NULL,
          "the path of a socket (with a slash) or host:port",
          .check = parse_listen),
+    FOREIGN("PLATFORM_ASSERTION_KEY", NULL, SHARED(PATH)),
     SECONDS("PLATFORM_AUDIT_KEEP", audit_keep_s, "400d", "30d to 3650d"),
     TEXT("PLATFORM_AUDIT_LOG", audit_log, "stderr",
          "stderr, journal, or the absolute path of a file or log socket",
