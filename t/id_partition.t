@@ -72,8 +72,9 @@ my ($reader, $pid) = start();
 my ($over, $undone, %answers, @ended);
 Platform::Test::Load->new(port => $port, clients => 4)->run(sub ($client) {
     if ($reader && $pg->logged =~ /a lock is taken/) {
-        $pg->end($reader, 'commit');
+        my $reads = $reader;
         undef $reader;
+        $pg->end($reads, 'commit') if $undone;
         if (!$undone++) {
             ok $c->done('sweep')->{busy}, 'meanwhile nothing is swept';
             is $pg->sql("select proowner::regrole || ' '
@@ -83,6 +84,7 @@ Platform::Test::Load->new(port => $port, clients => 4)->run(sub ($client) {
             $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
                 where query like 'CALL pg\\_temp%'", user => 'postgres');
             waitpid $pid, 0;
+            $pg->end($reads, 'commit');
             # What is missing in the new table, or too much there, is noticed.
             $pg->sql("insert into partitioned.auth_sessions select gen_random_uuid(), account_id,
                     workspace_id, member_id, active_branch_id, jti, status, created_at,

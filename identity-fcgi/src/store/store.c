@@ -274,15 +274,17 @@ enum store_result store_sessions_list(struct store *st, pj_arena_t *arena,
 /* Locks the account $1, then its session $2, which must still be alive.  So if
  * two sessions end each other concurrently, one survives.  If more than $3
  * sessions are older than $2, a lockout as of `moment` ends them with a single
- * write to the account's row.  It spares tokens issued in the second in which
- * $2 was opened. */
+ * write to the account's row.  It spares the tokens of $2: their time of issue
+ * is that of the request, which began at most five minutes before the session
+ * was opened. */
 #define LOCK_CALLER                                                            \
     "WITH owner AS MATERIALIZED ("                                             \
     "   SELECT sessions_valid_after FROM accounts"                             \
     "    WHERE account_id = $1 FOR NO KEY UPDATE),"                            \
     " own AS MATERIALIZED ("                                                   \
     "   SELECT s.session_id,"                                                  \
-    "          date_trunc('second', s.created_at) - interval '1 us' AS moment" \
+    "          date_trunc('second', s.created_at)"                            \
+    "              - interval '5 minutes 1 us' AS moment"                      \
     "     FROM owner, auth_sessions s"                                         \
     "    WHERE s.session_id = $2 AND s.status = 'ACTIVE'"                      \
     "      AND s.created_at > owner.sessions_valid_after FOR UPDATE OF s),"    \
