@@ -501,6 +501,11 @@ PJ_MUST_CHECK uint64_t pj_claims_faults(const pj_claims_t *claims,
 PJ_MUST_CHECK bool pj_claims_jkt(const pj_claims_t *claims,
                                  unsigned char thumbprint[PJ_SHA256_BYTES]);
 
+/* The same for the single member x5t#S256, the hash of a certificate (RFC 8705
+ * section 3.1). */
+PJ_MUST_CHECK bool pj_claims_x5t(const pj_claims_t *claims,
+                                 unsigned char thumbprint[PJ_SHA256_BYTES]);
+
 /* What a proof must prove (RFC 9449 section 4.3). */
 typedef struct {
     pj_str_t method; /* htm, compared exactly */

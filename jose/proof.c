@@ -31,16 +31,29 @@ static bool hash_is(pj_str_t text, const unsigned char md[PJ_SHA256_BYTES])
            len == sizeof(got) && CRYPTO_memcmp(got, md, len) == 0;
 }
 
-bool pj_claims_jkt(const pj_claims_t *claims,
-                   unsigned char thumbprint[PJ_SHA256_BYTES])
+/* Reads a hash that is the single member of cnf. */
+static bool confirmation(const pj_claims_t *claims, const char *name,
+                         unsigned char thumbprint[PJ_SHA256_BYTES])
 {
     const pj_json_t *cnf = pj_json_member(claims->root, "cnf");
     size_t len;
 
     return cnf != NULL && cnf->count == 1 &&
            pj_b64url_decode(thumbprint, PJ_SHA256_BYTES, &len,
-                            pj_json_string(cnf, "jkt")) == PJ_OK &&
+                            pj_json_string(cnf, name)) == PJ_OK &&
            len == PJ_SHA256_BYTES;
+}
+
+bool pj_claims_jkt(const pj_claims_t *claims,
+                   unsigned char thumbprint[PJ_SHA256_BYTES])
+{
+    return confirmation(claims, "jkt", thumbprint);
+}
+
+bool pj_claims_x5t(const pj_claims_t *claims,
+                   unsigned char thumbprint[PJ_SHA256_BYTES])
+{
+    return confirmation(claims, "x5t#S256", thumbprint);
 }
 
 /* -- the header ----------------------------------------------------------- */

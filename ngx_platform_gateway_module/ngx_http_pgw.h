@@ -88,6 +88,9 @@ typedef struct {
     X(TOKEN_SIGNATURE, PGW_ERROR(TOKEN_SIGNATURE))                            \
     X(SESSION_REVOKED, PGW_TOKEN("session_revoked",                           \
                              "the session of the token has ended", 0))        \
+    X(TOKEN_CERTIFICATE, PGW_TOKEN("token_certificate",                       \
+                        "the client has not shown the certificate of the "    \
+                        "token", 0))                                          \
     X(TOKEN_UNBOUND, "token_unbound", PGW_REFUSES, 401,                       \
       "GATEWAY_TOKEN_INVALID", "the token is not bound to a key",             \
       "invalid_token", 0)                                                     \
@@ -333,6 +336,15 @@ typedef struct {
 } ngx_http_pgw_trusted_t;
 
 
+/* platform_gateway_client_certificate */
+
+typedef enum {
+    NGX_HTTP_PGW_CERTIFICATE_OFF = 0,
+    NGX_HTTP_PGW_CERTIFICATE_CONNECTION,
+    NGX_HTTP_PGW_CERTIFICATE_HEADER
+} ngx_http_pgw_certificate_e;
+
+
 /* Context: server.  Settings that apply before the location is known. */
 
 typedef struct {
@@ -342,6 +354,8 @@ typedef struct {
     ngx_uint_t                   any_enabled;  /* on in the server or in one of
                                                    its locations */
     ngx_uint_t                   trace;        /* ngx_http_pgw_trace_e */
+    ngx_uint_t                   certificate;  /* ngx_http_pgw_certificate_e */
+    ngx_array_t                 *certificate_peers;  /* ngx_cidr_t, or NULL */
 } ngx_http_pgw_srv_conf_t;
 
 
@@ -410,6 +424,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    forward_proof;
     ngx_uint_t                    proof;         /* bound tokens are accepted
                                                     with a proof */
+    ngx_uint_t                    certificate;   /* and with a certificate */
     ngx_flag_t                    shadow;
     ngx_flag_t                    strict_path;   /* refuse ambiguous paths */
     ngx_flag_t                    strict_origin;   /* refuse other pages */
@@ -457,6 +472,15 @@ typedef enum {
 } ngx_http_pgw_bound_e;
 
 
+/* What a token is bound to. */
+
+typedef enum {
+    NGX_HTTP_PGW_BINDING_NONE = 0,
+    NGX_HTTP_PGW_BINDING_KEY,
+    NGX_HTTP_PGW_BINDING_CERTIFICATE
+} ngx_http_pgw_binding_e;
+
+
 /* The ids in a verified token. */
 
 typedef struct {
@@ -484,7 +508,8 @@ typedef struct {
     int64_t                  auth_time;  /* result of authentication_time(), if
                                             the location requires it */
     int64_t                  asserted;   /* time of the assertion, seconds */
-    ngx_uint_t               bound;    /* to the key with the thumbprint */
+    ngx_uint_t               bound;    /* ngx_http_pgw_binding_e: to what has
+                                          the thumbprint */
     u_char                   thumbprint[PJ_SHA256_BYTES];
 } ngx_http_pgw_grant_t;
 
@@ -579,6 +604,7 @@ typedef struct {
                                                   subject */
 
     unsigned                     shadowed:1;   /* the refusal was only logged */
+    unsigned                     peer_trusted:1;  /* its Client-Cert is true */
 } ngx_http_pgw_request_t;
 
 

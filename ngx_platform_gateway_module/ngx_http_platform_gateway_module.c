@@ -209,6 +209,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     sscf->any_enabled = 1;
+    conf->certificate = (sscf->certificate != NGX_HTTP_PGW_CERTIFICATE_OFF);
 
     return ngx_http_pgw_check_location(cf, prev, conf) == NGX_CONF_OK
            ? ngx_http_pgw_token_intern(cf, conf) : NGX_CONF_ERROR;
@@ -387,6 +388,9 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       PGW_ANY(1MORE, ngx_http_pgw_proof_conf_origins, proof_origins, NULL) },
     { ngx_string("platform_gateway_bound"),
       PGW_ANY(TAKE1, ngx_conf_set_enum_slot, bound, &ngx_http_pgw_bound) },
+    { ngx_string("platform_gateway_client_certificate"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_certificate_directive, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
     { ngx_string("platform_gateway_realm"),
       PGW_ANY(TAKE1, ngx_conf_set_str_slot, challenge,
               PGW_POST(ngx_http_pgw_conf_realm)) },

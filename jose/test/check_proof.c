@@ -143,20 +143,31 @@ TEST (test_confirmation) {
     static const struct {
         const char *cnf;
         bool good;
+        bool certificate;
     } cases[] = {
-        {"{\"jkt\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I\"}", true},
-        {"{\"jkt\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4J\"}", false},
-        {"{\"jkt\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4\"}", false},
-        {"{\"jkt\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4IA\"}", false},
+        {"{\"jkt\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I\"}", true,
+         false},
+        {"{\"x5t#S256\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I\"}",
+         false, true},
+        {"{\"x5t#S256\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4\"}", false,
+         false},
+        {"{\"x5t\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I\"}", false,
+         false},
+        {"{\"jkt\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4J\"}", false,
+         false},
+        {"{\"jkt\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4\"}", false,
+         false},
+        {"{\"jkt\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4IA\"}", false,
+         false},
         {"{\"jkt\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I\","
          "\"x5t#S256\":\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I\"}",
-         false},
-        {"{\"jwk\":{}}", false},
-        {"{\"jkt\":1}", false},
-        {"[\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I\"]", false},
-        {"\"jkt\"", false},
-        {"{}", false},
-        {"null", false},
+         false, false},
+        {"{\"jwk\":{}}", false, false},
+        {"{\"jkt\":1}", false, false},
+        {"[\"0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I\"]", false, false},
+        {"\"jkt\"", false, false},
+        {"{}", false, false},
+        {"null", false, false},
     };
     unsigned char mem[8192], jkt[PJ_SHA256_BYTES];
 
@@ -169,6 +180,8 @@ TEST (test_confirmation) {
         pj_arena_init(&arena, mem, sizeof(mem));
         assert_ok(pj_json_parse(&arena, str(text), &claims.root));
         ck_assert_msg(pj_claims_jkt(&claims, jkt) == cases[i].good, "%s",
+                      cases[i].cnf);
+        ck_assert_msg(pj_claims_x5t(&claims, jkt) == cases[i].certificate, "%s",
                       cases[i].cnf);
     }
     ck_assert(!pj_claims_jkt(&(pj_claims_t){.root = NULL}, jkt));

@@ -224,7 +224,8 @@ ngx_http_pgw_request_challenge(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    bearer = !conf->proof || conf->bound != NGX_HTTP_PGW_BOUND_REQUIRE;
+    bearer = !conf->proof || conf->certificate
+             || conf->bound != NGX_HTTP_PGW_BOUND_REQUIRE;
     dpop = !bearer || (conf->proof && ctx && ctx->dpop);
 
     if (bearer) {

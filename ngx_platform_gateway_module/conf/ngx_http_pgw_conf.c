@@ -441,6 +441,7 @@ ngx_http_pgw_conf_create_srv(ngx_conf_t *cf)
 
     if (conf) {
         conf->trace = NGX_CONF_UNSET_UINT;
+        conf->certificate = NGX_CONF_UNSET_UINT;
     }
 
     return conf
@@ -459,6 +460,26 @@ ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child)
 
     ngx_conf_merge_uint_value(conf->trace, prev->trace,
                               NGX_HTTP_PGW_TRACE_PASS);
+
+    if (conf->certificate == NGX_CONF_UNSET_UINT) {
+        conf->certificate_peers = prev->certificate_peers;
+    }
+
+    ngx_conf_merge_uint_value(conf->certificate, prev->certificate,
+                              NGX_HTTP_PGW_CERTIFICATE_OFF);
+
+    /* only a proxy sets them, and only the gateway reads them */
+
+    if (conf->certificate
+        && (ngx_http_pgw_conf_strip_name(cf, conf,
+                               ngx_http_pgw_header_text("Client-Cert"))
+            != NGX_OK
+            || ngx_http_pgw_conf_strip_name(cf, conf,
+                               ngx_http_pgw_header_text("Client-Cert-Chain"))
+               != NGX_OK))
+    {
+        return NGX_CONF_ERROR;
+    }
 
     return ngx_http_pgw_conf_strip_map(cf, conf, prev->strip);
 }

@@ -8,6 +8,7 @@
 #include "conf/conf.h"
 #include "token/token.h"
 #include "base/base.h"
+#include "nginx/nginx.h"
 
 
 #define NGX_HTTP_PGW_PROOF_MIN_ZONE    (32 * 1024)
@@ -154,6 +155,10 @@ ngx_http_pgw_proof_conf_check(ngx_conf_t *cf,
 {
     const char                *fault;
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
+    ngx_http_pgw_srv_conf_t   *sscf;
+
+    sscf = ngx_http_conf_get_module_srv_conf(cf,
+                                             ngx_http_platform_gateway_module);
 
     fault = conf->proof_origins && mcf->proof == NULL
             ? "has \"platform_gateway_proof_origin\", and no proof is checked: "
@@ -163,11 +168,20 @@ ngx_http_pgw_proof_conf_check(ngx_conf_t *cf,
               "\"platform_gateway_allow_confirmation\" accepts tokens without "
               "them: leave one out, or say "
               "\"platform_gateway_proof_origin off\","
-            : conf->proof_origins == NULL
+            : conf->proof_origins == NULL && sscf->certificate == 0
               && conf->bound == NGX_HTTP_PGW_BOUND_REQUIRE
             ? "requires bound tokens, and accepts none: add "
               "\"platform_gateway_proof_origin\", the scheme and host that its "
-              "clients use," : NULL;
+              "clients use,"
+            : sscf->certificate && conf->allow_confirmation
+            ? "checks certificates (\"platform_gateway_client_certificate\"), "
+              "while \"platform_gateway_allow_confirmation\" accepts tokens "
+              "without a check: leave one out,"
+            : sscf->certificate == NGX_HTTP_PGW_CERTIFICATE_CONNECTION
+              && !ngx_http_pgw_peek_asks_certificate(cf, cf->ctx)
+            ? "accepts tokens by \"platform_gateway_client_certificate "
+              "connection\", and its server asks no client for a certificate: "
+              "say \"ssl_verify_client optional_no_ca\"," : NULL;
 
     return fault ? ngx_http_pgw_conf_fail(cf, NULL, fault) : NGX_CONF_OK;
 }

@@ -117,6 +117,10 @@ ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
 ngx_uint_t ngx_http_pgw_peek_unverified(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
+/* Returns 1 if the server of ctx asks its clients for certificates. */
+ngx_uint_t ngx_http_pgw_peek_asks_certificate(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx);
+
 /* A module that passes requests to upstreams. */
 
 typedef struct {

@@ -27,11 +27,13 @@ static const ngx_http_pgw_passer_t  ngx_http_pgw_passers[] = {
     (sizeof(ngx_http_pgw_passers) / sizeof(ngx_http_pgw_passers[0]))
 
 
-ngx_command_t *
-ngx_http_pgw_peek_command(ngx_conf_t *cf, const char *module,
+/* offset is that of the configuration which the directive sets. */
+
+static ngx_command_t *
+ngx_http_pgw_peek_search(ngx_conf_t *cf, const char *module,
     const char *directive,
     char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf),
-    ngx_module_t **found)
+    ngx_uint_t offset, ngx_module_t **found)
 {
     ngx_module_t   **m;
     ngx_command_t   *cmd;
@@ -48,7 +50,7 @@ ngx_http_pgw_peek_command(ngx_conf_t *cf, const char *module,
 
             if (ngx_strcmp(cmd->name.data, directive) == 0
                 && (set == NULL || cmd->set == set)
-                && cmd->conf == NGX_HTTP_LOC_CONF_OFFSET)
+                && cmd->conf == offset)
             {
                 *found = *m;
                 return cmd;
@@ -57,6 +59,38 @@ ngx_http_pgw_peek_command(ngx_conf_t *cf, const char *module,
     }
 
     return NULL;
+}
+
+
+ngx_command_t *
+ngx_http_pgw_peek_command(ngx_conf_t *cf, const char *module,
+    const char *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf),
+    ngx_module_t **found)
+{
+    return ngx_http_pgw_peek_search(cf, module, directive, set,
+                                    NGX_HTTP_LOC_CONF_OFFSET, found);
+}
+
+
+ngx_uint_t
+ngx_http_pgw_peek_asks_certificate(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx)
+{
+    char           *conf;
+    ngx_module_t   *m;
+    ngx_command_t  *cmd;
+
+    cmd = ngx_http_pgw_peek_search(cf, "ngx_http_ssl_module",
+                                   "ssl_verify_client", ngx_conf_set_enum_slot,
+                                   NGX_HTTP_SRV_CONF_OFFSET, &m);
+    if (cmd == NULL) {
+        return 0;
+    }
+
+    conf = ctx->srv_conf[m->ctx_index];
+
+    return *(ngx_uint_t *) (void *) (conf + cmd->offset) != 0;
 }
 
 

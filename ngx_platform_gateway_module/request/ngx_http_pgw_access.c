@@ -9,6 +9,7 @@
 #include "request/request.h"
 #include "answer/answer.h"
 #include "conf/conf.h"
+#include "token/token.h"
 #include "issuer/issuer.h"
 #include "base/base.h"
 #include "nginx/nginx.h"
@@ -22,10 +23,15 @@
 #define NGX_HTTP_PGW_RECORD_FIELD  (sizeof("HTTP_") - 1 + 2 * 4)
 
 
+/* The peer is known here alone: the module realip replaces its address. */
+
 static ngx_int_t
 ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
 {
-    if (!ngx_http_pgw_srv(r)->any_enabled) {
+    ngx_http_pgw_request_t   *gr;
+    ngx_http_pgw_srv_conf_t  *sscf = ngx_http_pgw_srv(r);
+
+    if (!sscf->any_enabled) {
         return NGX_DECLINED;
     }
 
@@ -34,8 +40,13 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
                                          NULL, "HTTP/0.9 is not supported", 0);
     }
 
-    return ngx_http_pgw_request_begin(r) ? NGX_DECLINED
-                                         : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    gr = ngx_http_pgw_request_begin(r);
+
+    if (gr && sscf->certificate == NGX_HTTP_PGW_CERTIFICATE_HEADER) {
+        gr->peer_trusted = ngx_http_pgw_certificate_peer_trusted(r) != 0;
+    }
+
+    return gr ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 

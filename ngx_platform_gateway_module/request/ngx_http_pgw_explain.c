@@ -314,7 +314,9 @@ ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)
         return NGX_ERROR;
     }
 
-    if (e->conf->proof) {
+    if (e->conf->proof
+        && e->grant.bound != NGX_HTTP_PGW_BINDING_CERTIFICATE)
+    {
         ngx_http_pgw_explain_proof(e);
     }
 

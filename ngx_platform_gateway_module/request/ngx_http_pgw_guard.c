@@ -222,9 +222,11 @@ ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
                          ctx->keys.issuer->revocations, &ctx->grant.mark)
                   : ngx_http_pgw_reason_of_token(ctx->err);
 
-    if (conf->proof && ctx->reason == NGX_HTTP_PGW_REASON_VERIFIED) {
-        ctx->reason = ngx_http_pgw_proof_check(r, ngx_http_pgw_request_get(r),
-                                               conf, ctx);
+    if ((conf->proof || conf->certificate)
+        && ctx->reason == NGX_HTTP_PGW_REASON_VERIFIED)
+    {
+        ctx->reason = ngx_http_pgw_certificate_check(r,
+                                    ngx_http_pgw_request_get(r), conf, ctx);
     }
 
     return ctx;
@@ -341,7 +343,15 @@ ngx_http_pgw_guard_scope(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_reason_e reason,
     const ngx_http_pgw_ctx_t *ctx)
 {
-    ngx_str_t  *scope = ngx_palloc(r->pool, sizeof(ngx_str_t));
+    ngx_str_t  *scope;
+
+    if (conf->required == NULL
+        && reason != NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN)
+    {
+        return NGX_OK;
+    }
+
+    scope = ngx_palloc(r->pool, sizeof(ngx_str_t));
 
     if (scope == NULL
         || ngx_http_pgw_require_challenge(r, conf, reason, &ctx->grant, scope)

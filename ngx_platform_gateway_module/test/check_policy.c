@@ -90,6 +90,13 @@ uint64_t ngx_http_pgw_claim_missing(const ngx_array_t *rules,
     return 0;
 }
 
+ngx_http_pgw_binding_e ngx_http_pgw_certificate_binding(
+    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
+    u_char thumbprint[PJ_SHA256_BYTES])
+{
+    return NGX_HTTP_PGW_BINDING_NONE;
+}
+
 ngx_uint_t ngx_http_pgw_require_texts(const ngx_array_t *rules)
 {
     return 0;
@@ -211,6 +218,8 @@ START_TEST (test_policies) {
     };
     static ngx_http_pgw_loc_conf_t steps_up
         = ROW(BRANCH, &lists[0], NULL, 30, 100, 0, 0);
+    static ngx_http_pgw_loc_conf_t shows
+        = ROW(BRANCH, &lists[0], NULL, 30, 100, 0, 0);
     const size_t n = sizeof(rows) / sizeof(rows[0]);
     ngx_http_pgw_main_conf_t mcf = {.policies = NULL};
     void *confs[] = {&mcf};
@@ -229,6 +238,9 @@ START_TEST (test_policies) {
     steps_up.authentication = &recent;
     ngx_http_pgw_token_intern(&cf, &steps_up);
     ck_assert_uint_eq(steps_up.policy, n + 1);
+    shows.certificate = 1;
+    ngx_http_pgw_token_intern(&cf, &shows);
+    ck_assert_uint_eq(shows.policy, n + 2);
     for (size_t i = 0; i < 3; i++) {
         ngx_http_pgw_token_intern(&cf, &none[i]);
         ck_assert_uint_eq(none[i].policy, 0);

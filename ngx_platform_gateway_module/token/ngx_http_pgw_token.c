@@ -102,17 +102,6 @@ ngx_http_pgw_token_claims(ngx_http_pgw_keys_t *keys, pj_claims_t *claims,
 }
 
 
-/* Returns 1 if the location accepts the token with a proof by the key with the
-   thumbprint. */
-
-static ngx_uint_t
-ngx_http_pgw_token_bound(const ngx_http_pgw_loc_conf_t *conf,
-    const pj_claims_t *claims, u_char thumbprint[PJ_SHA256_BYTES])
-{
-    return conf->proof && pj_claims_jkt(claims, thumbprint);
-}
-
-
 static pj_err_t
 ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_issuer_t *issuer, const pj_claims_t *claims,
@@ -133,8 +122,8 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
         .now_s = steps ? steps->at : ngx_time(),
         .leeway_s = ngx_http_pgw_issuer_leeway(issuer, conf),
         .allow_confirmation = conf->allow_confirmation
-                              || ngx_http_pgw_token_bound(conf, claims,
-                                                          thumbprint)
+                              || ngx_http_pgw_certificate_binding(conf, claims,
+                                                                  thumbprint)
     };
 
     if (steps) {
@@ -506,7 +495,8 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     };
 
     grant->exp = claims->exp;
-    grant->bound = ngx_http_pgw_token_bound(conf, claims, grant->thumbprint);
+    grant->bound = ngx_http_pgw_certificate_binding(conf, claims,
+                                                    grant->thumbprint);
     grant->access = ngx_http_pgw_token_access(conf, issuer, claims);
     grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
     grant->auth_time = ngx_http_pgw_authentication_time(conf->authentication,
@@ -578,6 +568,7 @@ ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
             && other->token_max_size == conf->token_max_size
             && other->allow_confirmation == conf->allow_confirmation
             && other->proof == conf->proof
+            && other->certificate == conf->certificate
             && other->claim_headers == conf->claim_headers
             && other->required == conf->required
             && other->authentication == conf->authentication

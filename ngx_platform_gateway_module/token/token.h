@@ -176,6 +176,29 @@ ngx_http_pgw_assertion_stale(const ngx_http_pgw_assertion_t *assertion,
 }
 
 
+/* ngx_http_pgw_certificate.c */
+
+/* platform_gateway_client_certificate off | connection | header ADDRESS ...; */
+ngx_http_pgw_set_t  ngx_http_pgw_certificate_directive;
+
+/* Returns what the token of the claims is bound to, with the thumbprint, if conf
+   accepts such tokens. */
+ngx_http_pgw_binding_e ngx_http_pgw_certificate_binding(
+    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
+    u_char thumbprint[PJ_SHA256_BYTES]);
+
+/* Returns 1 if the peer of r may say in Client-Cert which certificate its client
+   has shown. */
+ngx_uint_t ngx_http_pgw_certificate_peer_trusted(const ngx_http_request_t *r);
+
+/* Checks possession of what the good token in ctx is bound to, by a certificate
+   or by proof_check(), if conf accepts such tokens.  Returns VERIFIED, or the
+   reason to refuse r.  gr is that of the main request. */
+ngx_http_pgw_reason_e ngx_http_pgw_certificate_check(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_ctx_t *ctx);
+
+
 /* ngx_http_pgw_token.c */
 
 /* Sets conf->policy of a merged location in which the gateway is on. */
