@@ -521,6 +521,10 @@ typedef struct {
     int64_t window_s; /* the largest difference of iat and now_s */
     /* That of the key, PJ_SHA256_BYTES, or NULL for any key. */
     const unsigned char *thumbprint;
+    /* NULL, or where the caller keeps the key with that thumbprint, at first
+     * NULL: a good proof leaves it there, which makes the next one cheaper.
+     * The caller frees it. */
+    pj_key_t **key;
 } pj_proof_policy_t;
 
 typedef struct {

@@ -255,18 +255,26 @@ static pj_err_t claims_check(pj_arena_t *arena, const pj_jws_t *jws,
 /* -- the signature -------------------------------------------------------- */
 
 static pj_err_t signature_check(const pj_jws_t *jws, const pj_json_t *jwk,
-                                pj_proof_t *proof)
+                                pj_key_t **kept, pj_proof_t *proof)
 {
-    pj_key_t *key;
+    pj_key_t *key, *own = NULL;
     pj_err_t err;
 
+    if (kept != NULL && *kept != NULL && pj_key_alg(*kept) == jws->alg)
+        return fault_unless_local(proof, pj_jws_verify(jws, *kept),
+                                  "signature");
     ERR_set_mark();
-    err = pj_jwk_key(&key, jws->alg, jwk, (pj_str_t){NULL, 0});
+    err = pj_jwk_key(&own, jws->alg, jwk, (pj_str_t){NULL, 0});
     ERR_pop_to_mark();
     if (err != PJ_OK)
         return fault_unless_local(proof, err, "jwk");
-    err = pj_jws_verify(jws, key);
-    pj_key_free(key);
+    err = pj_jws_verify(jws, own);
+    if (err == PJ_OK && kept != NULL) {
+        key = *kept;
+        *kept = own;
+        own = key;
+    }
+    pj_key_free(own);
     return fault_unless_local(proof, err, "signature");
 }
 
@@ -280,7 +288,8 @@ pj_err_t pj_proof_verify(pj_arena_t *arena, pj_str_t text,
 
     memset(proof, 0, sizeof(*proof));
     if (policy->now_s < 0 || policy->window_s < 0 ||
-        policy->window_s > INT64_MAX - policy->now_s)
+        policy->window_s > INT64_MAX - policy->now_s ||
+        (policy->key != NULL && policy->thumbprint == NULL))
         return PJ_ERR_ARGUMENT;
     if (pj_jws_split(text, PJ_PROOF_MAX_BYTES, &jws) != PJ_OK)
         return fault(proof, text.len > PJ_PROOF_MAX_BYTES ? "size" : "shape");
@@ -292,5 +301,5 @@ pj_err_t pj_proof_verify(pj_arena_t *arena, pj_str_t text,
         err = claims_check(arena, &jws, policy, proof, &timely);
     if (err == PJ_OK && !timely)
         err = PJ_ERR_PROOF_TIME;
-    return err == PJ_OK ? signature_check(&jws, jwk, proof) : err;
+    return err == PJ_OK ? signature_check(&jws, jwk, policy->key, proof) : err;
 }

@@ -462,6 +462,48 @@ TEST (test_keys_and_ids) {
     pj_key_free(keys[1]);
 }
 
+/* A good proof leaves its key, which is used for the same algorithm alone. */
+TEST (test_a_key_that_is_kept) {
+    pj_key_t *key = key_new("RS256"), *kept = NULL, *first;
+    pj_proof_policy_t with = policy();
+    char header[4096];
+    pj_proof_t proof;
+    char *text;
+
+    header_write(key, "RS256", header, sizeof(header));
+    text = token_signed(key, header, PAYLOAD);
+    with.key = &kept;
+    assert_err(verify(str(text), &with, &proof), PJ_ERR_ARGUMENT);
+    with.key = NULL;
+    assert_ok(verify(str(text), &with, &proof));
+    unsigned char thumbprint[PJ_SHA256_BYTES];
+    memcpy(thumbprint, proof.thumbprint, sizeof(thumbprint));
+    with.thumbprint = thumbprint;
+    with.key = &kept;
+    text[strlen(text) - 4] ^= 1;
+    assert_err(verify(str(text), &with, &proof), PJ_ERR_PROOF);
+    ck_assert_ptr_null(kept);
+    text[strlen(text) - 4] ^= 1;
+    assert_ok(verify(str(text), &with, &proof));
+    ck_assert_ptr_nonnull(first = kept);
+    assert_ok(verify(str(text), &with, &proof));
+    ck_assert_ptr_eq(kept, first);
+    text[strlen(text) - 4] ^= 1;
+    assert_err(verify(str(text), &with, &proof), PJ_ERR_PROOF);
+    assert_str(proof.fault, "signature");
+    free(text);
+
+    /* the same key, another algorithm */
+    header_write(key, "PS256", header, sizeof(header));
+    replace(header, sizeof(header), "\"alg\":\"RS256\",", "");
+    text = token_signed(key, header, PAYLOAD);
+    assert_err(verify(str(text), &with, &proof), PJ_ERR_PROOF);
+    assert_str(proof.fault, "signature");
+    free(text);
+    pj_key_free(key);
+    pj_key_free(kept);
+}
+
 TEST (test_policies) {
     pj_key_t *key = key_new("ES256");
     pj_proof_policy_t with = policy();

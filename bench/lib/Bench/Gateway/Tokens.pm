@@ -50,14 +50,23 @@ sub _claims {
         roles => [ 'manager', 'cashier' ], %change);
 }
 
-# One token of a kind: good, forged.
+# One token of a kind: good, forged, bound.
 sub one {
     my ($self, $kind) = @_;
 
     return $self->{one}{$kind} //= do {
-        my $token = jwt_sign(key => $self->{key}, payload => _claims());
+        my @bound = $kind ne 'bound' ? () : (cnf => { jkt =>
+            $self->key_for('ES256')->pk->export_key_jwk_thumbprint('SHA256') });
+        my $token = jwt_sign(key => $self->{key}, payload => _claims(@bound));
         $kind eq 'forged' ? jwt_tamper($token, 2, 77) : $token;
     };
+}
+
+# A new proof of the bound token.
+sub proof {
+    my ($self, $url) = @_;
+
+    return dpop_proof($self->key_for('ES256'), GET => $url, token => $self->one('bound'));
 }
 
 # A new token of that algorithm.

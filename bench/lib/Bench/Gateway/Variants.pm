@@ -13,6 +13,7 @@ use Bench::Gateway::Round;
 use Platform::Test;
 
 our $ORIGIN = 'https://app.test';
+our $API = 'https://api.test';
 our @ALGS = qw(RS256 ES256 EdDSA);
 our @CLIENT = (Accept => 'application/json', 'User-Agent' => 'bench/1.0');
 
@@ -117,6 +118,7 @@ sub gateway {
     my ($feed, $location) = $self->_feed;
     $self->_start($name, 1, <<"CONF");
     platform_gateway_key_file %%DIR%%/keys.json;
+    platform_gateway_proof zone=proofs:8m;
     $cache
     $issuers
     $feed
@@ -137,6 +139,16 @@ $PROXY
         location /open/ {
             platform_gateway_access public;
             proxy_pass http://u;
+        }
+        location /bound/ {
+            platform_gateway_access branch;
+            platform_gateway_proof_origin $API;
+            proxy_pass http://u;
+        }
+        location /seen/bound/ {
+            platform_gateway_access branch;
+            platform_gateway_proof_origin $API;
+            proxy_pass http://127.0.0.1:%%PORT_echo%%;
         }
         location /seen/api/ {
             platform_gateway_access branch;
@@ -193,10 +205,15 @@ my @PREFLIGHT = (Origin => $ORIGIN, 'Access-Control-Request-Method' => 'GET',
 my @IDS = map { ($_ => '0123456789abcdef' x 2) }
     qw(X-Request-Id X-Correlation-Id);
 
-# A kind of request: method, path, headers, status of the answer.
+# A kind of request: method, path, headers, status of the answer.  A proof is for the
+# path behind the prefix.
 sub request {
-    my ($self, $kind) = @_;
+    my ($self, $kind, $prefix) = @_;
 
+    return { method => 'GET', path => '/bound/x', status => 200, headers => [
+        Authorization => 'DPoP ' . $self->{tokens}->one('bound'),
+        DPoP => $self->{tokens}->proof($API . ($prefix // '') . '/bound/x') ] }
+        if $kind eq 'bound';
     return { method => 'GET', path => '/open/x', headers => [],
         status => 200 } if $kind eq 'public';
     return { method => 'OPTIONS', path => '/api/x',
@@ -246,7 +263,7 @@ sub case {
 sub ask {
     my ($self, $instance, $kind, $prefix) = @_;
 
-    my $request = $self->request($kind);
+    my $request = $self->request($kind, $prefix);
     my $res = http($self->port($instance, $kind), $request->{method},
         ($prefix // '') . $request->{path},
         headers => [ @CLIENT, @{ $request->{headers} } ]);
@@ -339,6 +356,7 @@ sub _server {
         . (length $seen->{body} ? _quoted($seen, $seen->{body}, $id) : '')
         . ';';
     my $type = $seen->{type} ? "default_type $seen->{type};" : '';
+    my $no_proof = $name =~ /bound/ ? 'proxy_set_header DPoP "";' : '';
     my ($to, $echo) = $return ? ($return, $return)
         : ('proxy_pass http://u;',
             'proxy_pass http://127.0.0.1:%%PORT_echo%%;');
@@ -349,6 +367,7 @@ sub _server {
         $type
 $PROXY
         proxy_set_header Authorization "";
+        $no_proof
 $set$add
         location / { $to }
         location /seen/ { $echo }
