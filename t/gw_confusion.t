@@ -1,7 +1,10 @@
 # Every way to confuse issuers, algorithms, keys, kids and typs: a token passes where its
 # issuer's own key of that kid signed it, with the algorithm of that key and a typ that
 # the issuer allows, and nowhere else.  What should happen is said by the oracle here.
+# Then every way to confuse the keys that tokens are bound to with each other, with those
+# of issuers, and the places where a token can stand.
 
+use JSON::PP ();
 use List::Util qw(any first uniq);
 
 use Platform::Test;
@@ -38,13 +41,19 @@ sub set_of ($of) { return jwks(@{ $key{$of} }{ sort keys %{ $key{$of} } }) }
 
 $t->write_file("$_.json", set_of($_)) for @ISSUERS;
 $t->issuer(body => set_of('own'));
-my $HTTP = join '', 'keepalive_requests 100000;', map {
+my $HTTP = join '', 'keepalive_requests 100000; platform_gateway_proof zone=proofs:1m;', map {
     my $rules = ($AT_JWT{$_} ? 'typ at+jwt;' : '')
         . ($ALLOWS{$_} ? "algorithms @{ $ALLOWS{$_} };" : '');
     "platform_gateway_trust $_ { issuer $ISS{$_}; key_file $_.json; $rules }\n"
 } grep { $_ ne 'own' } @ISSUERS;
 $t->gateway_conf(<<'SERVER', http => $HTTP);
-location / { platform_gateway_access token; empty_gif; }
+platform_gateway_access token;
+platform_gateway_token_from cookie=at subprotocol;
+location / { empty_gif; }
+location /trust { platform_gateway_allow_confirmation on; empty_gif; }
+location /accept { platform_gateway_proof_origin https://a.test http://a.test:81; empty_gif;
+    location /accept/mix { platform_gateway_trusted mix; empty_gif; }
+    location /accept/require { platform_gateway_bound require; empty_gif; } }
 SERVER
 my $port = $t->start_gateway;
 
@@ -157,5 +166,118 @@ my %twins = map { ("$_->{signer}[0] as $_->{iss}" => 1) } grep { $_->{signer}[0]
     && "@{ $_->{faults} }" eq 'token_signature' } @cases;
 ok $twins{$_}, "tried: $_, by kid and type of key" for 'own as mix', 'mix as own', 'mix as rsa',
     'rsa as own', 'stranger as own', 'stranger as mix';
+
+# -- by binding: what a token is bound to, where it stands, and who proves what
+
+# The second key is also one by which an issuer signs.
+my %by = (A => jwt_key('confused-client', alg => 'EdDSA'), B => $key{ec}{k2});
+my ($jkt, $other) = map { $by{$_}->jkt } qw(A B);
+my @low = split //, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+my $last = first { $low[$_] eq substr $jkt, -1 } 0 .. 63;
+
+# name => [raw cnf, who can prove it]; nobody can prove what is not one thumbprint alone.
+my %cnf = (
+    unbound => [], A => [ qq({"jkt":"$jkt"}), 'A' ], B => [ qq({"jkt":"$other"}), 'B' ],
+    escaped => [ qq({"\\u006akt":"\\u00@{[ sprintf '%02x', ord $jkt ]}@{[ substr $jkt, 1 ]}"}), 'A' ],
+    map({ ($_->[0] => [ $_->[1], '' ]) }
+        [ certificate => qq({"x5t#S256":"$jkt"}) ], [ both => qq({"jkt":"$jkt","x5t#S256":"$jkt"}) ],
+        [ 'key itself' => '{"jwk":' . JSON::PP::encode_json($by{A}->jwk) . '}' ],
+        [ null => 'null' ], [ 'null inside' => '{"jkt":null}' ], [ true => 'true' ], [ string => qq("$jkt") ],
+        [ array => qq([{"jkt":"$jkt"}]) ], [ 'array inside' => qq({"jkt":["$jkt"]}) ],
+        [ pair => qq(["jkt","$jkt"]) ], [ nothing => '{}' ], [ empty => '{"jkt":""}' ],
+        [ padded => qq({"jkt":"$jkt="}) ], [ 'a space' => qq({"jkt":" $jkt"}) ],
+        [ 'other spare bits' => qq({"jkt":"@{[ substr $jkt, 0, -1 ]}$low[ $last ^ 1 ]"}) ],
+        [ 'other case' => qq({"JKT":"$jkt"}) ], [ short => qq({"jkt":"@{[ substr $jkt, 0, -1 ]}"}) ],
+        [ long => qq({"jkt":"${jkt}AA"}) ], [ hex => qq({"jkt":"@{[ '00' x 32 ]}"}) ],
+        [ nested => qq({"cnf":{"jkt":"$jkt"}}) ]),
+);
+my @WHERE = qw(Bearer DPoP cookie subprotocol);
+my @PROOFS = (qw(A B none), 'A for another token');
+my @PATHS = qw(/off /trust /accept /accept/mix /accept/require);
+
+# A faulty signature: that of another issuer, of the same kid.
+my %wrong = (own => 'mix', mix => 'own', ec => 'mix');
+my (@bound, %token);
+for my $iss (sort keys %wrong) {
+    for my $signer ($iss, $wrong{$iss}) {
+        my $k = $signer eq $iss ? $key{$iss}{k2} : $key{$signer}{k2};
+        for my $cnf (sort $signer eq $iss ? keys %cnf : qw(unbound A certificate)) {
+            my $claims = JSON::PP::encode_json({ %$payload, iss => $ISS{$iss} });
+            $claims =~ s/\}$/,"cnf":$cnf{$cnf}[0]}/ if defined $cnf{$cnf}[0];
+            $token{$iss}{$signer}{$cnf} = jwt_sign(key => $k, payload => $claims,
+                header => { typ => 'at+jwt' });
+            # What nobody can prove needs no issuer, place and proof of each kind.
+            my $all = $cnf{$cnf}[1] // 'x';
+            for my $where ($all ? @WHERE : qw(Bearer DPoP)) {
+                for my $proof ($all ? @PROOFS : qw(A none)) {
+                    push @bound, map { { iss => $iss, signer => $signer, cnf => $cnf, where => $where,
+                        proof => $proof, path => $_ } } @PATHS;
+                }
+            }
+        }
+    }
+}
+
+# The reasons for which it has to be refused; the first alone if nothing else is looked at.
+sub bound_faults ($c) {
+    my ($iss, $where, $path) = @$c{qw(iss where path)};
+    my ($raw, $prover) = @{ $cnf{ $c->{cnf} } };
+    my $checks = $path =~ /accept/;
+    return 'token_missing' if $where eq 'DPoP' && !$checks;
+    my @faults = ($path =~ /mix/ && $iss ne 'mix' ? 'token_issuer' : (),
+        $c->{signer} ne $iss ? 'token_signature' : ());
+    return @faults, $path ne '/trust' && defined $raw && !($checks && $prover) ? 'token_bound'
+        : $path eq '/trust' ? ()
+        : !defined $raw ? ($where eq 'DPoP' || $path =~ /require/ ? 'token_unbound' : ())
+        : $where ne 'DPoP' ? 'token_bound' : $c->{proof} eq 'none' ? 'proof_missing'
+        : $c->{proof} ne $prover ? 'proof_invalid' : ();
+}
+
+sub ask_bound ($c) {
+    my $text = $token{ $c->{iss} }{ $c->{signer} }{ $c->{cnf} };
+    my ($by) = $c->{proof} =~ /^([AB])\b/;
+    my $for = $c->{proof} =~ /another/ ? $text . 'A' : $text;
+    my %place = (cookie => [ Cookie => "at=$text" ], subprotocol => [ 'Sec-WebSocket-Protocol' => "bearer.$text" ]);
+    $c->{shown} //= defined $by ? [ DPoP => dpop_proof($by{$by}, GET => "https://a.test$c->{path}", token => $for) ] : [];
+    return $http->request('GET', $c->{path}, headers => [
+        @{ $place{ $c->{where} } // [ Authorization => "$c->{where} $text" ] }, @{ $c->{shown} } ]);
+}
+
+# In an order in which each may find the verdict of another place in the cache.
+@bound = map { $bound[ $_ * 7919 % @bound ] } 0 .. $#bound;
+ok eventually(sub { ask_bound({ iss => 'own', signer => 'own', cnf => 'A', where => 'DPoP', proof => 'A',
+    path => '/accept' })->status == 200 }), 'proofs from after the start';
+my @again;
+for my $case (@bound) {
+    $case->{faults} = [ bound_faults($case) ];
+    $case->{res} = ask_bound($case);
+    next if @{ $case->{faults} } || $case->{where} ne 'DPoP';
+    push @again, { %$case, faults => ['proof_replayed'] };
+    $again[-1]{res} = ask_bound($again[-1]);
+}
+$t->logged($again[-1]{res});
+$t->logged($bound[-1]{res});
+%reason = $t->nginx->access_log =~ /"requestId":"(\w+)".*?"reason":"(\w+)"/g;
+
+my (%told, %good);
+@wrong = ();
+for my $case (@bound, @again) {
+    my @faults = @{ $case->{faults} };
+    my $is = $reason{ $case->{res}->header('X-Request-Id') } // '';
+    my $status = $case->{res}->status;
+    my $as_said = @faults ? $status == 401 && any { $_ eq $is } @faults : $status == 200;
+    push @wrong, join ' ', map({ "$_ $case->{$_}" } qw(iss signer cnf where proof path)),
+        "is $status $is, not", join('|', @faults) || 200 if !$as_said;
+    $told{ $faults[0] }++ if @faults == 1;
+    $good{"$case->{path} $case->{where} " . ($cnf{ $case->{cnf} }[1] // 'unbound')}++ if !@faults;
+}
+is_deeply \@wrong, [], @bound + @again . ' ways to bind and to prove: each as the oracle says';
+cmp_ok +@bound, '>=', 2000, 'many';
+is_deeply [ sort keys %told ], [ qw(proof_invalid proof_missing proof_replayed token_bound
+    token_issuer token_missing token_signature token_unbound) ], 'each fault stands alone somewhere';
+is_deeply [ sort grep { !/trust/ } keys %good ], [ sort map({ my $path = $_; map { "$path $_ unbound" }
+    $path =~ /require/ ? () : qw(Bearer cookie subprotocol) } grep { $_ ne '/trust' } @PATHS),
+    map { my $path = $_; map { "$path DPoP $_" } qw(A B) } grep {/accept/} @PATHS ],
+    'what passes: bound with its proof, or unbound where that is enough';
 
 $t->done;
