@@ -107,9 +107,18 @@ CONF
         || die "$name did not start\n";
 }
 
-# A gateway with that line for its cache, and with more issuers than ours.
+# A gateway with that line for its cache, and with more issuers than ours, and
+# maybe one that signs assertions.
 sub gateway {
-    my ($self, $name, $cache, $more) = @_;
+    my ($self, $name, $cache, $more, $signs) = @_;
+
+    if ($signs) {
+        chmod 0600, $self->{t}->write_file('assertion.pem',
+            $self->{tokens}->key_for('ES256')->private_pem);
+        $signs = 'platform_gateway_assertion audience=business;'
+            . ' platform_gateway_assertion_key %%DIR%%/assertion.pem;';
+    }
+    $signs //= '';
 
     my $issuers = join "\n", map {
         "platform_gateway_trust more$_ { issuer https://more$_.test; key_file %%DIR%%/keys.json; }"
@@ -119,6 +128,7 @@ sub gateway {
     $self->_start($name, 1, <<"CONF");
     platform_gateway_key_file %%DIR%%/keys.json;
     platform_gateway_proof zone=proofs:8m;
+    $signs
     $cache
     $issuers
     $feed
