@@ -343,10 +343,9 @@ ngx_http_pgw_metrics_family(ngx_http_pgw_metrics_t *m,
         ngx_http_pgw_metrics_proofs(m, mcf->proof->replay);
     }
 
-    for (route = mcf->routes; route; route = route->next) {
-        if (scope == NGX_HTTP_PGW_METRICS_ROUTE) {
-            ngx_http_pgw_metrics_object(m, route->id, route->counters);
-        }
+    route = scope == NGX_HTTP_PGW_METRICS_ROUTE ? mcf->routes : NULL;
+    for ( /* void */ ; route; route = route->next) {
+        ngx_http_pgw_metrics_object(m, route->id, route->counters);
     }
 
     flag = scope == NGX_HTTP_PGW_METRICS_REASON ? NGX_HTTP_PGW_REASON_REFUSES
