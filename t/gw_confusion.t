@@ -4,9 +4,11 @@
 # Then every way to confuse the keys that tokens are bound to with each other, with those
 # of issuers, and the places where a token can stand.
 
+use Crypt::Digest::SHA256 qw(sha256);
 use JSON::PP ();
 use List::Util qw(any first uniq);
 
+use MIME::Base64 qw(encode_base64);
 use Platform::Test;
 
 my $t = Platform::Test->new;
@@ -46,15 +48,23 @@ my $HTTP = join '', 'keepalive_requests 100000; platform_gateway_proof zone=proo
         . ($ALLOWS{$_} ? "algorithms @{ $ALLOWS{$_} };" : '');
     "platform_gateway_trust $_ { issuer $ISS{$_}; key_file $_.json; $rules }\n"
 } grep { $_ ne 'own' } @ISSUERS;
-$t->gateway_conf(<<'SERVER', http => $HTTP);
+my $BINDING = <<'SERVER';
 platform_gateway_access token;
 platform_gateway_token_from cookie=at subprotocol;
 location / { empty_gif; }
-location /trust { platform_gateway_allow_confirmation on; empty_gif; }
 location /accept { platform_gateway_proof_origin https://a.test http://a.test:81; empty_gif;
     location /accept/mix { platform_gateway_trusted mix; empty_gif; }
     location /accept/require { platform_gateway_bound require; empty_gif; } }
 SERVER
+# The same behind a proxy that passes certificates on.
+$t->gateway_conf(<<"SERVER", http => <<"HTTP");
+$BINDING
+location /trust { platform_gateway_allow_confirmation on; empty_gif; }
+SERVER
+$HTTP
+server { listen 127.0.0.1:%%PORT_behind%%; large_client_header_buffers 2 24k; platform_gateway on;
+    platform_gateway_client_certificate header 127.0.0.1; $BINDING }
+HTTP
 my $port = $t->start_gateway;
 
 # -- the oracle: what is wrong with a token, by the reasons of the log
@@ -169,84 +179,111 @@ ok $twins{$_}, "tried: $_, by kid and type of key" for 'own as mix', 'mix as own
 
 # -- by binding: what a token is bound to, where it stands, and who proves what
 
-# The second key is also one by which an issuer signs.
+# The second key is also one by which an issuer signs; certificates are hashed alone.
 my %by = (A => jwt_key('confused-client', alg => 'EdDSA'), B => $key{ec}{k2});
 my ($jkt, $other) = map { $by{$_}->jkt } qw(A B);
-my @low = split //, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
-my $last = first { $low[$_] eq substr $jkt, -1 } 0 .. 63;
+my $x5t = b64url(sha256('certificate C'));
+my @digits = ('A' .. 'Z', 'a' .. 'z', 0 .. 9, '-', '_');
+my $last = first { $digits[$_] eq substr $jkt, -1 } 0 .. 63;
+my ($begin, $end) = (substr($jkt, 0, -1), substr $jkt, 1);
+my $spelt = sprintf '{"\u006akt":"\u00%02x%s"}', ord $jkt, $end;
 
-# name => [raw cnf, who can prove it]; nobody can prove what is not one thumbprint alone.
+# name => [raw cnf, the key that can prove it, the certificate that can]
 my %cnf = (
     unbound => [], A => [ qq({"jkt":"$jkt"}), 'A' ], B => [ qq({"jkt":"$other"}), 'B' ],
-    escaped => [ qq({"\\u006akt":"\\u00@{[ sprintf '%02x', ord $jkt ]}@{[ substr $jkt, 1 ]}"}), 'A' ],
-    map({ ($_->[0] => [ $_->[1], '' ]) }
-        [ certificate => qq({"x5t#S256":"$jkt"}) ], [ both => qq({"jkt":"$jkt","x5t#S256":"$jkt"}) ],
+    escaped => [ $spelt, 'A' ], C => [ qq({"x5t#S256":"$x5t"}), '', 'C' ],
+    'certificate as key' => [ qq({"jkt":"$x5t"}), 'nobody' ],
+    'key as certificate' => [ qq({"x5t#S256":"$jkt"}), '', 'nobody' ],
+    map { $_->[0] => [ $_->[1], '', '' ] }
+        [ both => qq({"jkt":"$jkt","x5t#S256":"$x5t"}) ], [ 'and more' => qq({"jkt":"$jkt","x":1}) ],
+        [ 'C and more' => qq({"x5t#S256":"$x5t","x":1}) ], [ 'C short' => qq({"x5t#S256":"x"}) ],
+        [ 'C array' => qq({"x5t#S256":["$x5t"]}) ], [ 'C null' => '{"x5t#S256":null}' ],
+        [ 'C other case' => qq({"x5t#s256":"$x5t"}) ], [ 'C by SHA-1' => qq({"x5t":"$x5t"}) ],
         [ 'key itself' => '{"jwk":' . JSON::PP::encode_json($by{A}->jwk) . '}' ],
-        [ null => 'null' ], [ 'null inside' => '{"jkt":null}' ], [ true => 'true' ], [ string => qq("$jkt") ],
-        [ array => qq([{"jkt":"$jkt"}]) ], [ 'array inside' => qq({"jkt":["$jkt"]}) ],
-        [ pair => qq(["jkt","$jkt"]) ], [ nothing => '{}' ], [ empty => '{"jkt":""}' ],
+        [ null => 'null' ], [ 'null inside' => '{"jkt":null}' ], [ true => 'true' ],
+        [ string => qq("$jkt") ], [ array => qq([{"jkt":"$jkt"}]) ], [ pair => qq(["jkt","$jkt"]) ],
+        [ 'array inside' => qq({"jkt":["$jkt"]}) ], [ nothing => '{}' ], [ empty => '{"jkt":""}' ],
         [ padded => qq({"jkt":"$jkt="}) ], [ 'a space' => qq({"jkt":" $jkt"}) ],
-        [ 'other spare bits' => qq({"jkt":"@{[ substr $jkt, 0, -1 ]}$low[ $last ^ 1 ]"}) ],
-        [ 'other case' => qq({"JKT":"$jkt"}) ], [ short => qq({"jkt":"@{[ substr $jkt, 0, -1 ]}"}) ],
+        [ 'other spare bits' => qq({"jkt":"$begin$digits[ $last ^ 1 ]"}) ],
+        [ 'other case' => qq({"JKT":"$jkt"}) ], [ short => qq({"jkt":"$begin"}) ],
         [ long => qq({"jkt":"${jkt}AA"}) ], [ hex => qq({"jkt":"@{[ '00' x 32 ]}"}) ],
-        [ nested => qq({"cnf":{"jkt":"$jkt"}}) ]),
+        [ nested => qq({"cnf":{"jkt":"$jkt"}}) ],
 );
 my @WHERE = qw(Bearer DPoP cookie subprotocol);
 my @PROOFS = (qw(A B none), 'A for another token');
 my @PATHS = qw(/off /trust /accept /accept/mix /accept/require);
 
-# A faulty signature: that of another issuer, of the same kid.
+# A wrong signature is by the key of that kid of another issuer.
 my %wrong = (own => 'mix', mix => 'own', ec => 'mix');
 my (@bound, %token);
+sub add_bound ($of, $paths, $proofs, $certificates) {
+    for my $path (@$paths) {
+        for my $proof (@$proofs) {
+            push @bound, map { { %$of, path => $path, proof => $proof, certificate => $_ } }
+                @$certificates;
+        }
+    }
+    return;
+}
 for my $iss (sort keys %wrong) {
     for my $signer ($iss, $wrong{$iss}) {
-        my $k = $signer eq $iss ? $key{$iss}{k2} : $key{$signer}{k2};
-        for my $cnf (sort $signer eq $iss ? keys %cnf : qw(unbound A certificate)) {
+        for my $cnf (sort $signer ne $iss ? qw(unbound A C)
+            : $iss eq 'mix' ? keys %cnf : qw(unbound A B both)) {
+            my ($raw, @provers) = @{ $cnf{$cnf} };
             my $claims = JSON::PP::encode_json({ %$payload, iss => $ISS{$iss} });
-            $claims =~ s/\}$/,"cnf":$cnf{$cnf}[0]}/ if defined $cnf{$cnf}[0];
-            $token{$iss}{$signer}{$cnf} = jwt_sign(key => $k, payload => $claims,
+            $claims =~ s/\}$/,"cnf":$raw}/ if defined $raw;
+            $token{$iss}{$signer}{$cnf} = jwt_sign(key => $key{$signer}{k2}, payload => $claims,
                 header => { typ => 'at+jwt' });
-            # What nobody can prove needs no issuer, place and proof of each kind.
-            my $all = $cnf{$cnf}[1] // 'x';
+            # What nobody can prove, or did not sign, is not tried in each place with each proof.
+            my $all = $signer eq $iss && (!defined $raw || any {$_} @provers);
             for my $where ($all ? @WHERE : qw(Bearer DPoP)) {
-                for my $proof ($all ? @PROOFS : qw(A none)) {
-                    push @bound, map { { iss => $iss, signer => $signer, cnf => $cnf, where => $where,
-                        proof => $proof, path => $_ } } @PATHS;
-                }
+                my $of = { iss => $iss, signer => $signer, cnf => $cnf, where => $where };
+                add_bound({ %$of, server => 'gateway' }, \@PATHS, $all ? \@PROOFS : [qw(A none)], ['C'])
+                    if $cnf !~ /^C /;
+                add_bound({ %$of, server => 'behind' }, [ grep { !/mix|trust/ } @PATHS ],
+                    [qw(A none)], $all ? [ qw(C D), '' ] : ['C']) if $iss eq 'mix';
             }
         }
     }
 }
 
-# The reasons for which it has to be refused; the first alone if nothing else is looked at.
+# The reasons for which it has to be refused.
 sub bound_faults ($c) {
     my ($iss, $where, $path) = @$c{qw(iss where path)};
-    my ($raw, $prover) = @{ $cnf{ $c->{cnf} } };
-    my $checks = $path =~ /accept/;
-    return 'token_missing' if $where eq 'DPoP' && !$checks;
+    my ($raw, $prover, $certified) = @{ $cnf{ $c->{cnf} } };
+    $prover = '' if $path !~ /accept/;
+    $certified = '' if $c->{server} ne 'behind';
+    return 'token_missing' if $where eq 'DPoP' && $path !~ /accept/;
     my @faults = ($path =~ /mix/ && $iss ne 'mix' ? 'token_issuer' : (),
         $c->{signer} ne $iss ? 'token_signature' : ());
-    return @faults, $path ne '/trust' && defined $raw && !($checks && $prover) ? 'token_bound'
+    return @faults, !defined $raw ? ($where eq 'DPoP' || $path =~ /require/ ? 'token_unbound' : ())
+        : $certified ? ($where eq 'DPoP' ? 'token_unbound'
+            : $c->{certificate} ne $certified ? 'token_certificate' : ())
         : $path eq '/trust' ? ()
-        : !defined $raw ? ($where eq 'DPoP' || $path =~ /require/ ? 'token_unbound' : ())
-        : $where ne 'DPoP' ? 'token_bound' : $c->{proof} eq 'none' ? 'proof_missing'
+        : !$prover || $where ne 'DPoP' ? 'token_bound' : $c->{proof} eq 'none' ? 'proof_missing'
         : $c->{proof} ne $prover ? 'proof_invalid' : ();
 }
 
+my %to = (gateway => $http, behind => Platform::Test::Http->new(port => $t->port('behind')));
 sub ask_bound ($c) {
     my $text = $token{ $c->{iss} }{ $c->{signer} }{ $c->{cnf} };
     my ($by) = $c->{proof} =~ /^([AB])\b/;
     my $for = $c->{proof} =~ /another/ ? $text . 'A' : $text;
-    my %place = (cookie => [ Cookie => "at=$text" ], subprotocol => [ 'Sec-WebSocket-Protocol' => "bearer.$text" ]);
-    $c->{shown} //= defined $by ? [ DPoP => dpop_proof($by{$by}, GET => "https://a.test$c->{path}", token => $for) ] : [];
-    return $http->request('GET', $c->{path}, headers => [
-        @{ $place{ $c->{where} } // [ Authorization => "$c->{where} $text" ] }, @{ $c->{shown} } ]);
+    my %place = (cookie => [ Cookie => "at=$text" ],
+        subprotocol => [ 'Sec-WebSocket-Protocol' => "bearer.$text" ]);
+    $c->{shown} //= [ $by ? (DPoP => dpop_proof($by{$by}, GET => "https://a.test$c->{path}",
+        token => $for)) : () ];
+    my $der = encode_base64("certificate $c->{certificate}", '');
+    return $to{ $c->{server} }->request('GET', $c->{path}, headers => [ @{ $c->{shown} },
+        @{ $place{ $c->{where} } // [ Authorization => "$c->{where} $text" ] },
+        $c->{certificate} ? ('Client-Cert' => ":$der:") : () ]);
 }
 
 # In an order in which each may find the verdict of another place in the cache.
 @bound = map { $bound[ $_ * 7919 % @bound ] } 0 .. $#bound;
-ok eventually(sub { ask_bound({ iss => 'own', signer => 'own', cnf => 'A', where => 'DPoP', proof => 'A',
-    path => '/accept' })->status == 200 }), 'proofs from after the start';
+ok eventually(sub { ask_bound({ iss => 'own', signer => 'own', cnf => 'A', where => 'DPoP',
+    proof => 'A', path => '/accept', server => 'gateway', certificate => '' })->status == 200 }),
+    'proofs from after the start';
 my @again;
 for my $case (@bound) {
     $case->{faults} = [ bound_faults($case) ];
@@ -255,8 +292,7 @@ for my $case (@bound) {
     push @again, { %$case, faults => ['proof_replayed'] };
     $again[-1]{res} = ask_bound($again[-1]);
 }
-$t->logged($again[-1]{res});
-$t->logged($bound[-1]{res});
+$t->logged($_->[-1]{res}) for \@again, \@bound;
 %reason = $t->nginx->access_log =~ /"requestId":"(\w+)".*?"reason":"(\w+)"/g;
 
 my (%told, %good);
@@ -266,18 +302,29 @@ for my $case (@bound, @again) {
     my $is = $reason{ $case->{res}->header('X-Request-Id') } // '';
     my $status = $case->{res}->status;
     my $as_said = @faults ? $status == 401 && any { $_ eq $is } @faults : $status == 200;
-    push @wrong, join ' ', map({ "$_ $case->{$_}" } qw(iss signer cnf where proof path)),
-        "is $status $is, not", join('|', @faults) || 200 if !$as_said;
+    push @wrong, join ' ', map({ "$_ $case->{$_}" } qw(server iss signer cnf where proof certificate
+        path)), "is $status $is, not", join('|', @faults) || 200 if !$as_said;
     $told{ $faults[0] }++ if @faults == 1;
-    $good{"$case->{path} $case->{where} " . ($cnf{ $case->{cnf} }[1] // 'unbound')}++ if !@faults;
+    $good{"$case->{server} $case->{path} $case->{where} $case->{cnf}"}++
+        if !@faults && $case->{path} ne '/trust';
 }
 is_deeply \@wrong, [], @bound + @again . ' ways to bind and to prove: each as the oracle says';
 cmp_ok +@bound, '>=', 2000, 'many';
 is_deeply [ sort keys %told ], [ qw(proof_invalid proof_missing proof_replayed token_bound
-    token_issuer token_missing token_signature token_unbound) ], 'each fault stands alone somewhere';
-is_deeply [ sort grep { !/trust/ } keys %good ], [ sort map({ my $path = $_; map { "$path $_ unbound" }
-    $path =~ /require/ ? () : qw(Bearer cookie subprotocol) } grep { $_ ne '/trust' } @PATHS),
-    map { my $path = $_; map { "$path DPoP $_" } qw(A B) } grep {/accept/} @PATHS ],
-    'what passes: bound with its proof, or unbound where that is enough';
+    token_certificate token_issuer token_missing token_signature token_unbound) ],
+    'each fault stands alone somewhere';
+my @passes;
+for my $server (sort keys %to) {
+    for my $path (grep { $_ ne '/trust' && !("$server$_" =~ /behind.*mix/) } @PATHS) {
+        push @passes, map { "$server $path DPoP $_" } 'A', 'escaped',
+            $server eq 'gateway' ? 'B' : () if $path =~ /accept/;
+        for my $where (qw(Bearer cookie subprotocol)) {
+            push @passes, "$server $path $where unbound" if $path !~ /require/;
+            push @passes, "$server $path $where C" if $server eq 'behind';
+        }
+    }
+}
+is_deeply [ sort keys %good ], [ sort @passes ],
+    'what passes: with its own proof or certificate, or unbound where that is enough';
 
 $t->done;
