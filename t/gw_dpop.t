@@ -2,6 +2,7 @@
 # for this very request, once; whatever location, door or variable asks.
 
 use Digest::SHA qw(sha256);
+use IPC::Open2 qw(open2);
 use Platform::Test;
 use Platform::Test::Clock;
 use Platform::Test::Metrics;
@@ -19,7 +20,7 @@ my $SERVER = <<'SERVER';
 listen 127.0.0.1:%%PORT_h2%% http2;
 root %%DIR%%/www;
 platform_gateway_access account;
-platform_gateway_proof_origin HTTPS://API.test:443 http://[::1]:81;
+platform_gateway_proof_origin HTTPS://API.test:443 http://[::1]:81 http://127.0.0.1:%%PORT_gateway%%;
 platform_gateway_cors_origins https://app.test;
 add_header X-Worker $pid always;
 pass /api:
@@ -138,7 +139,7 @@ for my $case (
     [ 'the method in lower case', '401 proof_invalid', '/api', $token, proof(get => '/api', $token), detail => 'htm' ],
     (map { [ "htu: $_", '401 proof_invalid', '/api', $token, proof(GET => $_, $token), detail => 'htu' ] }
         'http://api.test/api', 'https://api.test:8443/api', 'https://api.test.evil/api', 'https://elsewhere.test/api',
-        'http://[::1]/api', "http://127.0.0.1:$port/api") ,
+        'http://[::1]/api', "https://127.0.0.1:$port/api", 'http://127.0.0.1/api'),
     [ 'Host is not believed', '401 proof_invalid', '/api', $token, proof(GET => 'https://evil.test/api', $token),
         host => 'evil.test', headers => [ 'X-Forwarded-Host' => 'evil.test', 'X-Forwarded-Proto' => 'https' ],
         detail => 'htu' ],
@@ -442,6 +443,19 @@ is_deeply [ $res->status, $res->header_all('DPoP-Nonce') ], [ 200, $nonce ], 'wi
 is reason(ask('/api', $token, $marked)), '401 proof_replayed', 'once';
 is reason(with_nonce($_)), '401 proof_nonce', "another one: '$_'"
     for $nonce . 'x', substr($nonce, 1) . 'A', lc $nonce eq $nonce ? uc $nonce : lc $nonce;
+SKIP: {
+    skip 'needs node', 2 if !$node;
+    my $pid = open2(my $from, my $to, $node, $t->root . '/t/node/dpop_clients.mjs', "http://127.0.0.1:$port/api/x?y=1",
+        now() - time);
+    $to->autoflush(1);
+    for my $case ([ oauth4webapi => 'nonce 200 200' ], [ 'openid-client' => '200 200' ]) {
+        chomp(my $theirs = <$from> // '');
+        say {$to} jwt_token(account => $key, cnf => { jkt => $theirs }, exp => now() + 600);
+        chomp(my $told = <$from> // '');
+        is $told, $case->[1], "a client that exists: $case->[0]";
+    }
+    waitpid $pid, 0;
+}
 is explained(proof => proof(GET => '/api', $token)), 'proof_nonce failed the proof needs the nonce of DPoP-Nonce',
     'explained: none';
 is explained(proof => proof(GET => '/api', $token, payload => { nonce => $nonce })), 'verified passed', 'explained: the nonce';
