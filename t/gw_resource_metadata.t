@@ -24,6 +24,10 @@ location = /.well-known/oauth-protected-resource/said {
     platform_gateway_protected_resource http://api.test/a?b=c&d=%22 read write;
     if (\$arg_if) { set \$unused 1; }
 }
+location = /.well-known/oauth-protected-resource/proofs { platform_gateway_access public;
+    platform_gateway_proof_origin https://api.test; platform_gateway_protected_resource https://api.test/proofs; }
+location = /.well-known/oauth-protected-resource/bound { platform_gateway_access public; platform_gateway_bound require;
+    platform_gateway_proof_origin https://api.test; platform_gateway_protected_resource https://api.test/bound; }
 location = /off { platform_gateway off; platform_gateway_protected_resource https://api.test/off; }
 location / { platform_gateway_access branch; empty_gif; }
 location /api { platform_gateway_access branch; platform_gateway_resource_metadata $URL; empty_gif;
@@ -51,6 +55,7 @@ location = /page403 { platform_gateway_access public; platform_gateway_allow_ret
 location = /page { platform_gateway_access public; platform_gateway_allow_return on; return 401; }
 SERVER
 platform_gateway_issuer https://id.test https://id.test/old;
+platform_gateway_proof zone=proofs:1m;
 platform_gateway_trust shop { issuer https://shop.test/realms/a; $KEYS }
 platform_gateway_trust two { issuer https://two.test/ http://127.0.0.1:1 urn:two; $KEYS }
 platform_gateway_trust opaque { issuer opaque-name; $KEYS }
@@ -70,6 +75,11 @@ my %OF = (
         authorization_servers => [ 'https://id.test', 'https://id.test/old',
             'https://shop.test/realms/a', @TWO ], scopes_supported => [qw(read write)] },
 );
+for my $of ('/proofs', '/bound') {
+    $OF{$of} = { %{ $OF{''} }, resource => "https://api.test$of",
+        dpop_signing_alg_values_supported => [qw(ES256 EdDSA Ed25519 RS256 RS384 RS512 PS256)],
+        $of eq '/bound' ? (dpop_bound_access_tokens_required => JSON::PP::true) : () };
+}
 $OF{'/said?if=1'} = $OF{'/said'};
 for my $path (sort keys %OF) {
     my $res = http_get($port, "$BASE$path");

@@ -107,6 +107,31 @@ ngx_http_pgw_resource_scopes(ngx_http_pgw_text_t *text,
 }
 
 
+/* Writes that proofs (DPoP) are accepted or required, and their algorithms. */
+
+static void
+ngx_http_pgw_resource_proofs(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_str_t    alg, algs = ngx_string(PJ_PROOF_ALGS);
+    const char  *before = ",\"dpop_signing_alg_values_supported\":[";
+
+    if (conf->proof_origins == NULL) {
+        return;
+    }
+
+    while (ngx_http_pgw_names_split(&algs, ' ', &alg)) {
+        ngx_http_pgw_text_json(text, before, &alg);
+        before = ",";
+    }
+
+    ngx_http_pgw_text_format(text, "]%s",
+                             conf->bound == NGX_HTTP_PGW_BOUND_REQUIRE
+                             ? ",\"dpop_bound_access_tokens_required\":true"
+                             : "");
+}
+
+
 char *
 ngx_http_pgw_resource_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
@@ -132,7 +157,9 @@ ngx_http_pgw_resource_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 
     ngx_http_pgw_resource_scopes(&text, conf);
     ngx_http_pgw_text_format(&text,
-                             ",\"bearer_methods_supported\":[\"header\"]}");
+                             ",\"bearer_methods_supported\":[\"header\"]");
+    ngx_http_pgw_resource_proofs(&text, conf);
+    ngx_http_pgw_text_format(&text, "}");
 
     conf->document = ngx_http_pgw_text_value(&text);
 
