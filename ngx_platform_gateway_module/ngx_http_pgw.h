@@ -218,6 +218,7 @@ typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 typedef struct ngx_http_pgw_revocations_s ngx_http_pgw_revocations_t;
 typedef struct ngx_http_pgw_shared_s ngx_http_pgw_shared_t;
+typedef struct ngx_http_pgw_authentication_s ngx_http_pgw_authentication_t;
 typedef struct ngx_http_pgw_proof_s ngx_http_pgw_proof_t;
 typedef struct ngx_http_pgw_shown_s ngx_http_pgw_shown_t;
 typedef struct ngx_http_pgw_zone_s ngx_http_pgw_zone_t;
@@ -249,15 +250,6 @@ typedef struct {
 } ngx_http_pgw_rule_t;
 
 
-/* How, and how long ago, the user of a token has to have authenticated. */
-
-typedef struct {
-    ngx_http_pgw_rule_t          acr;          /* only values; none for any */
-    time_t                       max_age;      /* s; 0 for any */
-    ngx_str_t                    challenge;    /* ", acr_values=..." */
-} ngx_http_pgw_authentication_t;
-
-
 /* A header that the gateway sets from a claim. */
 
 typedef struct {
@@ -269,14 +261,6 @@ typedef struct {
                                                   for tokens of other issuers */
     ngx_uint_t                   asserted;     /* a member of the assertion */
 } ngx_http_pgw_claim_header_t;
-
-
-/* A name of an issuer: an exact value of "iss". */
-
-typedef struct {
-    pj_str_t                     iss;
-    u_char                       seed[32];     /* for keys of revocations */
-} ngx_http_pgw_name_t;
 
 
 /* A place in the configuration; line is 0 if there is none. */
@@ -326,14 +310,6 @@ typedef struct {
     ngx_array_t                     claims_read;   /* ngx_str_t: names of claims
                                                       that variables read */
 } ngx_http_pgw_main_conf_t;
-
-
-/* A parameter of platform_gateway_trusted. */
-
-typedef struct {
-    ngx_str_t                    name;
-    ngx_http_pgw_issuer_t       *issuer;
-} ngx_http_pgw_trusted_t;
 
 
 /* platform_gateway_client_certificate */

@@ -323,6 +323,15 @@ ngx_int_t ngx_http_pgw_text_send_cached(ngx_http_pgw_text_t *text,
     const char *type, const ngx_str_t *cache_control);
 
 
+/* How, and how long ago, the user of a token has to have authenticated. */
+
+struct ngx_http_pgw_authentication_s {
+    ngx_http_pgw_rule_t          acr;          /* only values; none for any */
+    time_t                       max_age;      /* s; 0 for any */
+    ngx_str_t                    challenge;    /* ", acr_values=..." */
+};
+
+
 /* ngx_http_pgw_request.c */
 
 typedef enum {

@@ -12,6 +12,22 @@
 #include "base/base.h"
 
 
+/* A name of an issuer: an exact value of "iss". */
+
+typedef struct {
+    pj_str_t                     iss;
+    u_char                       seed[32];     /* for keys of revocations */
+} ngx_http_pgw_name_t;
+
+
+/* A parameter of platform_gateway_trusted. */
+
+typedef struct {
+    ngx_str_t                    name;
+    ngx_http_pgw_issuer_t       *issuer;
+} ngx_http_pgw_trusted_t;
+
+
 /* ngx_http_pgw_lease.c */
 
 /*

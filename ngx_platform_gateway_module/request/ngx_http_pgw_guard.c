@@ -177,7 +177,6 @@ ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
     ngx_int_t               rc;
     ngx_http_pgw_ctx_t     *ctx;
     ngx_http_pgw_cache_t   *cache = ngx_http_pgw_main(r)->cache;
-    ngx_http_pgw_reason_e   reason;
 
     ctx = conf->policy ? ngx_http_pgw_request_ctx(r) : NULL;
 
@@ -185,12 +184,11 @@ ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
         return ctx;
     }
 
-    reason = ngx_http_pgw_guard_find(r, conf, ctx, &token);
+    ctx->reason = ngx_http_pgw_guard_find(r, conf, ctx, &token);
 
-    if (reason) {
+    if (ctx->reason) {
         ctx->policy = 0;
         ctx->err = PJ_ERR_TOKEN_SHAPE;
-        ctx->reason = reason;
         return ctx;
     }
 

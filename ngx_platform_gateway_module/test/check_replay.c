@@ -150,7 +150,8 @@ START_TEST (test_a_hundred_thousand_a_minute) {
 
     memset(&replay, 0, sizeof(replay));
     all = calloc(1, size);
-    ck_assert_int_eq(ngx_http_pgw_replay_init(&replay, all, size, BORN), NGX_OK);
+    ck_assert_int_eq(ngx_http_pgw_replay_init(&replay, all, size, BORN),
+                     NGX_OK);
     ck_assert_uint_ge(ngx_http_pgw_replay_max(&replay), 340000);
     for (int64_t now = 61; now < LAST; now++) {
         for (int i = 0; i < RATE && now < 61 + SECONDS; i++) {
