@@ -274,6 +274,24 @@ is reason(judge($described, POST => '/api/x?y')), '401 proof_replayed', '... onc
 is reason(judge(proof(GET => '/judge', $token), POST => '/api/x')), '401 proof_invalid', '... not those of the question';
 is reason(judge(proof(POST => 'https://evil.test/api/x', $token), POST => '/api/x', 'X-Forwarded-Host' => 'evil.test',
     'X-Forwarded-Proto' => 'https')), '401 proof_invalid', '... nor what it says of the host';
+SKIP: {
+    skip 'needs haproxy', 3 if !Platform::Test::Env::find('haproxy');
+    my ($front, $up) = map { $t->port($_) } qw(front upstream);
+    my $own = $t->root . '/examples/forward-auth';
+    $t->write_file('haproxy.cfg', $t->read_file("$own/haproxy.cfg") =~ s{/etc/haproxy/}{$own/}r
+        =~ s/\b8090\b/$port/r =~ s/\b8082\b/$up/r =~ s/\b8092\b/$front/r);
+    local $ENV{PATH} = "$ENV{PATH}:/usr/sbin:/sbin";
+    $t->process('haproxy', cmd => [ 'haproxy', '-f', $t->dir . "/haproxy.cfg" ], ok_status => ['any']);
+    sub through ($front, $proof) {
+        return http($front, POST => '/api/front', body => '', headers => [ Authorization => "DPoP $token",
+            DPoP => $proof ]);
+    }
+    my $proof = proof(POST => '/api/front', $token);
+    ok eventually(sub { eval { http($front, GET => '/api')->status } // 0 }), 'HAProxy asks';
+    $res = through($front, $proof);
+    is_deeply [ $res->status, scalar header_values($res->json, 'X-Account-Id') ], [ 200, 1 ], '... with the proof';
+    is through($front, $proof)->status, 401, '... once';
+}
 my $h2 = 'http://127.0.0.1:' . $t->port('h2');
 my $over2 = proof(POST => '/api/h2', $token);
 is qx{curl -s -m 60 -o /dev/null -w '%{http_code}' --http2-prior-knowledge -X POST -H 'Authorization: DPoP $token' \\
@@ -469,6 +487,13 @@ is with_nonce($nonce)->status, 200, 'the one before is still good';
 $clock->pass(200);
 is reason(with_nonce($nonce)), '401 proof_nonce', 'not for another slice';
 is with_nonce(with_nonce($nonce)->header('DPoP-Nonce'))->status, 200, 'control: the present one';
+# A clock that is ahead, and a new zone, which knows of no proof.
+my $ahead = proof(GET => '/api', $token, payload => { iat => now() + 60, nonce => with_nonce($nonce)->header('DPoP-Nonce') });
+is ask('/api', $token, $ahead)->status, 200, 'a proof of later';
+configure(PROOF => 'zone=others:256k nonce=on window=200s', WORKERS => 2);
+ok $t->reload, 'another zone';
+ok eventually(sub { with_nonce(with_nonce('x')->header('DPoP-Nonce'))->status == 200 }), 'it takes proofs';
+is reason(ask('/api', $token, $ahead)), '401 proof_nonce', 'but none with a nonce of the other';
 
 # -- as the page shows it: docs/bound-tokens.md
 

@@ -6,7 +6,7 @@ local copied = { "X-Account-Id", "X-Account-Type", "X-Session-Id", "X-Token-Type
     "X-Branch-Ids", "X-Roles", "X-Request-Id", "X-Correlation-Id" }
 
 -- What the gateway reads of a client's request.
-local asked = { "Authorization", "Cookie", "Origin", "Sec-Fetch-Site", "Sec-WebSocket-Key",
+local asked = { "Authorization", "DPoP", "Cookie", "Origin", "Sec-Fetch-Site", "Sec-WebSocket-Key",
     "Sec-WebSocket-Protocol", "Access-Control-Request-Method",
     "Access-Control-Request-Headers", "X-Request-Id", "X-Correlation-Id" }
 
