@@ -29,6 +29,7 @@ static const struct scope scope = {.workspace_id = "w",
                                    .role_count = 1};
 
 static const struct scope *token_scope;
+static const char *jkt; /* of the key that a token is bound to, or NULL */
 
 /* Issues a token into out. */
 static bool issue(const pj_key_t *key, int kind, int64_t ttl_s)
@@ -37,6 +38,7 @@ static bool issue(const pj_key_t *key, int kind, int64_t ttl_s)
                                 .session = &session,
                                 .scope = token_scope,
                                 .jti = kind == PJ_TOKEN_REFRESH ? JTI : NULL,
+                                .jkt = jkt,
                                 .iat = NOW,
                                 .exp = NOW + ttl_s};
 
@@ -412,6 +414,40 @@ static void fill(TCase *t)
 {
     tcase_add_unchecked_fixture(t, setup_once, teardown_once);
     tcase_add_checked_fixture(t, setup, NULL);
+}
+
+static const struct {
+    int kind;
+    const char *jkt;
+    pj_err_t want[3]; /* with DPOP_OFF, DPOP_ACCEPT, DPOP_REQUIRE */
+} bindings[] = {
+    {PJ_TOKEN_ACCOUNT, NULL, {PJ_OK, PJ_OK, PJ_ERR_PROOF}},
+    {PJ_TOKEN_REFRESH, NULL, {PJ_OK, PJ_OK, PJ_ERR_PROOF}},
+    {PJ_TOKEN_REFRESH, "", {PJ_OK, PJ_OK, PJ_ERR_PROOF}},
+    {PJ_TOKEN_SYSTEM, NULL, {PJ_OK, PJ_OK, PJ_OK}},
+    {PJ_TOKEN_REFRESH,
+     "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I",
+     {PJ_ERR_TOKEN_BOUND, PJ_OK, PJ_OK}},
+    {PJ_TOKEN_SYSTEM,
+     "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I",
+     {PJ_ERR_TOKEN_BOUND, PJ_OK, PJ_OK}},
+    /* not a thumbprint: no proof could hold */
+    {PJ_TOKEN_REFRESH,
+     "x",
+     {PJ_ERR_TOKEN_BOUND, PJ_ERR_TOKEN_BOUND, PJ_ERR_TOKEN_BOUND}},
+};
+
+TESTS (test_binding, LENGTH(bindings)) {
+    jkt = bindings[_i].jkt;
+    ck_assert(issue(keys->signing, bindings[_i].kind, 900));
+    jkt = NULL;
+    for (int i = 0; i < 3; i++) {
+        cfg.dpop = i;
+        ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), bindings[_i].want[i]);
+        ck_assert(bindings[_i].want[i] != PJ_OK ||
+                  (pj_json_member(claims.root, "cnf") != NULL) == (_i > 3));
+    }
+    cfg.dpop = DPOP_OFF;
 }
 
 int main(void)

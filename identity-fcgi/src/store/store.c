@@ -283,7 +283,7 @@ enum store_result store_sessions_list(struct store *st, pj_arena_t *arena,
     "    WHERE account_id = $1 FOR NO KEY UPDATE),"                            \
     " own AS MATERIALIZED ("                                                   \
     "   SELECT s.session_id,"                                                  \
-    "          date_trunc('second', s.created_at)"                            \
+    "          date_trunc('second', s.created_at)"                             \
     "              - interval '5 minutes 1 us' AS moment"                      \
     "     FROM owner, auth_sessions s"                                         \
     "    WHERE s.session_id = $2 AND s.status = 'ACTIVE'"                      \
