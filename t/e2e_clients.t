@@ -1,5 +1,5 @@
 # Programs: OAuth libraries find the token endpoint behind the gateway, get a token by
-# secret and by assertion, and call the API and a route of level system with it; what the
+# secret and by assertion, also one that is bound to a key, and call the API and a route of level system with it; what the
 # gateway refuses, and that a lockout ends such a token there.
 
 use Platform::Test;
@@ -13,7 +13,8 @@ Platform::Test::Env::needs('the libraries of Debian that t/DEPENDENCIES lists')
 my $t = Platform::Test->new(timeout => 300);
 my $issuer = 'http://127.0.0.1:' . $t->port('gateway');
 my %env = (PLATFORM_JWT_ISSUER => $issuer, PLATFORM_JWT_AUDIENCE => 'https://api.example.test',
-    PLATFORM_SYSTEM_API => 'gateway', PLATFORM_LOGIN_RATE_LIMIT => 'off',
+    PLATFORM_SYSTEM_API => 'gateway', PLATFORM_PUBLIC_ORIGINS => $issuer,
+    PLATFORM_LOGIN_RATE_LIMIT => 'off',
     PLATFORM_AUTH_MAX_FAILURES => 50);
 my $page = $t->read_file($t->root . '/docs/programs.md');
 my ($route) = $page =~ /^```nginx\n(.*?)^```/ms;
@@ -57,7 +58,7 @@ sub asked ($what, $count, $program) {
     is($_->[0], 'ok', $_->[1]) or diag @lines for @told;
     is_deeply [ scalar @told, $lines[-1] ], [ $count, "done\n" ], "$what: all" or diag @lines;
 }
-asked(node => 10, "$node $root/t/node/clients.mjs");
+asked(node => 16, "$node $root/t/node/clients.mjs");
 asked(python => 3, "/usr/bin/python3 $root/t/consumers/clients.py");
 
 # -- at the gateway

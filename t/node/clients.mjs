@@ -3,6 +3,7 @@
 //
 // usage: node clients.mjs ISSUER CLIENT_ID SECRET KEY.pem ROUTE...
 
+import * as dpop from 'dpop';
 import { webcrypto } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { importPKCS8 } from 'jose';
@@ -53,6 +54,68 @@ async function calls(token) {
       { headers: { authorization: `Bearer ${token.access_token}` } });
     if (status !== 200) throw new Error(`the gateway answers ${route} with ${status}`);
   }
+}
+
+// -- tokens that are bound to a key (RFC 9449)
+
+async function boundOauth() {
+  const at = new URL(issuer);
+  const server = await oauth.processDiscoveryResponse(at,
+    await oauth.discoveryRequest(at, { algorithm: 'oauth2', ...http }));
+  const client = { client_id: id };
+  const options = { DPoP: oauth.DPoP(client, await oauth.generateKeyPair('ES256')), ...http };
+  const token = await oauth.processClientCredentialsResponse(server, client,
+    await oauth.clientCredentialsGrantRequest(server, client, oauth.ClientSecretPost(secret),
+      new URLSearchParams(), options));
+  return [token, (url) => oauth.protectedResourceRequest(token.access_token, 'GET', url,
+    new Headers(), null, options)];
+}
+
+async function boundOpenid() {
+  const config = await openid.discovery(new URL(issuer), id, undefined,
+    openid.ClientSecretPost(secret),
+    { algorithm: 'oauth2', execute: [openid.allowInsecureRequests] });
+  const options = { DPoP: openid.getDPoPHandle(config, await openid.randomDPoPKeyPair('ES256')) };
+  const token = await openid.clientCredentialsGrant(config, undefined, options);
+  return [token, (url) => openid.fetchProtectedResource(config, token.access_token, url, 'GET',
+    null, new Headers(), options)];
+}
+
+async function boundCalls([token, call]) {
+  if (token.token_type !== 'dpop') throw new Error(`a ${token.token_type} token`);
+  for (const route of routes) {
+    const { status } = await call(new URL(route, issuer));
+    if (status !== 200) throw new Error(`the gateway answers ${route} with ${status}`);
+    const stolen = await fetch(issuer + route,
+      { headers: { authorization: `Bearer ${token.access_token}` } });
+    if (stolen.status !== 401) throw new Error(`as Bearer: ${stolen.status}`);
+  }
+}
+
+await tell('oauth4webapi: a bound token', async () => boundCalls(await boundOauth()));
+await tell('openid-client: a bound token', async () => boundCalls(await boundOpenid()));
+
+for (const alg of ['ES256', 'Ed25519', 'RS256', 'PS256']) {
+  await tell(`dpop: a bound session, by ${alg}`, async () => {
+    const keys = await dpop.generateKeyPair(alg);
+    const call = async (method, path, body, token) => {
+      const url = `${issuer}/api/auth/${path}`;
+      const proof = await dpop.generateProof(keys, url, method, undefined, token);
+      const response = await fetch(url, { method, body: body && JSON.stringify(body), headers: {
+        DPoP: proof, ...(body ? { 'content-type': 'application/json' } : {}),
+        ...(token ? { authorization: `DPoP ${token}` } : {}) } });
+      const said = await response.json();
+      if (response.status !== 200) throw new Error(`${path}: ${response.status} ${said.code}`);
+      return said;
+    };
+    const login = await call('POST', 'login',
+      { account: 'one@demo.test', credential: 'Demo-passw0rd!' });
+    if (login.tokenType !== 'DPoP') throw new Error(login.tokenType);
+    await call('GET', 'me', undefined, login.accessToken);
+    const next = await call('POST', 'refresh', { refreshToken: login.refreshToken });
+    await call('GET', 'me', undefined, next.accessToken);
+    await call('POST', 'logout', { refreshToken: next.refreshToken }, next.accessToken);
+  });
 }
 
 for (const [lib, via] of [['openid-client', viaOpenid], ['oauth4webapi', viaOauth]]) {
