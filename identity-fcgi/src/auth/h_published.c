@@ -92,6 +92,9 @@ static void add_metadata(struct jsonw *json, const struct worker *w,
                   "RS256 RS384 RS512 PS256 ES256 EdDSA Ed25519");
         add_words(json, "scopes_supported", client_scopes);
     }
+    if (w->cfg->dpop != DPOP_OFF) {
+        add_words(json, "dpop_signing_alg_values_supported", PJ_PROOF_ALGS);
+    }
     jsonw_array(json, "subject_types_supported");
     jsonw_cstr(json, NULL, "public");
     jsonw_array_end(json);
