@@ -2,6 +2,7 @@
 # for this very request, once; whatever location, door or variable asks.
 
 use Digest::SHA qw(sha256);
+use IO::Socket::INET;
 use IPC::Open2 qw(open2);
 use Platform::Test;
 use Platform::Test::Clock;
@@ -133,6 +134,17 @@ for my $case (
     [ 'without a proof', '401 proof_missing', '/api', $token ],
     [ 'two proofs', '401 proof_missing', '/api', $token, [ map { proof(GET => '/api', $token) } 1, 2 ] ],
     [ 'an empty one', '401 proof_invalid', '/api', $token, '' ],
+    [ 'two in one', '401 proof_invalid', '/api', $token, join(', ', map { proof(GET => '/api', $token) } 1, 2), detail => 'shape' ],
+    [ 'one and a comma', '401 proof_invalid', '/api', $token, proof(GET => '/api', $token) . ',', detail => 'signature' ],
+    [ 'one in quotes', '401 proof_invalid', '/api', $token, '"' . proof(GET => '/api', $token) . '"', detail => 'header' ],
+    (map { [ "htu $_", '401 proof_invalid', '/api', $token, proof(GET => $_, $token), detail => 'htu' ] }
+        map({ "https://$_/api" } 'u@api.test', 'api.test.', 'api.test:444', 'api.test:0443', 'api.test:443:443',
+            'api.test.evil.test', 'api.test:443@evil.test', 'api.test\\evil.test', 'evil.test/@api.test'),
+        map({ "https://api.test$_" } '//api', '/./api', '/x/../api', '/API', '/api/', '/api;x', '/api%00', '/api%2f', '\\api'),
+        'http://api.test/api', 'https:/api.test/api', 'https:api.test/api', 'http://[::1]/api',
+        'http://[0:0:0:0:0:0:0:1]:81/api', ' https://api.test/api', 'https://api.test/api '),
+    [ 'htu with escapes of letters', '200 verified', '/api', $token, proof(GET => 'https://api.test/%61pi', $token) ],
+    [ 'and of the request', '200 verified', '/%61pi', $token, proof(GET => '/api', $token) ],
     [ 'another path', '401 proof_invalid', '/api/x', $token, $cross, detail => 'htu' ],
     [ 'the same, decoded', '401 proof_invalid', '/api/a/b', $token, proof(GET => '/api/a%2Fb', $token), detail => 'htu' ],
     [ 'another method', '401 proof_invalid', '/api', $token, $cross, method => 'POST', detail => 'htm' ],
@@ -296,6 +308,30 @@ my $h2 = 'http://127.0.0.1:' . $t->port('h2');
 my $over2 = proof(POST => '/api/h2', $token);
 is qx{curl -s -m 60 -o /dev/null -w '%{http_code}' --http2-prior-knowledge -X POST -H 'Authorization: DPoP $token' \\
     -H 'DPoP: $over2' $h2/api/h2?q}, $_, "HTTP/2: $_" for 200, 401;
+
+# -- at once, on connections of other tokens, and at two doors
+
+# Sends before it reads; the statuses of all answers.
+sub statuses (@texts) {
+    my @to = map { IO::Socket::INET->new(PeerAddr => "127.0.0.1:$port") or die "connect: $!\n" } @texts;
+    print { $to[$_] } $texts[$_] for 0 .. $#to;
+    local $/;
+    return map { (readline($_) // '') =~ m{HTTP/1\.1 (\d+)}g } @to;
+}
+sub text ($path, @headers) { return join "\r\n", "GET $path HTTP/1.1", 'Host: x', @headers, '', '' }
+for my $n (1 .. 5) {
+    my $text = text('/api', "Authorization: DPoP $token", 'DPoP: ' . proof(GET => '/api', $token), 'Connection: close');
+    is_deeply [ sort(statuses(($text) x 12)) ], [ 200, (401) x 11 ], "one proof twelve times at once: $n";
+}
+my $shown = 'DPoP: ' . proof(GET => '/api', $token);
+is_deeply [ statuses(join '', map { text('/api', @$_) } [ "Authorization: DPoP $token", $shown ],
+    [ "Authorization: DPoP $token", $shown ], [ "Authorization: Bearer $plain" ], [ "Authorization: DPoP $token" ],
+    [$shown], [ "Authorization: DPoP $token", 'DPoP: ' . proof(GET => '/api', $token) ],
+    [ "Authorization: Bearer $token", 'Connection: close' ]) ], [ 200, 401, 200, 401, 401, 200, 401 ],
+    'each request of a connection for itself';
+$shown = proof(GET => '/api', $token);
+is_deeply [ judge($shown, GET => '/api')->status, reason(ask('/api', $token, $shown)) ], [ 204, '401 proof_replayed' ],
+    'what another proxy has asked about is used up here';
 
 # -- explained without being used up
 
