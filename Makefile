@@ -253,7 +253,7 @@ $(MOD_TESTS): $(BUILD)/test/%: $(MOD_DIR)/test/%.c $(NGX_STAMP) \
 
 FUZZ_TESTS := $(patsubst fuzz/%.c,$(BUILD)/test/%,$(wildcard fuzz/fuzz_*.c))
 FUZZ_CFLAGS := $(filter-out -fvisibility=hidden -Wmissing-prototypes,\
-  $(MOD_CFLAGS)) -D_GNU_SOURCE -I$(MOD_DIR) -Iidentity-fcgi/src -Ifuzz \
+  $(MOD_CFLAGS)) -D_GNU_SOURCE -I$(MOD_DIR) -Iidentity-fcgi/src -iquote fuzz \
   -DFUZZ_CORPUS='"$(CURDIR)/fuzz/corpus"' \
   -DJOSE_TEST_DATA='"$(CURDIR)/jose/test"'
 FUZZ_OBJ := $(BUILD)/test/nginx.o $(if $(filter fuzzer,$(SANITIZE)),,\

@@ -312,15 +312,6 @@ typedef struct {
 } ngx_http_pgw_main_conf_t;
 
 
-/* platform_gateway_client_certificate */
-
-typedef enum {
-    NGX_HTTP_PGW_CERTIFICATE_OFF = 0,
-    NGX_HTTP_PGW_CERTIFICATE_CONNECTION,
-    NGX_HTTP_PGW_CERTIFICATE_HEADER
-} ngx_http_pgw_certificate_e;
-
-
 /* Context: server.  Settings that apply before the location is known. */
 
 typedef struct {
@@ -446,15 +437,6 @@ typedef enum {
     NGX_HTTP_PGW_BOUND_ACCEPT = 0,
     NGX_HTTP_PGW_BOUND_REQUIRE
 } ngx_http_pgw_bound_e;
-
-
-/* What a token is bound to. */
-
-typedef enum {
-    NGX_HTTP_PGW_BINDING_NONE = 0,
-    NGX_HTTP_PGW_BINDING_KEY,
-    NGX_HTTP_PGW_BINDING_CERTIFICATE
-} ngx_http_pgw_binding_e;
 
 
 /* The ids in a verified token. */

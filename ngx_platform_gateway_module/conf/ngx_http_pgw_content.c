@@ -40,8 +40,8 @@ ngx_http_pgw_content_server(ngx_conf_t *cf, const ngx_str_t *name)
 }
 
 
-/* Returns 1 if no path gets an answer in the server of cf, except by the location
-   in cf or by "platform_gateway_route_not_found". */
+/* Returns 1 if no path gets an answer in the server of cf, except by the
+   location in cf or by "platform_gateway_route_not_found". */
 
 static ngx_uint_t
 ngx_http_pgw_content_alone(ngx_conf_t *cf)

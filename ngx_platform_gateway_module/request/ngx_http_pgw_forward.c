@@ -1,8 +1,8 @@
 
 /*
  * Forward-auth: another proxy describes a request of its client, in headers or
- * by the request itself, and the guard decides on it as on a request of our own.
- * The response has the trusted headers, or is the refusal.
+ * by the request itself, and the guard decides on it as on a request of our
+ * own.  The response has the trusted headers, or is the refusal.
  */
 
 
@@ -147,8 +147,8 @@ ngx_http_pgw_forward_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* Adds a header, which is empty if grant, that may be NULL, has no value for it.
-   Returns the element, or NULL if memory is short. */
+/* Adds a header, which is empty if grant, that may be NULL, has no value for
+   it.  Returns the element, or NULL if memory is short. */
 
 static ngx_table_elt_t *
 ngx_http_pgw_forward_header(ngx_http_request_t *r,

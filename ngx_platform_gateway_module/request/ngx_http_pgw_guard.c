@@ -223,8 +223,7 @@ ngx_http_pgw_guard_authenticate(ngx_http_request_t *r,
     if ((conf->proof || conf->certificate)
         && ctx->reason == NGX_HTTP_PGW_REASON_VERIFIED)
     {
-        ctx->reason = ngx_http_pgw_certificate_check(r,
-                                    ngx_http_pgw_request_get(r), conf, ctx);
+        ctx->reason = ngx_http_pgw_certificate_check(r, conf, ctx);
     }
 
     return ctx;

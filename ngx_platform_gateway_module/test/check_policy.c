@@ -90,7 +90,7 @@ uint64_t ngx_http_pgw_claim_missing(const ngx_array_t *rules,
     return 0;
 }
 
-ngx_http_pgw_binding_e ngx_http_pgw_certificate_binding(
+ngx_http_pgw_binding_e ngx_http_pgw_proof_binding(
     const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
     u_char thumbprint[PJ_SHA256_BYTES])
 {

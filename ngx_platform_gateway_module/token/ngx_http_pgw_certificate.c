@@ -1,8 +1,9 @@
 
 /*
- * Tokens that are bound to the certificate of a client (RFC 8705).  Such a token
- * is accepted from a client that has proved possession of the certificate's key
- * to this nginx, or to a proxy that passes the certificate on (RFC 9440).
+ * Tokens that are bound to the certificate of a client (RFC 8705).  Such a
+ * token is accepted from a client that has proved possession of the
+ * certificate's key to this nginx, or to a proxy that passes the certificate on
+ * (RFC 9440).
  */
 
 
@@ -56,8 +57,8 @@ ngx_http_pgw_certificate_peer(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 
     if (rc == NGX_ERROR || rc == NGX_DONE) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid address \"%V\": say the address of a proxy, "
-                           "or a network like 10.0.0.0/24", value);
+                           "invalid address \"%V\": say the address of a "
+                           "proxy, or a network like 10.0.0.0/24", value);
         return NGX_CONF_ERROR;
     }
 
@@ -95,8 +96,8 @@ ngx_http_pgw_certificate_directive(ngx_conf_t *cf, ngx_command_t *cmd,
         || (sscf->certificate == NGX_HTTP_PGW_CERTIFICATE_OFF
             && ngx_strcmp(value[1].data, "off") != 0))
     {
-        return "accepts \"off\", \"connection\", or \"header\" and the addresses "
-               "of the proxies that set it";
+        return "accepts \"off\", \"connection\", or \"header\" and the "
+               "addresses of the proxies that set it";
     }
 
     for (i = 2; rv == NGX_CONF_OK && i < cf->args->nelts; i++) {
@@ -104,17 +105,6 @@ ngx_http_pgw_certificate_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     }
 
     return rv;
-}
-
-
-ngx_http_pgw_binding_e
-ngx_http_pgw_certificate_binding(const ngx_http_pgw_loc_conf_t *conf,
-    const pj_claims_t *claims, u_char thumbprint[PJ_SHA256_BYTES])
-{
-    return conf->proof && pj_claims_jkt(claims, thumbprint)
-           ? NGX_HTTP_PGW_BINDING_KEY
-           : conf->certificate && pj_claims_x5t(claims, thumbprint)
-           ? NGX_HTTP_PGW_BINDING_CERTIFICATE : NGX_HTTP_PGW_BINDING_NONE;
 }
 
 
@@ -185,8 +175,8 @@ ngx_http_pgw_certificate_cleanup(void *data)
 
 
 /*
- * Hashes the certificate of the client once a connection, which has one at most:
- * nginx allows no renegotiation.  In a resumed session it is that of the
+ * Hashes the certificate of the client once a connection, which has one at
+ * most: nginx allows no renegotiation.  In a resumed session it is that of the
  * handshake in which the client proved possession, whichever server that was.
  * Returns NULL if memory is short.
  */
@@ -235,8 +225,8 @@ ngx_http_pgw_certificate_shown(ngx_http_request_t *r)
 #endif
 
 
-/* Reads Client-Cert (RFC 9440, section 2.2): base64 between colons, and no more,
-   or a value that the proxy has added to the client's might count. */
+/* Reads Client-Cert (RFC 9440, section 2.2): base64 between colons, and no
+   more, or a value that the proxy has added to the client's might count. */
 
 static ngx_int_t
 ngx_http_pgw_certificate_sent(ngx_http_request_t *r,
@@ -300,9 +290,10 @@ ngx_http_pgw_certificate_holds(ngx_http_request_t *r,
 
 ngx_http_pgw_reason_e
 ngx_http_pgw_certificate_check(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_ctx_t *ctx)
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx)
 {
+    ngx_http_pgw_request_t  *gr = ngx_http_pgw_request_get(r);
+
     if (ctx->grant.bound != NGX_HTTP_PGW_BINDING_CERTIFICATE) {
         return ngx_http_pgw_proof_check(r, gr, conf, ctx);
     }

@@ -62,6 +62,17 @@ ngx_http_pgw_proof_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 }
 
 
+ngx_http_pgw_binding_e
+ngx_http_pgw_proof_binding(const ngx_http_pgw_loc_conf_t *conf,
+    const pj_claims_t *claims, u_char thumbprint[PJ_SHA256_BYTES])
+{
+    return conf->proof && pj_claims_jkt(claims, thumbprint)
+           ? NGX_HTTP_PGW_BINDING_KEY
+           : conf->certificate && pj_claims_x5t(claims, thumbprint)
+           ? NGX_HTTP_PGW_BINDING_CERTIFICATE : NGX_HTTP_PGW_BINDING_NONE;
+}
+
+
 ngx_http_pgw_reason_e
 ngx_http_pgw_proof_needed(const ngx_http_pgw_loc_conf_t *conf,
     ngx_uint_t bound, ngx_uint_t dpop)

@@ -122,8 +122,8 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
         .now_s = steps ? steps->at : ngx_time(),
         .leeway_s = ngx_http_pgw_issuer_leeway(issuer, conf),
         .allow_confirmation = conf->allow_confirmation
-                              || ngx_http_pgw_certificate_binding(conf, claims,
-                                                                  thumbprint)
+                              || ngx_http_pgw_proof_binding(conf, claims,
+                                                            thumbprint)
     };
 
     if (steps) {
@@ -495,8 +495,7 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     };
 
     grant->exp = claims->exp;
-    grant->bound = ngx_http_pgw_certificate_binding(conf, claims,
-                                                    grant->thumbprint);
+    grant->bound = ngx_http_pgw_proof_binding(conf, claims, grant->thumbprint);
     grant->access = ngx_http_pgw_token_access(conf, issuer, claims);
     grant->missing = ngx_http_pgw_claim_missing(conf->required, claims->root);
     grant->auth_time = ngx_http_pgw_authentication_time(conf->authentication,

@@ -178,25 +178,24 @@ ngx_http_pgw_assertion_stale(const ngx_http_pgw_assertion_t *assertion,
 
 /* ngx_http_pgw_certificate.c */
 
+typedef enum {
+    NGX_HTTP_PGW_CERTIFICATE_OFF = 0,
+    NGX_HTTP_PGW_CERTIFICATE_CONNECTION,
+    NGX_HTTP_PGW_CERTIFICATE_HEADER
+} ngx_http_pgw_certificate_e;
+
 /* platform_gateway_client_certificate off | connection | header ADDRESS ...; */
 ngx_http_pgw_set_t  ngx_http_pgw_certificate_directive;
 
-/* Returns what the token of the claims is bound to, with the thumbprint, if conf
-   accepts such tokens. */
-ngx_http_pgw_binding_e ngx_http_pgw_certificate_binding(
-    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
-    u_char thumbprint[PJ_SHA256_BYTES]);
-
-/* Returns 1 if the peer of r may say in Client-Cert which certificate its client
-   has shown. */
+/* Returns 1 if the peer of r may say in Client-Cert which certificate its
+   client has shown. */
 ngx_uint_t ngx_http_pgw_certificate_peer_trusted(const ngx_http_request_t *r);
 
 /* Checks possession of what the good token in ctx is bound to, by a certificate
    or by proof_check(), if conf accepts such tokens.  Returns VERIFIED, or the
-   reason to refuse r.  gr is that of the main request. */
+   reason to refuse r. */
 ngx_http_pgw_reason_e ngx_http_pgw_certificate_check(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_ctx_t *ctx);
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx);
 
 
 /* ngx_http_pgw_token.c */
@@ -364,6 +363,20 @@ struct ngx_http_pgw_proof_s {
     ngx_shm_zone_t          *shm_zone;
     ngx_http_pgw_replay_t   *replay;     /* in it */
 };
+
+/* What a token is bound to. */
+
+typedef enum {
+    NGX_HTTP_PGW_BINDING_NONE = 0,
+    NGX_HTTP_PGW_BINDING_KEY,
+    NGX_HTTP_PGW_BINDING_CERTIFICATE
+} ngx_http_pgw_binding_e;
+
+/* Returns what the token of the claims is bound to, with the thumbprint, if the
+   location accepts such tokens. */
+ngx_http_pgw_binding_e ngx_http_pgw_proof_binding(
+    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
+    u_char thumbprint[PJ_SHA256_BYTES]);
 
 /* Returns NONE if a proof has to come with a good token, VERIFIED if none has
    to, or the reason to refuse the token.  dpop tells whether its scheme is
