@@ -23,7 +23,7 @@
 
 #define NGX_HTTP_PGW_CORS_EXPOSED                                             \
     "X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag, "   \
-    "DPoP-Nonce"
+    "DPoP-Nonce, Date"
 
 
 /* Fields that a location inherits: name, nginx's macro that merges it, unset

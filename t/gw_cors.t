@@ -74,7 +74,7 @@ my %ANSWER = (
     vary => ["Origin, Access-Control-Request-Method, $HEADERS"],
 );
 my %EXPOSED = (%ALLOWED, vary => ['Origin'],
-    'expose-headers' => 'X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag, DPoP-Nonce');
+    'expose-headers' => 'X-Request-Id, X-Correlation-Id, Retry-After, WWW-Authenticate, ETag, DPoP-Nonce, Date');
 my %REFUSED = (vary => ['Origin']);
 
 # Preflights that are allowed: [path, origin, method, headers, what differs].

@@ -12,6 +12,7 @@ my $t = Platform::Test->new(timeout => 900);
 my $s = $t->full_stack(env => {
     PLATFORM_AUTH_FACTOR_KEYS => 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=',
     PLATFORM_WEBAUTHN_ORIGINS => 'https://app.example.com',
+    PLATFORM_PUBLIC_ORIGINS => 'http://127.0.0.1:' . $t->port('gateway'),
 });
 # Who has to get a second factor.
 $s->postgres->sql("insert into accounts (account_name, account_type, credential_hash, factor_required)
@@ -105,6 +106,11 @@ for my $mode ('', 'retries') {
         $s->identity->stop;
         $s->identity->{env}{PLATFORM_AUTH_REFRESH_RETRY_WINDOW} = '30s';
         $s->identity->start;
+        # And proofs need a nonce.
+        my $http = $t->read_file('rendered/platform-http.conf');
+        ok $http =~ s/zone=platform_proofs:8m/$& nonce=on/, 'nonces';
+        $t->write_file('rendered/platform-http.conf', $http);
+        ok $s->nginx->reload, 'a reload';
     }
     $s->postgres->sql('delete from factors');
     my @lines = split /^/, qx{$node $tools/client.mjs $dir/client.mjs $base $mode 2>&1};

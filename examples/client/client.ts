@@ -21,6 +21,10 @@
  * if the service has PLATFORM_AUTH_REFRESH_RETRY_WINDOW.  Calls do not wait for
  * that: they fail with the code OFFLINE in two seconds.
  *
+ * With `dpop: true` the session is bound to a key, which no script can export
+ * and pages of this origin share: tokens alone are worth nothing (RFC 9449).  If
+ * the key is lost, log in again.
+ *
  * Every failure is a PlatformError; go by its `code`.
  */
 
@@ -72,6 +76,7 @@ interface Call extends CallOptions {
 type Login = Pick<FactorAsked, 'factorToken'>;
 
 interface Token {
+  type: Answer['tokenType'];
   text: string;
   expires: number;
 }
@@ -101,6 +106,7 @@ export class PlatformClient {
   readonly #store: TokenStore | undefined;
   readonly #fetch: typeof fetch;
   readonly #name: string;
+  readonly #prover: Prover | undefined;
   readonly #tabs: BroadcastChannel | undefined;
   readonly #listeners: { [E in keyof Events]: Set<(...now: Events[E]) => void> }
     = { signedOut: new Set(), sessionChanged: new Set(),
@@ -120,6 +126,7 @@ export class PlatformClient {
     this.#name = `platform-session ${this.#base.origin}`;
     this.#store = options.store;
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
+    if (options.dpop) this.#prover = new Prover(this.#name, options.dpop);
     if (!this.#store && typeof BroadcastChannel !== 'undefined') {
       this.#tabs = new BroadcastChannel(this.#name);
       this.#tabs.onmessage = ({ data }) => this.#hear(data);
@@ -637,11 +644,23 @@ export class PlatformClient {
   async #send(url: URL, init: RequestInit, token: Token | undefined) {
     if (!token)
       throw own('BRANCH_NOT_SELECTED', 'a branch has to be selected first');
-    const headers = new Headers(init.headers);
-    headers.set('Authorization', `Bearer ${token.text}`);
-    return this.#fetch(url, { ...init, headers }).catch((cause) => {
+    return this.#ask(url, init, token).catch((cause) => {
       throw noAnswer(cause, init.signal);
     });
+  }
+
+  /* With a proof.  If that is refused, once more with another one. */
+  async #ask(url: URL, init: RequestInit, token?: Token): Promise<Response> {
+    const prover = token?.type === 'Bearer' ? undefined : this.#prover;
+    const headers = new Headers(init.headers);
+    if (token) headers.set('Authorization', `${token.type} ${token.text}`);
+    const ask = async () => {
+      if (prover) headers.set('DPoP', await prover.proof(init.method, url, token));
+      return this.#fetch(url, { ...init, headers });
+    };
+    const answer = await ask();
+    return prover?.refused(answer) && !(init.body instanceof ReadableStream)
+      ? ask() : answer;
   }
 
   /* With a token of either kind.  One that is refused is replaced, once. */
@@ -673,7 +692,6 @@ export class PlatformClient {
       credentials: this.#store ? 'omit' : 'include',
       headers: {
         ...(empty ? {} : { 'Content-Type': 'application/json' }),
-        ...(token ? { Authorization: `Bearer ${token.text}` } : {}),
       },
       ...(empty ? {} : { body: JSON.stringify(data) }),
       ...(empty || what === 'refresh' ? { keepalive: true } : {}),
@@ -681,7 +699,7 @@ export class PlatformClient {
     };
     let answer;
     try {
-      answer = await this.#fetch(url, init);
+      answer = await this.#ask(url, init, token);
       if (answer.ok) return await answer.json() as T;
     } catch (cause) {
       throw noAnswer(cause, signal);
@@ -689,6 +707,93 @@ export class PlatformClient {
     throw new PlatformError(answer.status, await answer.json().catch(() => ({})),
       Number(answer.headers.get('Retry-After')) || 0);
   }
+}
+
+/* Makes proofs that this client has the key of its session. */
+class Prover {
+  readonly #name: string;
+  readonly #given: CryptoKeyPair | undefined;
+  #pair: Promise<CryptoKeyPair> | undefined;
+  #nonce: string | null = null;
+  #ahead = 0; // ms that the service's clock is before ours
+
+  constructor(name: string, given: true | CryptoKeyPair) {
+    this.#name = name;
+    this.#given = given === true ? undefined : given;
+  }
+
+  async proof(method = 'GET', url: URL, token?: Token): Promise<string> {
+    try {
+      /* Without a token it is a login, say: by the key that there is by now. */
+      if (!token || !this.#pair) this.#pair = this.#look(this.#pair);
+      const { publicKey, privateKey } = await this.#pair;
+      const { kty, crv, x, y } = await crypto.subtle.exportKey('jwk', publicKey);
+      const text = [{ typ: 'dpop+jwt', alg: 'ES256', jwk: { kty, crv, x, y } }, {
+        jti: crypto.randomUUID(),
+        htm: method.toUpperCase(),
+        htu: url.origin + url.pathname,
+        iat: Math.floor((Date.now() + this.#ahead) / 1000),
+        ...(token && { ath:
+          base64url(await crypto.subtle.digest('SHA-256', bytes(token.text))) }),
+        ...(this.#nonce && { nonce: this.#nonce }),
+      }].map((part) => base64url(bytes(JSON.stringify(part)))).join('.');
+      return `${text}.${base64url(await crypto.subtle.sign(
+        { name: 'ECDSA', hash: 'SHA-256' }, privateKey, bytes(text)))}`;
+    } catch (cause) {
+      throw own('KEY_UNUSABLE', `no proof can be made: ${cause}`, cause);
+    }
+  }
+
+  /* Whether a proof was refused; then the next one is as the answer tells. */
+  refused({ headers }: Response): boolean {
+    this.#nonce = headers.get('DPoP-Nonce') ?? this.#nonce;
+    if (!/error="(use_dpop_nonce|invalid_dpop_proof)"/.test(
+      headers.get('WWW-Authenticate') ?? '')) return false;
+    const ahead = Date.parse(headers.get('Date') ?? '') - Date.now();
+    if (!Number.isNaN(ahead)) this.#ahead = ahead;
+    return true;
+  }
+
+  async #look(old: Promise<CryptoKeyPair> | undefined): Promise<CryptoKeyPair> {
+    if (this.#given) return this.#given;
+    const mine = await (old ?? crypto.subtle.generateKey(
+      { name: 'ECDSA', namedCurve: 'P-256' }, false, ['sign', 'verify']));
+    return typeof indexedDB === 'undefined' ? mine
+      : kept(this.#name, mine).catch(() => mine);
+  }
+}
+
+/* The pair that pages of this origin keep by the name: this one, if none has
+   been before. */
+function kept(name: string, pair: CryptoKeyPair): Promise<CryptoKeyPair> {
+  return new Promise((resolve, reject) => {
+    const open = indexedDB.open(name);
+    open.onupgradeneeded = () => open.result.createObjectStore('keys');
+    open.onerror = () => reject(open.error);
+    open.onsuccess = () => {
+      const work = open.result.transaction('keys', 'readwrite');
+      const keys = work.objectStore('keys');
+      const found = keys.get('dpop');
+      found.onsuccess = () => {
+        pair = found.result ?? pair;
+        if (!found.result) keys.put(pair, 'dpop');
+      };
+      work.onabort = () => reject(work.error);
+      work.oncomplete = () => {
+        open.result.close();
+        resolve(pair);
+      };
+    };
+  });
+}
+
+function bytes(text: string): Uint8Array<ArrayBuffer> {
+  return new TextEncoder().encode(text);
+}
+
+function base64url(data: ArrayBuffer | Uint8Array<ArrayBuffer>): string {
+  return btoa(String.fromCharCode(...new Uint8Array(data)))
+    .replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
 }
 
 /* Has the browser ask for a passkey; what it returns, as JSON. */
@@ -715,8 +820,8 @@ async function answered({ challengeToken, options: asked }:
 }
 
 /* By our own clock from now on, whatever the server's says. */
-function issued(text: string, { expiresIn }: Answer): Token {
-  return { text, expires: Date.now() + expiresIn * 1000 };
+function issued(text: string, { tokenType: type, expiresIn }: Answer): Token {
+  return { type, text, expires: Date.now() + expiresIn * 1000 };
 }
 
 function usable(token: Token | undefined): boolean {
@@ -740,6 +845,7 @@ function own(code: ClientCode, detail: string, cause?: unknown) {
 function noAnswer(cause?: unknown, signal?: AbortSignal | null): PlatformError {
   return signal?.aborted
     ? own('ABORTED', 'the caller has given up', signal.reason)
+    : cause instanceof PlatformError ? cause
     : own('OFFLINE', `no answer came${cause ? `: ${cause}` : ''}`, cause);
 }
 

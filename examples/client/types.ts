@@ -52,13 +52,16 @@ export interface OwnSession {
   workspaceName: string | null;
   branchId: string | null;
   branchName: string | null;
+  /** To a key of its client. */
+  bound: boolean;
 }
 
 export interface Answer extends Context {
   code: 'AUTH_LOGIN_SUCCESS' | 'AUTH_REFRESH_SUCCESS'
     | 'AUTH_SELECT_BRANCH_SUCCESS' | 'AUTH_STEP_UP_SUCCESS';
   message: string;
-  tokenType: 'Bearer';
+  /** DPoP: of a session that is bound to a key. */
+  tokenType: 'Bearer' | 'DPoP';
   expiresIn: number;
 }
 
@@ -148,6 +151,9 @@ export interface Options {
   /** Where the gateway is: https://api.example.com */
   base: string;
   store?: TokenStore;
+  /** Binds sessions to a key, if the service does: to one that the browser
+      keeps (elsewhere it ends with the client), or to this pair of P-256. */
+  dpop?: boolean | CryptoKeyPair;
   fetch?: typeof fetch;
 }
 
@@ -180,6 +186,7 @@ export type ServiceCode =
   | 'AUTH_FACTOR_INVALID' | 'AUTH_FACTOR_LAST' | 'AUTH_FACTOR_NOT_OFFERED'
   | 'AUTH_FACTOR_TOKEN_INVALID' | 'AUTH_STEP_UP_REQUIRED'
   | 'AUTH_INVALID_CREDENTIALS' | 'AUTH_ORIGIN_NOT_ALLOWED' | 'AUTH_PASSKEY_INVALID'
+  | 'AUTH_PROOF_INVALID' | 'AUTH_PROOF_REQUIRED'
   | 'AUTH_REFRESH_TOKEN_CONFLICT' | 'AUTH_REFRESH_TOKEN_INVALID'
   | 'AUTH_REFRESH_TOKEN_MISSING' | 'AUTH_REFRESH_TOKEN_STALE'
   | 'AUTH_RESET_CODE_INVALID' | 'AUTH_SESSION_CHANGED' | 'AUTH_SESSION_NOT_ACTIVE'
@@ -188,7 +195,9 @@ export type ServiceCode =
   | 'GATEWAY_CONTEXT_FORBIDDEN' | 'GATEWAY_ERROR' | 'GATEWAY_FORBIDDEN'
   | 'GATEWAY_HEADER_TOO_LARGE' | 'GATEWAY_KEYS_UNAVAILABLE'
   | 'GATEWAY_ORIGIN_NOT_ALLOWED' | 'GATEWAY_PATH_AMBIGUOUS'
-  | 'GATEWAY_PREFLIGHT_NOT_ALLOWED' | 'GATEWAY_RATE_LIMITED'
+  | 'GATEWAY_PREFLIGHT_NOT_ALLOWED' | 'GATEWAY_PROOF_INVALID'
+  | 'GATEWAY_PROOF_REQUIRED' | 'GATEWAY_PROOF_STORE_FULL'
+  | 'GATEWAY_RATE_LIMITED'
   | 'GATEWAY_REQUEST_TOO_LARGE' | 'GATEWAY_REVOCATIONS_STALE'
   | 'GATEWAY_ROUTE_NOT_FOUND' | 'GATEWAY_TOKEN_EXPIRED'
   | 'GATEWAY_TOKEN_INVALID' | 'GATEWAY_TOKEN_MISSING' | 'GATEWAY_UNAUTHORIZED'
@@ -200,6 +209,7 @@ export type ClientCode =
   | 'ABORTED'             // by the caller's signal
   | 'BRANCH_NOT_SELECTED' // selectBranch() comes first
   | 'CONTEXT_CHANGED'     // the branch, or the session by this very page
+  | 'KEY_UNUSABLE'        // there is no WebCrypto, or it refuses; see cause
   | 'OFFLINE'             // no answer came
   | 'OTHER_ORIGIN'        // it is not to see the token
   | 'PASSKEY_NOT_SHOWN'   // the person cancelled, or there is none; see cause

@@ -55,7 +55,8 @@ class Net {
 
   fetch = async (url, init) => {
     const path = new URL(url).pathname;
-    const call = { path, headers: new Headers(init.headers), body: init.body };
+    const call = { path, url: `${url}`, method: init.method, body: init.body,
+      headers: new Headers(init.headers) };
     this.calls.push(call);
     if (init.credentials === 'include' && this.cookie)
       call.headers.set('Cookie', this.cookie);
@@ -232,8 +233,11 @@ class Passkeys {
   }
 }
 
-const claims = ({ headers }) => JSON.parse(Buffer.from(
-  headers.get('Authorization').split('.')[1], 'base64url'));
+const payload = (jwt) => JSON.parse(Buffer.from(jwt.split('.')[1], 'base64url'));
+const claims = ({ headers }) => payload(headers.get('Authorization'));
+const proof = ({ headers }) => payload(headers.get('DPoP'));
+const makePair = () => crypto.subtle.generateKey(
+  { name: 'ECDSA', namedCurve: 'P-256' }, false, ['sign', 'verify']);
 
 // Time flies for the client alone.
 function later(seconds) {
@@ -862,7 +866,7 @@ const checks = {
     same((await client.factors()).factors.map((f) => `${f.type} ${f.name}`),
       ['passkey Laptop', 'passkey Tablet']);
     const net = new Net();
-    const other = opened(net);
+    const other = opened(net, { dpop: true });
     same(await other.loginWithPasskey(), { type: 'select_branch' });
     same((await other.me()).account, 'none@demo.test');
     await other.stepUp('passkey');
@@ -898,7 +902,7 @@ const checks = {
   async 'a login that has to get a second factor'() {
     const net = new Net();
     net.channel();
-    const [client, tab] = [opened(net), opened(net)];
+    const [client, tab] = [opened(net, { dpop: true }), opened(net)];
     const told = listening(tab);
     const next = await client.login('enrol@demo.test', credential);
     same([next.type, next.factors, client.context], ['enroll_factor', [], undefined]);
@@ -907,6 +911,7 @@ const checks = {
     same((await added.confirm(totp(added.secret))).length, 10);
     same([client.ready, client.branches], [false, []]);
     same((await client.me()).account, 'enrol@demo.test');
+    same((await client.sessions()).sessions[0].bound, true);
     await fails(client.removeFactor(added.factorId), 'AUTH_FACTOR_LAST');
     await new Promise((done) => wait(done, 50));
     same(told, ['sessionChanged']);
@@ -935,6 +940,93 @@ const checks = {
     await reach(client);
     same([claims(net.calls.at(-1)).active_branch_id, net.refreshes()],
       [mine.activeBranchId, refreshes]);
+  },
+
+  async 'a key: each call has a proof of its own'() {
+    const { net, client } = await signedIn('several', { dpop: true });
+    await client.selectBranch(client.branches[0].branchId);
+    await reach(client);
+    same((await client.fetch(`${context}?x=1#y`, { method: 'post', body: 'x' })).status, 200);
+    await client.stepUp('credential', credential);
+    await client.refresh();
+    same((await client.sessions()).sessions[0].bound, true);
+    await client.selectBranch(client.branches[1].branchId);
+    await client.logout();
+    for (const call of net.calls) {
+      const { htm, htu, ath, nonce } = proof(call);
+      same([htm, htu], [(call.method ?? 'GET').toUpperCase(), call.url.replace(/[?#].*/, '')]);
+      const [scheme, token] = call.headers.get('Authorization')?.split(' ') ?? [];
+      same([scheme, ath], token ? ['DPoP', createHash('sha256').update(token).digest('base64url')]
+        : [undefined, undefined]);
+      if (token) assert.match(claims(call).cnf.jkt, /^[\w-]{43}$/);
+      if (call === net.calls.at(-1)) same(nonce !== undefined, retries, 'a nonce is used');
+    }
+    // One was told the nonce and sent again.
+    same(net.calls.length, retries ? 10 : 9);
+    same(new Set(net.calls.map((call) => proof(call).jti)).size, net.calls.length);
+    // Control.
+    const { net: free, client: other } = await signedIn('one');
+    await reach(other);
+    same(free.calls.map(({ headers }) => headers.get('DPoP')), [null, null]);
+    assert.match(free.calls[1].headers.get('Authorization'), /^Bearer /);
+  },
+
+  async 'a key: its tokens are worth nothing without it'() {
+    const dpop = await makePair();
+    const { net, client } = await signedIn('one', { dpop });
+    const tab = opened(net, { dpop });
+    same(await tab.restore(), true);
+    await reach(client, tab);
+    for (const [thief, code] of [[opened(net), 'AUTH_PROOF_REQUIRED'],
+      [opened(net, { dpop: true }), 'AUTH_PROOF_INVALID']]) {
+      await fails(thief.refresh(), code);
+      await fails(thief.logout(), code);
+      same([await thief.restore(), thief.ready], [false, false]);
+    }
+    await client.refresh();
+    await reach(client, tab);
+    // A session that was opened without a key is not bound later.
+    const { net: free } = await signedIn('one');
+    const late = opened(free, { dpop });
+    same(await late.restore(), true);
+    await reach(late);
+    same((await late.sessions()).sessions[0].bound, false);
+    assert.match(free.calls.at(-1).headers.get('Authorization'), /^Bearer /);
+  },
+
+  async 'a key: a lost answer is asked for with another proof'() {
+    const mine = store();
+    const { net, client } = await signedIn('one', { store: mine, dpop: true });
+    net.lose(refresh, 'answer');
+    if (retries) await client.refresh();
+    else await fails(client.refresh(), 'AUTH_REFRESH_TOKEN_STALE');
+    const sent = net.calls.filter((c) => c.path === refresh);
+    same([sent[0].body, proof(sent[0]).jti === proof(sent[1]).jti], [sent[1].body, false]);
+    if (retries) await reach(client);
+  },
+
+  async 'a key: clocks that differ'() {
+    for (const seconds of [-3600, 3600]) {
+      later(seconds);
+      const { net, client } = await signedIn('one', { dpop: true });
+      await reach(client);
+      await client.refresh();
+      same(net.calls.filter((c) => /auth/.test(c.path)).length, 3);
+      // It is set right.
+      Date.now = now;
+      await client.refresh();
+      await client.refresh();
+      same(net.refreshes(), 4);
+    }
+  },
+
+  async 'a key that cannot sign'() {
+    const { publicKey } = await makePair();
+    const net = new Net();
+    const dpop = { publicKey, privateKey: publicKey };
+    const error = await fails(opened(net, { dpop }).login('one@demo.test', credential),
+      'KEY_UNUSABLE');
+    same([error.status, error.cause.name, net.calls.length], [0, 'InvalidAccessError', 0]);
   },
 
   async 'logout ends it, and may be repeated'() {

@@ -1058,7 +1058,79 @@ async function clients(browser) {
     'client: and the session goes on');
   await run(one, '', () => window.client.logout());
   is(await one.refreshCookie(), undefined, 'client: logout');
+  await boundTabs(one, two, gateway);
   await one.context.close();
+}
+
+// Two tabs that make a key at once have one, which no script can take along; without
+// it they log in again.
+async function boundTabs(one, two, gateway) {
+  const start = async (p) => {
+    await p.page.reload();
+    await p.page.evaluate(async (base) => {
+      const { PlatformClient } = await import('/client.js');
+      window.client = new PlatformClient({ base, dpop: true });
+    }, gateway);
+  };
+  const login = (p) => p.page.evaluate(() =>
+    window.client.login('one@demo.test', 'Demo-passw0rd!').then(({ type }) => type));
+  const restore = (p) => p.page.evaluate(() => window.client.restore());
+  const bound = (p) => p.page.evaluate(async () => {
+    const { status } = await window.client.fetch('/api/workspaces/current-context');
+    const { sessions } = await window.client.sessions();
+    return [status, sessions[0].bound];
+  });
+  // What any script of the page can do.
+  const pairs = (p) => p.page.evaluate(async () => {
+    const found = [];
+    for (const { name } of await indexedDB.databases()) {
+      const open = indexedDB.open(name);
+      await new Promise((done) => { open.onsuccess = done; });
+      const asked = open.result.transaction('keys').objectStore('keys').getAll();
+      await new Promise((done) => { asked.onsuccess = done; });
+      open.result.close();
+      for (const { privateKey } of asked.result) {
+        const taken = await Promise.all(['jwk', 'pkcs8'].map((form) =>
+          crypto.subtle.exportKey(form, privateKey).then(() => form, (e) => e.name)));
+        found.push([privateKey.type, privateKey.extractable, ...taken]);
+      }
+    }
+    return found;
+  });
+  const KEPT = [['private', false, 'InvalidAccessError', 'InvalidAccessError']];
+
+  await Promise.all([one, two].map(start));
+  is(await pairs(one), [], 'client: no key before a login');
+  is((await Promise.all([one, two].map(login))), Array(2).fill('load_current_context'),
+    'client: two tabs make a key and log in, at once');
+  is(await pairs(two), KEPT, 'client: one key is kept, and cannot be exported');
+  for (const p of [one, two]) {
+    is([await restore(p), ...await bound(p)], [true, 200, true],
+      'client: each tab goes on with the session that is bound to it');
+  }
+  await start(one);
+  is([await restore(one), ...await bound(one)], [true, 200, true], 'client: so does a new page');
+  one.silent('client: a key');
+  two.silent('client: a key');
+
+  await two.page.evaluate(async () => {
+    for (const { name } of await indexedDB.databases()) indexedDB.deleteDatabase(name);
+  });
+  await start(one);
+  is([await restore(one), await login(one), ...await bound(one)],
+    [false, 'load_current_context', 200, true], 'client: the key is lost, so log in again');
+  is([await restore(two), ...await bound(two)], [true, 200, true],
+    'client: another tab takes the new key with the new session');
+
+  // As a browser may in a private window.
+  await start(one);
+  await one.page.evaluate(() => {
+    indexedDB.open = () => { throw new DOMException('not here', 'SecurityError'); };
+  });
+  is([await restore(one), await login(one), ...await bound(one)],
+    [false, 'load_current_context', 200, true], 'client: a key of this page alone');
+  await one.page.evaluate(() => window.client.logout());
+  is(await one.refreshCookie(), undefined, 'client: logout with it');
 }
 
 // An order in the tab's own name: who it arrived as, and where, or the code.
