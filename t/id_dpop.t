@@ -200,6 +200,17 @@ is_refused(logout(undef, headers => [ Cookie => $cookie ]), 'REQUIRED', 'by the 
 is_refused(http($face, POST => '/api/auth/logout', body => '', token => $branch), 'REQUIRED',
     'by the access token');
 is_alive($s, 'logouts by a thief');
+my $planted = logged_in('several', headers => [ proof('login', $thief) ]);
+is_refused(logout($s, headers => [ proof('logout', $thief), Cookie => $cookie ]), 'INVALID',
+    'by another key, token and cookie');
+is http($face, POST => '/api/auth/logout', json => { refreshToken => $s->{refreshToken} },
+    headers => [ proof('logout', $key), Cookie =>
+        "$Platform::Test::Client::COOKIE=$planted->{refreshToken}" ])->status, 200,
+    'by its key, beside a cookie that is bound to another';
+is refresh($planted, headers => [ proof('refresh', $thief) ])->status, 200, 'whose session lives';
+is refresh($s, headers => [ proof('refresh') ])->code, 'AUTH_SESSION_NOT_ACTIVE', 'it has ended';
+$s = opened();
+$branch = $s->{accountAccessToken};
 is bound(POST => 'logout', $branch, json => { refreshToken => $s->{refreshToken} })->status, 200,
     'by its key';
 is refresh($s, headers => [ proof('refresh') ])->code, 'AUTH_SESSION_NOT_ACTIVE', 'it has ended';

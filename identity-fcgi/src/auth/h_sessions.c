@@ -153,7 +153,19 @@ struct named {
     size_t count;
     pj_str_t account_id; /* of the last session */
     bool has_token;      /* the request has a token, valid or not */
+    bool in_cookie;      /* the tokens that follow are in cookies */
 };
+
+/* Returns true if the token is bound to another key than the request has
+ * proved. A cookie of an earlier login, or one that somebody has planted, must
+ * not keep the session that the client names from ending. */
+static bool is_of_another(const struct worker *w, const pj_claims_t *claims)
+{
+    const pj_json_t *cnf = pj_json_member(claims->root, "cnf");
+
+    return cnf != NULL &&
+           !pj_str_eq(pj_json_string(cnf, "jkt"), pj_str(w->jkt));
+}
 
 /* Adds the session of a token with a valid signature and issuer, even if the
  * token is expired, replaced or issued by a clock ahead of ours.  Ignores other
@@ -169,6 +181,9 @@ static bool name_session(struct worker *w, pj_str_t token, bool refresh,
         token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
                      TOKEN_CHECK_NOT_TIMES, &claims) != PJ_OK ||
         (claims.kind == PJ_TOKEN_REFRESH) != refresh) {
+        return true;
+    }
+    if (named->in_cookie && named->count > 0 && is_of_another(w, &claims)) {
         return true;
     }
     if (!auth_proof_demand(w, &claims, refresh ? (pj_str_t){NULL, 0} : token)) {
@@ -236,6 +251,7 @@ void h_sessions_logout(struct worker *w)
     }
     /* A cookie sent by a page of another site does not express the user's
      * intent.  It is neither used nor cleared. */
+    named.in_cookie = true;
     while (own_page && http_cookie_next(&rest, w->cfg->cookie_name, &token)) {
         if (!name_session(w, token, true, &named)) {
             return;
