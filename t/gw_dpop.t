@@ -323,14 +323,14 @@ for my $n (1 .. 5) {
     my $text = text('/api', "Authorization: DPoP $token", 'DPoP: ' . proof(GET => '/api', $token), 'Connection: close');
     is_deeply [ sort(statuses(($text) x 12)) ], [ 200, (401) x 11 ], "one proof twelve times at once: $n";
 }
-my $shown = 'DPoP: ' . proof(GET => '/api', $token);
-is_deeply [ statuses(join '', map { text('/api', @$_) } [ "Authorization: DPoP $token", $shown ],
-    [ "Authorization: DPoP $token", $shown ], [ "Authorization: Bearer $plain" ], [ "Authorization: DPoP $token" ],
-    [$shown], [ "Authorization: DPoP $token", 'DPoP: ' . proof(GET => '/api', $token) ],
+my $single = 'DPoP: ' . proof(GET => '/api', $token);
+is_deeply [ statuses(join '', map { text('/api', @$_) } [ "Authorization: DPoP $token", $single ],
+    [ "Authorization: DPoP $token", $single ], [ "Authorization: Bearer $plain" ], [ "Authorization: DPoP $token" ],
+    [$single], [ "Authorization: DPoP $token", 'DPoP: ' . proof(GET => '/api', $token) ],
     [ "Authorization: Bearer $token", 'Connection: close' ]) ], [ 200, 401, 200, 401, 401, 200, 401 ],
     'each request of a connection for itself';
-$shown = proof(GET => '/api', $token);
-is_deeply [ judge($shown, GET => '/api')->status, reason(ask('/api', $token, $shown)) ], [ 204, '401 proof_replayed' ],
+$single = proof(GET => '/api', $token);
+is_deeply [ judge($single, GET => '/api')->status, reason(ask('/api', $token, $single)) ], [ 204, '401 proof_replayed' ],
     'what another proxy has asked about is used up here';
 
 # -- explained without being used up
