@@ -411,6 +411,7 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
 
     text->failed = e->conf
                    && ngx_http_pgw_require_challenge(e->request, e->conf,
+                                                     (ngx_http_pgw_reason_e)
                                                      e->refuses, &e->grant,
                                                      &scope)
                       != NGX_OK;
