@@ -1122,6 +1122,15 @@ async function boundTabs(one, two, gateway) {
   is([await restore(two), ...await bound(two)], [true, 200, true],
     'client: another tab takes the new key with the new session');
 
+  // This page is of another origin than the gateway, whose time it reads all the same.
+  await start(one);
+  await one.page.evaluate(() => {
+    const now = Date.now;
+    Date.now = () => now() + 3_600_000;
+  });
+  is([await login(one), ...await bound(one)], ['load_current_context', 200, true],
+    'client: a clock that is an hour ahead');
+
   // As a browser may in a private window.
   await start(one);
   await one.page.evaluate(() => {
