@@ -75,7 +75,8 @@ static size_t proof_build(char *dst, size_t cap, pj_str_t in)
 static void url_normal(char *dst, size_t cap, pj_str_t url)
 {
     static const char hex[] = "0123456789ABCDEF";
-    char *text = strndup((const char *) url.data, url.len), *at, *path;
+    char *text = strndup(url.len > 0 ? (const char *) url.data : "", url.len);
+    char *at, *path;
     size_t n = 0;
 
     *dst = '\0';
