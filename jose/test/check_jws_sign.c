@@ -85,7 +85,7 @@ TEST (test_what_the_issuer_itself_takes) {
     char token[2048];
     pj_jws_header_t header;
     pj_arena_t arena;
-    unsigned char mem[8192];
+    unsigned char mem[16384];
     pj_jws_t jws;
     size_t len;
 
