@@ -104,7 +104,7 @@ until ($state->() eq 'new:signing' || time > $until) {
     }
     # Where it asks before the gateway has fetched, it says so.
     diag $err if $status != 0 && $err !~ /does not have the new key yet$/;
-    $n = 1;
+    $n = 1 if $status == 0;
     sleep 0.1;
     $change->();
     # What is added for clocks that differ, half a minute, is over; the last step
