@@ -245,7 +245,8 @@ my @faults = (
         sub { @held = () },
         { nginx => qr/worker_connections are not enough/ }, undef ],
     [ 'gateway: no memory left', sub { limit(as => \&memory, $nginx->workers);
-            flood($s->gateway, 80, "GET / HTTP/1.1\r\nX: " . 'x' x 9000) },
+            # more than workers have left over of the connections before
+            flood($s->gateway, 80, "GET / HTTP/1.1\r\n" . ('X: ' . 'x' x 7000 . "\r\n") x 4) },
         sub { limit(as => undef, $nginx->workers); @held = () },
         { nginx => qr/Cannot allocate memory/ }, undef ],
     map({ my ($what, %is) = @$_;
