@@ -74,6 +74,29 @@ static inline size_t fuzz_b64url(unsigned char *dst, pj_str_t src)
     return bits >= 6 || value != 0 ? SIZE_MAX : len;
 }
 
+/* Uses an input that begins with '{' as what build makes of it, in at most
+ * 2 * len + 4096 bytes, any other as it is. */
+static inline void
+fuzz_built(pj_str_t input, size_t (*build)(char *dst, size_t cap, pj_str_t in),
+           void (*use)(pj_str_t text))
+{
+    size_t cap = 2 * input.len + 4096, size;
+    unsigned char *exact;
+    char *text;
+
+    if (input.len == 0 || input.data[0] != '{') {
+        use(input);
+        return;
+    }
+    text = (char *) fuzz_alloc(cap);
+    size = build(text, cap, input);
+    exact = fuzz_alloc(size);
+    memcpy(exact, text, size);
+    use((pj_str_t){exact, size});
+    free(exact);
+    free(text);
+}
+
 /* A file in memory with these bytes, the only one at a time, and its path. */
 static inline const char *fuzz_file(pj_str_t bytes)
 {

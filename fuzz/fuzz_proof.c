@@ -206,18 +206,6 @@ static void proof_use(pj_str_t text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    if (len > 0 && data[0] == '{') {
-        size_t cap = 2 * len + 4096;
-        char *text = (char *) fuzz_alloc(cap);
-        size_t size = proof_build(text, cap, (pj_str_t){data, len});
-        unsigned char *exact = fuzz_alloc(size);
-
-        memcpy(exact, text, size);
-        proof_use((pj_str_t){exact, size});
-        free(exact);
-        free(text);
-    } else {
-        proof_use((pj_str_t){data, len});
-    }
+    fuzz_built((pj_str_t){data, len}, proof_build, proof_use);
     return 0;
 }

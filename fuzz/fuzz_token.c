@@ -221,18 +221,6 @@ static void token_use(pj_str_t token)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    if (len > 0 && data[0] == '{') {
-        size_t cap = 2 * len + 1024;
-        char *token = (char *) fuzz_alloc(cap);
-        size_t size = token_build(token, cap, (pj_str_t){data, len});
-        unsigned char *exact = fuzz_alloc(size);
-
-        memcpy(exact, token, size);
-        token_use((pj_str_t){exact, size});
-        free(exact);
-        free(token);
-    } else {
-        token_use((pj_str_t){data, len});
-    }
+    fuzz_built((pj_str_t){data, len}, token_build, token_use);
     return 0;
 }

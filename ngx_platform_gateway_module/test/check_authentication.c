@@ -59,47 +59,48 @@ ngx_uint_t ngx_http_pgw_claim_accepted(const ngx_http_pgw_rule_t *rule,
 #define OLD "longer ago"
 
 /* At 1000, with 30 seconds of leeway. */
+static const struct {
+    const char *json;
+    time_t max_age; /* 0: none */
+    int acr;        /* aal2 or aal3 is required */
+    const char *fault; /* a word of it, or NULL */
+} rows[] = {
+    {"{\"auth_time\":1000}", 60, 0, NULL},
+    {"{\"auth_time\":940}", 60, 0, NULL},
+    {"{\"auth_time\":939}", 60, 0, OLD},
+    {"{\"auth_time\":0}", 1000, 0, NULL},
+    {"{\"auth_time\":0}", 999, 0, OLD},
+    {"{\"auth_time\":0}", 9223372036854775807, 0, NULL},
+    {"{\"auth_time\":1030}", 60, 0, NULL},
+    {"{\"auth_time\":1031}", 60, 0, FUTURE},
+    {"{\"auth_time\":9223372036854775807}", 60, 0, FUTURE},
+    {"{\"auth_time\":9223372036854775808}", 60, 0, NONE},
+    {"{\"auth_time\":-1}", 9223372036854775807, 0, NONE},
+    {"{\"auth_time\":-2}", 60, 0, NONE},
+    {"{\"auth_time\":-9223372036854775808}", 60, 0, NONE},
+    {"{\"auth_time\":-0.5}", 60, 0, NONE},
+    {"{\"auth_time\":1000.5}", 60, 0, NONE},
+    {"{\"auth_time\":1000.0}", 60, 0, NULL},
+    {"{\"auth_time\":1e3}", 60, 0, NULL},
+    {"{\"auth_time\":1e99}", 60, 0, NONE},
+    {"{\"auth_time\":\"1000\"}", 60, 0, NONE},
+    {"{\"auth_time\":[1000]}", 60, 0, NONE},
+    {"{\"auth_time\":true}", 60, 0, NONE},
+    {"{\"auth_time\":null}", 60, 0, NONE},
+    {"{\"iat\":1000}", 60, 0, NONE},
+    {"{\"acr\":\"aal2\"}", 0, 1, NULL},
+    {"{\"acr\":\"aal3\",\"auth_time\":9999}", 0, 1, NULL},
+    {"{\"acr\":\"aal1\"}", 0, 1, ACR},
+    {"{\"acr\":\"AAL2\"}", 0, 1, ACR},
+    {"{\"acr\":\"aal2 aal3\"}", 0, 1, ACR},
+    {"{}", 0, 1, ACR},
+    {"{\"acr\":\"aal2\",\"auth_time\":1000}", 60, 1, NULL},
+    {"{\"acr\":\"aal2\",\"auth_time\":900}", 60, 1, OLD},
+    {"{\"acr\":\"aal2\"}", 60, 1, NONE},
+    {"{\"acr\":\"aal1\",\"auth_time\":1000}", 60, 1, ACR},
+};
+
 START_TEST (test_faults) {
-    static const struct {
-        const char *json;
-        time_t max_age; /* 0: none */
-        int acr;        /* aal2 or aal3 is required */
-        const char *fault; /* a word of it, or NULL */
-    } rows[] = {
-        {"{\"auth_time\":1000}", 60, 0, NULL},
-        {"{\"auth_time\":940}", 60, 0, NULL},
-        {"{\"auth_time\":939}", 60, 0, OLD},
-        {"{\"auth_time\":0}", 1000, 0, NULL},
-        {"{\"auth_time\":0}", 999, 0, OLD},
-        {"{\"auth_time\":0}", 9223372036854775807, 0, NULL},
-        {"{\"auth_time\":1030}", 60, 0, NULL},
-        {"{\"auth_time\":1031}", 60, 0, FUTURE},
-        {"{\"auth_time\":9223372036854775807}", 60, 0, FUTURE},
-        {"{\"auth_time\":9223372036854775808}", 60, 0, NONE},
-        {"{\"auth_time\":-1}", 9223372036854775807, 0, NONE},
-        {"{\"auth_time\":-2}", 60, 0, NONE},
-        {"{\"auth_time\":-9223372036854775808}", 60, 0, NONE},
-        {"{\"auth_time\":-0.5}", 60, 0, NONE},
-        {"{\"auth_time\":1000.5}", 60, 0, NONE},
-        {"{\"auth_time\":1000.0}", 60, 0, NULL},
-        {"{\"auth_time\":1e3}", 60, 0, NULL},
-        {"{\"auth_time\":1e99}", 60, 0, NONE},
-        {"{\"auth_time\":\"1000\"}", 60, 0, NONE},
-        {"{\"auth_time\":[1000]}", 60, 0, NONE},
-        {"{\"auth_time\":true}", 60, 0, NONE},
-        {"{\"auth_time\":null}", 60, 0, NONE},
-        {"{\"iat\":1000}", 60, 0, NONE},
-        {"{\"acr\":\"aal2\"}", 0, 1, NULL},
-        {"{\"acr\":\"aal3\",\"auth_time\":9999}", 0, 1, NULL},
-        {"{\"acr\":\"aal1\"}", 0, 1, ACR},
-        {"{\"acr\":\"AAL2\"}", 0, 1, ACR},
-        {"{\"acr\":\"aal2 aal3\"}", 0, 1, ACR},
-        {"{}", 0, 1, ACR},
-        {"{\"acr\":\"aal2\",\"auth_time\":1000}", 60, 1, NULL},
-        {"{\"acr\":\"aal2\",\"auth_time\":900}", 60, 1, OLD},
-        {"{\"acr\":\"aal2\"}", 60, 1, NONE},
-        {"{\"acr\":\"aal1\",\"auth_time\":1000}", 60, 1, ACR},
-    };
     static ngx_str_t values[] = {ngx_string("aal2"), ngx_string("aal3")};
     static const ngx_http_pgw_issuer_t issuer = {.acr = "acr",
                                                  .auth_time = "auth_time"};
