@@ -47,7 +47,7 @@ struct account_whole {
     struct people_rows memberships, grants; /* grants: of all memberships */
 };
 
-/* Those of an account_item, updatedAt, sessionsValidAfter, deletedAt,
+/* Members: of account_item, updatedAt, sessionsValidAfter, deletedAt,
  * hasCredential, factorRequired, factors, recoveryCodesLeft, memberships with
  * grants */
 extern const struct people_member people_account_whole_members[];
@@ -101,11 +101,11 @@ struct account_change {
     int64_t ended;         /* sessions */
 };
 
-/* Those of an account_item, changed, revokedSessions */
+/* Members: of account_item, changed, revokedSessions */
 extern const struct people_member people_account_change_members[];
 
-/* The sessions of a disabled account, and those that an old credential opened,
- * are over.  Their rows are marked by people_session_mark(). */
+/* Ends the sessions of a disabled account, or those opened by an old
+ * credential. Their rows are marked by people_session_mark(). */
 enum people_outcome people_account_change(struct people *p,
                                           struct account_change *change);
 

@@ -13,7 +13,7 @@ struct factor_removal {
     int64_t removed;
 };
 
-/* Those of an account_item, removedFactors */
+/* Members: of account_item, removedFactors */
 extern const struct people_member people_factor_removal_members[];
 
 /* Removes confirmed factors.  The recovery codes go with the last one. */
@@ -29,7 +29,7 @@ struct factor_demand {
     bool changed;
 };
 
-/* Those of an account_item, factorRequired, changed */
+/* Members: of account_item, factorRequired, changed */
 extern const struct people_member people_factor_demand_members[];
 
 enum people_outcome people_factor_demand(struct people *p,

@@ -139,13 +139,13 @@ static const struct people_member wish_members[] = {
     PEOPLE_MEMBERS_END,
 };
 
-/* Parameters: the member, the branches that are wished for, separated by
- * commas, their roles, separated by commas and those of a branch by semicolons,
- * the workspace. */
+/* Parameters: the member, the wanted branches, separated by commas, their
+ * roles, separated by commas and those of a branch by semicolons, the
+ * workspace. */
 #define WISH "unnest(string_to_array($2, ','), string_to_array($3, ';'))"
 
-/* The grants that are there, and that are wished for; without a wish they are
- * the same. */
+/* The present and the wanted grants, which are the same if nothing is wanted.
+ */
 static const struct db_statement wish_sql = {
     "member_wish",
     "WITH had AS ("
@@ -242,7 +242,7 @@ refuse_wish(struct people *p, const struct member_grant *grant, const char *why)
     return people_refuse(p, PEOPLE_INVALID, field, "%s", why);
 }
 
-/* Divides the rows into those that are granted then and those that change. */
+/* Divides the rows into the resulting grants and the changes. */
 static enum people_outcome divide_wish(struct people *p,
                                        const struct people_rows *rows,
                                        struct member *out)

@@ -4,7 +4,7 @@
 
 #include "people/people.h"
 
-/* What a member may do in a branch. */
+/* The roles of a member in a branch. */
 struct member_grant {
     const char *branch_id, *branch_name;
     const char *roles; /* separated by commas */
@@ -68,7 +68,7 @@ enum people_outcome people_member_end(struct people *p,
                                       const struct member_change *change,
                                       struct member *out);
 
-/* Grants a branch with these roles, beside those that there are. */
+/* Adds a grant of a branch with these roles. */
 enum people_outcome people_member_grant(struct people *p,
                                         const struct grant_change *change,
                                         struct member_grant *out);

@@ -22,9 +22,9 @@ static const struct db_statement session_count_sql = {
     " WHERE account_id = $1 AND status = 'ACTIVE'",
     DB_READS};
 
-/* Locks out the accounts from $1 to $2, of which $3 keeps those with a session
- * that was not over then.  A row is selected instead of EXISTS, which might
- * read the whole table for all accounts. */
+/* Locks out the accounts from $1 to $2; if $3 is given, only accounts with a
+ * session that was not over at that time.  A row is selected instead of
+ * EXISTS, which might read the whole table for all accounts. */
 static const struct db_statement session_lock_out_sql = {
     "people_lock_out",
     "UPDATE accounts a SET sessions_valid_after = greatest(clock_timestamp(),"

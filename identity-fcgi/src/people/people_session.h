@@ -28,8 +28,8 @@ enum people_outcome people_session_mark(struct people *p, void *mark);
 /* A step of a walk over all accounts by id. */
 struct session_step {
     char after[STORE_UUID]; /* the id before them, "" to begin */
-    /* Lock out those with a session that was not over at this time; 0 for
-     * none. */
+    /* Lock out only accounts with a session that was not over at this
+     * time; 0 locks out none. */
     int64_t since_us;
     char from[STORE_UUID], to[STORE_UUID]; /* the next ones */
     bool found;                            /* false at the end */
@@ -41,7 +41,7 @@ enum people_outcome people_session_step(struct people *p, void *step);
 
 struct session_query {
     const char *account_id; /* must exist */
-    bool all;               /* with those that are over */
+    bool all;               /* ended ones, too */
     const char *after;      /* a cursor, or NULL */
     int64_t limit;          /* 1 to PEOPLE_PAGE_MAX */
 };
