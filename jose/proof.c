@@ -281,7 +281,7 @@ static pj_err_t signature_check(const pj_jws_t *jws, const pj_json_t *jwk,
 pj_err_t pj_proof_verify(pj_arena_t *arena, pj_str_t text,
                          const pj_proof_policy_t *policy, pj_proof_t *proof)
 {
-    const pj_json_t *jwk;
+    const pj_json_t *jwk = NULL;
     bool timely = false;
     pj_jws_t jws;
     pj_err_t err;
