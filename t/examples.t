@@ -334,7 +334,8 @@ sub envoy ($method, $uri, %o) {
 }
 is_deeply $set, [ map {lc} @copied ], 'forward-auth: Envoy copies the same';
 my @route = map { [ /^ +- (\S+)$/mg ] } $route =~ /(allowedHeaders:.*?)(allowedResponseHeaders:(?:\n +[-#].*)+)/s;
-is_deeply \@route, [ [ map { $_ eq 'traceparent' ? $_ : join '-', map {ucfirst} split /-/ } @$may ],
+my %spelt = (dpop => 'DPoP', traceparent => 'traceparent');
+is_deeply \@route, [ [ map { $spelt{$_} // join '-', map {ucfirst} split /-/ } @$may ],
     \@copied ], 'forward-auth: and Gateway API';
 
 my @forged = map { my $name = $_; map { $_ => 'forged' } $name, $name =~ tr/-/_/r,
