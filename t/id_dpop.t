@@ -209,6 +209,29 @@ is http($face, POST => '/api/auth/logout', json => { refreshToken => $s->{refres
     'by its key, beside a cookie that is bound to another';
 is refresh($planted, headers => [ proof('refresh', $thief) ])->status, 200, 'whose session lives';
 is refresh($s, headers => [ proof('refresh') ])->code, 'AUTH_SESSION_NOT_ACTIVE', 'it has ended';
+
+# Cookies alone: one of another key is passed over, wherever it is.
+sub with_cookies ($proof, @of) {
+    return logout(undef, headers => [ @$proof, Cookie => join '; ',
+        map { "$Platform::Test::Client::COOKIE=$_->{refreshToken}" } @of ]);
+}
+$planted = logged_in('several', headers => [ proof('login', $thief) ]);
+for my $case ([ 'first', 0, 1 ], [ 'last', 1, 0 ]) {
+    my ($name, @order) = @$case;
+    for ([ 'bound', opened(), [ proof('logout') ] ], [ 'not bound', logged_in('several'), [] ]) {
+        my ($kind, $own, $proof) = @$_;
+        my $own_proof = $kind eq 'bound' ? [ proof('refresh') ] : [];
+        my @of = ($planted, $own)[@order];
+        is_refused(with_cookies([ proof('logout', $key, payload => { iat => time - 120 }) ], @of),
+            'INVALID', "$kind, a cookie of another key $name: a wrong proof");
+        is with_cookies($proof, @of)->status, 200, "$kind, a cookie of another key $name";
+        is refresh($own, headers => $own_proof)->code, 'AUTH_SESSION_NOT_ACTIVE', 'its own has ended';
+    }
+}
+is_refused(with_cookies([ proof('logout') ], $planted), 'INVALID', 'one of another key alone');
+is_refused(with_cookies([], $planted), 'REQUIRED', 'or without a proof');
+is refresh($planted, headers => [ proof('refresh', $thief) ])->status, 200, 'the other session lives';
+
 $s = opened();
 $branch = $s->{accountAccessToken};
 is bound(POST => 'logout', $branch, json => { refreshToken => $s->{refreshToken} })->status, 200,
@@ -263,6 +286,18 @@ for my $case ([ 'off', AUTH_DPOP => 'off' ],
         "$name: also as Bearer";
     is http($face, GET => '/api/auth/me', token => $free->{accountAccessToken})->status, 200,
         "$name: others are good";
+    is_refused(logout($s), 'REQUIRED', "$name: a logout without a proof is not a success");
+    is_refused(http($face, POST => '/api/auth/logout', body => '',
+        headers => [ Authorization => "DPoP $s->{accountAccessToken}" ]), 'REQUIRED',
+        "$name: nor with the access token");
+    is_refused(logout($s, headers => [ proof('logout', $thief) ]), 'INVALID', "$name: by another key");
 }
+is_refused(logout($s, headers => [ proof('logout') ]), 'INVALID', 'no origin: no proof is good');
+restart($identity, PUBLIC_ORIGINS => "http://127.0.0.1:$face");
+is_alive($s, 'logouts without success');
+restart($identity, AUTH_DPOP => 'off');
+is with_cookies([ proof('logout') ], $s)->status, 200, 'off: a logout by its key';
+restart($identity, AUTH_DPOP => 'accept');
+is refresh($s, headers => [ proof('refresh') ])->code, 'AUTH_SESSION_NOT_ACTIVE', 'has ended the session';
 
 $t->done;

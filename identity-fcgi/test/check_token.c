@@ -207,7 +207,7 @@ TEST (test_refresh_typ_is_of_refresh_tokens) {
     ck_assert(issue(keys->signing, PJ_TOKEN_ACCOUNT, 900));
     sign_again(PJ_TYP_REFRESH);
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_TYP);
-    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_NOT_TIMES), PJ_ERR_TOKEN_TYP);
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_LOGOUT), PJ_ERR_TOKEN_TYP);
     sign_again(PJ_TYP_JWT);
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
 }
@@ -257,7 +257,7 @@ TEST (test_refresh_audience) {
         ck_assert(issue(keys->signing, PJ_TOKEN_REFRESH, 9));
         sign_with(PJ_TYP_REFRESH, cases[i].members);
         ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), cases[i].want);
-        ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_NOT_TIMES), cases[i].want);
+        ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_LOGOUT), cases[i].want);
     }
 }
 
@@ -325,15 +325,15 @@ TEST (test_logout_overlooks_times_alone) {
     ck_assert(issue(keys->signing, PJ_TOKEN_REFRESH, 60));
     for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
         cfg.jwt_issuer = (char *) "http://issuer";
-        ck_assert_int_eq(verify_at(moments[i], TOKEN_CHECK_NOT_TIMES), PJ_OK);
+        ck_assert_int_eq(verify_at(moments[i], TOKEN_CHECK_LOGOUT), PJ_OK);
         ck_assert(is(claims.session_id, SESSION));
         cfg.jwt_issuer = (char *) "http://other";
-        ck_assert_int_eq(verify_at(moments[i], TOKEN_CHECK_NOT_TIMES),
+        ck_assert_int_eq(verify_at(moments[i], TOKEN_CHECK_LOGOUT),
                          PJ_ERR_TOKEN_ISSUER);
     }
     cfg.jwt_issuer = (char *) "http://issuer";
     out.data[out.len - 20] = out.data[out.len - 20] == 'A' ? 'B' : 'A';
-    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_NOT_TIMES),
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_LOGOUT),
                      PJ_ERR_TOKEN_SIGNATURE);
 }
 

@@ -184,6 +184,12 @@ bool auth_proof_offer(struct worker *w)
            check_proof(w, (pj_str_t){NULL, 0}, NULL);
 }
 
+bool auth_proof_read(struct worker *w)
+{
+    return w->jkt[0] != '\0' || w->req->dpop.data == NULL ||
+           check_proof(w, (pj_str_t){NULL, 0}, NULL);
+}
+
 bool auth_proof_demand(struct worker *w, const pj_claims_t *claims,
                        pj_str_t access_token)
 {

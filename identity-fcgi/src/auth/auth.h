@@ -66,6 +66,10 @@ bool auth_caller(struct worker *w, enum auth_caller kind, pj_claims_t *claims);
  * wrong, or missing with DPOP_REQUIRE. */
 bool auth_proof_offer(struct worker *w);
 
+/* Verifies the proof, if there is one, and binds the tokens of the answer to
+ * its key.  False with a refusal if the proof is wrong. */
+bool auth_proof_read(struct worker *w);
+
 /* For a request with a token of a session, before anything is read: if the
  * token is bound to a key, demands a proof by that key, which proves this
  * access token unless it is empty, and binds the tokens of the answer to it.

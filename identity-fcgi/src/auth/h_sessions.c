@@ -4,6 +4,7 @@
 #include "auth/handlers.h"
 
 #include "auth/body.h"
+#include "auth/proof.h"
 #include "auth/session.h"
 #include "auth/token.h"
 #include "store/store.h"
@@ -154,23 +155,37 @@ struct named {
     pj_str_t account_id; /* of the last session */
     bool has_token;      /* the request has a token, valid or not */
     bool in_cookie;      /* the tokens that follow are in cookies */
+    /* Of a cookie that was passed over; without a root there was none. */
+    pj_claims_t foreign;
 };
 
-/* Returns true if the token is bound to another key than the request has
- * proved. A cookie of an earlier login, or one that somebody has planted, must
- * not keep the session that the client names from ending. */
-static bool is_of_another(const struct worker *w, const pj_claims_t *claims)
+/* Returns true if the token is bound to another key than the request proves. */
+static bool is_foreign(const struct worker *w, const pj_claims_t *claims)
 {
     const pj_json_t *cnf = pj_json_member(claims->root, "cnf");
 
-    return cnf != NULL &&
-           !pj_str_eq(pj_json_string(cnf, "jkt"), pj_str(w->jkt));
+    return !pj_str_eq(pj_json_string(cnf, "jkt"), pj_str(w->jkt));
+}
+
+static void add_session(struct named *named, const pj_claims_t *claims)
+{
+    for (size_t i = 0; i < named->count; i++) {
+        if (pj_str_eq(named->ids[i], claims->session_id)) {
+            return;
+        }
+    }
+    named->ids[named->count++] = claims->session_id;
+    named->account_id = claims->account_id;
 }
 
 /* Adds the session of a token with a valid signature and issuer, even if the
  * token is expired, replaced or issued by a clock ahead of ours.  Ignores other
  * tokens.  False with a refusal for a bound token without its proof: whoever
- * stole it must not end the session. */
+ * stole it must not end the session.
+ *
+ * A cookie that is bound to another key is passed over: it is of an earlier
+ * login, or somebody has planted it, and must not keep the client's own session
+ * from ending. */
 static bool name_session(struct worker *w, pj_str_t token, bool refresh,
                          struct named *named)
 {
@@ -179,24 +194,32 @@ static bool name_session(struct worker *w, pj_str_t token, bool refresh,
     named->has_token |= token.len > 0;
     if (token.len == 0 || named->count == STORE_MAX_REVOKE ||
         token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
-                     TOKEN_CHECK_NOT_TIMES, &claims) != PJ_OK ||
+                     TOKEN_CHECK_LOGOUT, &claims) != PJ_OK ||
         (claims.kind == PJ_TOKEN_REFRESH) != refresh) {
         return true;
     }
-    if (named->in_cookie && named->count > 0 && is_of_another(w, &claims)) {
-        return true;
-    }
-    if (!auth_proof_demand(w, &claims, refresh ? (pj_str_t){NULL, 0} : token)) {
-        return false;
-    }
-    for (size_t i = 0; i < named->count; i++) {
-        if (pj_str_eq(named->ids[i], claims.session_id)) {
+    if (named->in_cookie && proof_is_bound(&claims)) {
+        if (!auth_proof_read(w)) {
+            return false;
+        }
+        if (is_foreign(w, &claims)) {
+            named->foreign = claims;
             return true;
         }
+    } else if (!auth_proof_demand(w, &claims,
+                                  refresh ? (pj_str_t){NULL, 0} : token)) {
+        return false;
     }
-    named->ids[named->count++] = claims.session_id;
-    named->account_id = claims.account_id;
+    add_session(named, &claims);
     return true;
+}
+
+/* Refuses a request that names no session, but one of another key: a success
+ * would suggest that the session has ended. */
+static bool names_own(struct worker *w, const struct named *named)
+{
+    return named->count > 0 || named->foreign.root == NULL ||
+           auth_proof_demand(w, &named->foreign, (pj_str_t){NULL, 0});
 }
 
 static bool revoke(struct worker *w, const struct named *named)
@@ -257,7 +280,7 @@ void h_sessions_logout(struct worker *w)
             return;
         }
     }
-    if (revoke(w, &named)) {
+    if (names_own(w, &named) && revoke(w, &named)) {
         answer(w, named.has_token);
         if (own_page) {
             http_cookie_clear(w->res, w->cfg);

@@ -5,12 +5,13 @@
 
 #include <web.h>
 
-/* Sets *origins to those of text, without default ports.  They are separated by
- * blanks.  Returns their number; *origins is NULL if memory is short. */
+/* Sets *origins to the origins in text, which are separated by blanks, without
+ * default ports.  text may be NULL, for none.  Returns the number of origins;
+ * *origins is NULL if memory is short. */
 static size_t read_origins(const char *text, pj_arena_t *arena,
                            pj_str_t **origins)
 {
-    pj_str_t rest = pj_str(text), word;
+    pj_str_t rest = pj_str(text != NULL ? text : ""), word;
     web_origin_t origin;
     size_t count = 0;
 

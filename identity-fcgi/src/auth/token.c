@@ -139,7 +139,8 @@ static pj_err_t check_claims(const struct config *cfg,
                           .issuer_count = 1,
                           .now_s = now_s,
                           .leeway_s = TOKEN_LEEWAY_S,
-                          .allow_confirmation = cfg->dpop != DPOP_OFF &&
+                          .allow_confirmation = (cfg->dpop != DPOP_OFF ||
+                                                 check == TOKEN_CHECK_LOGOUT) &&
                                                 pj_claims_jkt(claims, jkt)};
     pj_err_t err;
 
@@ -157,7 +158,7 @@ static pj_err_t check_claims(const struct config *cfg,
         err = PJ_ERR_TOKEN_EXPIRED;
     }
     /* Times are checked last, so everything else is valid. */
-    if (check == TOKEN_CHECK_NOT_TIMES &&
+    if (check == TOKEN_CHECK_LOGOUT &&
         (err == PJ_ERR_TOKEN_EXPIRED || err == PJ_ERR_TOKEN_NOT_YET)) {
         err = PJ_OK;
     }

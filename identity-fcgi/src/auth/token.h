@@ -30,16 +30,17 @@ PJ_MUST_CHECK bool token_issue(const struct config *cfg, const pj_key_t *key,
 
 /* The checks of token_verify(). */
 enum token_check {
-    TOKEN_CHECK_ALL,      /* signature, issuer, times */
-    TOKEN_CHECK_NOT_TIMES /* for logout, which accepts expired tokens */
+    TOKEN_CHECK_ALL,   /* signature, issuer, times */
+    TOKEN_CHECK_LOGOUT /* also accepts tokens that are good for logout alone:
+                          expired ones, and bound ones with DPOP_OFF */
 };
 
 /* Verifies token with keys and the issuer of cfg and fills *claims, which point
  * into arena.  The leeway is TOKEN_LEEWAY_S, and 0 for the expiry of refresh
- * tokens.  A token that is bound to a key is refused with DPOP_OFF; else the
- * caller checks the proof (proof.h).  One of a session that is not bound is
- * refused with DPOP_REQUIRE.  signer (may be NULL) is the worker's copy of the
- * signing key, which is faster than the shared key. */
+ * tokens.  The caller checks the proof of a token that is bound to a key
+ * (proof.h); with DPOP_OFF such a token is refused.  With DPOP_REQUIRE a token
+ * of a session that is not bound is refused.  signer (may be NULL) is the
+ * worker's copy of the signing key, which is faster than the shared key. */
 PJ_MUST_CHECK pj_err_t token_verify(const struct config *cfg,
                                     const struct keys *keys,
                                     const pj_key_t *signer, pj_arena_t *arena,
