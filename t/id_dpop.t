@@ -190,6 +190,10 @@ my $commands = Platform::Test::Commands->new(test => $t, env => { PLATFORM_LOG_L
 is_deeply { map { $_->{sessionId} => $_->{bound} }
     @{ $commands->done(qw(account sessions several@demo.test)) } }, $listed,
     'so does the command';
+my $table = ($commands->run(qw(account sessions several@demo.test)))[1];
+my $column = index $table, '  bound  ';
+is_deeply { map { /\A(\S{36}) / ? ($1 => substr $_, $column + 2, 5) : () } split /\n/, $table },
+    { session_of($s) => 'yes  ', session_of($free) => 'no   ' }, 'also as a table';
 
 # -- logout
 

@@ -218,7 +218,7 @@ bool cmd_lookup_pages(struct cmd *c)
         "workspaceId=", "workspaceName", "accountId=", "account"
 #define SESSIONS                                                               \
     "sessionId", "status", "createdAt", "usedAt", "expiresAt",                 \
-        "revokedAt=", "bound=", "address", "loginAddress",                     \
+        "revokedAt=", "bound", "address", "loginAddress",                      \
         "workspaceId=", "workspaceName", "branchId=", "branchName", "agent",   \
         "loginAgent"
 static const struct cmd_spec account_spec = {

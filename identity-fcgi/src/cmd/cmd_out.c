@@ -60,7 +60,7 @@ static const struct column known[] = {
     {"done", "done", BOOL, 4, false},
     {"dueAt", "due", TIME, 20, false},
     {"sessionId", "session", TEXT, 36, true},
-    {"bound", NULL, BOOL, 0, false},
+    {"bound", "bound", BOOL, 5, false},
     {"tokenId", "token id", TEXT, 0, true},
     {"since", "since", TEXT, 0, true},
     {"status", "status", TEXT, 8, false},
