@@ -1,5 +1,6 @@
 # Passkeys in a real browser with a virtual authenticator, through the gateway: by the
-# standard's JSON and by npm's @simplewebauthn/browser, and what is refused.
+# standard's JSON and by npm's @simplewebauthn/browser, bound to a key of the page, and what
+# is refused.
 
 use Platform::Test;
 use Platform::Test::Client;
@@ -10,6 +11,7 @@ my $chromium = Platform::Test::Env::chromium();
 my $t = Platform::Test->new;
 my ($page, $other) = map { 'http://localhost:' . $t->port($_) } qw(page other);
 my $stack = $t->full_stack(env => {
+    PLATFORM_PUBLIC_ORIGINS => 'http://localhost:' . $t->port('gateway'),
     PLATFORM_AUTH_FACTOR_KEYS => 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=',
     PLATFORM_WEBAUTHN_RP_ID => 'localhost',
     PLATFORM_WEBAUTHN_ORIGINS => $page,

@@ -26,10 +26,40 @@ const LOGGED_IN = '200 AUTH_LOGIN_SUCCESS';
 
 // What pages do, in the page: as a front end would, with nothing between.
 function inPage(base) {
-  window.call = async (method, to, body, token) => {
+  // Keys of a page that binds its sessions: its own, which no script can export, and another.
+  const keys = {};
+  const text = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes)))
+    .replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+  const hash = async (s) => text(await crypto.subtle.digest('SHA-256',
+    new TextEncoder().encode(s)));
+  const jwkOf = async (key) => {
+    const { crv, kty, x, y } = await crypto.subtle.exportKey('jwk', key.publicKey);
+    return { crv, kty, x, y };
+  };
+  window.bind = async () => {
+    for (const name of ['own', 'other']) {
+      keys[name] = await crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' },
+        false, ['sign']);
+    }
+    return hash(JSON.stringify(await jwkOf(keys.own)));
+  };
+  const prove = async (key, htm, to, token) => {
+    const parts = [{ typ: 'dpop+jwt', alg: 'ES256', jwk: await jwkOf(key) },
+      { jti: crypto.randomUUID(), htm, htu: `${base}/api/auth/${to}`,
+        iat: Math.floor(Date.now() / 1000), ...(token && { ath: await hash(token) }) }];
+    const signed = parts.map((p) => text(new TextEncoder().encode(JSON.stringify(p)))).join('.');
+    return `${signed}.${text(await crypto.subtle.sign({ name: 'ECDSA', hash: 'SHA-256' },
+      key.privateKey, new TextEncoder().encode(signed)))}`;
+  };
+
+  // With the proof by a key, if the page has that key.
+  window.call = async (method, to, body, token, { by = 'own', of = to,
+    scheme = keys.own ? 'DPoP' : 'Bearer' } = {}) => {
+    const proof = keys[by] && await prove(keys[by], method, of, token);
     const answer = await fetch(`${base}/api/auth/${to}`, { method,
       headers: { ...(body ? { 'Content-Type': 'application/json' } : {}),
-        ...(token ? { Authorization: `Bearer ${token}` } : {}) },
+        ...(proof ? { DPoP: proof } : {}),
+        ...(token ? { Authorization: `${scheme} ${token}` } : {}) },
       body: body && JSON.stringify(body) });
     const json = await answer.json();
     return { ...json, was: `${answer.status} ${json.code}` };
@@ -69,6 +99,12 @@ class Page {
   run = (f, argument) => this.page.evaluate(f, argument);
 
   call = (...all) => this.run((a) => window.call(...a), all);
+
+  // From now on its logins are bound to a key of the page.
+  async bind() {
+    this.jkt = await this.run(() => window.bind());
+    return this;
+  }
 
   create = (options) => this.run((o) => window.create(o), options);
 
@@ -131,6 +167,10 @@ class Page {
 const claims = ({ accessToken, accountAccessToken }) =>
   JSON.parse(Buffer.from((accessToken || accountAccessToken).split('.')[1], 'base64url'));
 
+// Whether an answer's token is bound to the key of the page, if it has one.
+const bound = (p, answer) => answer.tokenType === (p.jkt ? 'DPoP' : 'Bearer')
+  && claims(answer).cnf?.jkt === p.jkt;
+
 // Two changes of what a page sends, as somebody between would make them.
 const flip = (text) => (text[0] === 'A' ? 'B' : 'A') + text.slice(1);
 const broken = (member) => (c) =>
@@ -165,6 +205,8 @@ async function works(p, account, name) {
   const stepped = await p.stepUp(token);
   is([stepped.was, claims(stepped).acr], ['200 AUTH_STEP_UP_SUCCESS', 'aal2'],
     `${name}: step-up`);
+  is([entered, verified, stepped].map((answer) => bound(p, answer)), [true, true, true],
+    `${name}: ${p.jkt ? 'the tokens are bound to its key' : 'no token is bound'}`);
   ok(claims(stepped).auth_time >= before.auth_time
     && claims(stepped).session_id === before.session_id, `${name}: of the same session`);
   return { token, factorId: first.factorId };
@@ -214,6 +256,49 @@ async function byLibrary(browser) {
     .startAuthentication({ optionsJSON }).catch((e) => ({ error: e.name })), o);
   const { token } = await works(p, 'none', '@simplewebauthn/browser');
   is((await p.register(token)).was, 'InvalidStateError', '@simplewebauthn/browser: excluded');
+  await p.close();
+}
+
+// Sessions that are bound to a key of the page, from the login to the last passkey.
+async function bySession(browser) {
+  const p = await (await Page.open(browser)).bind();
+  const { token, factorId } = await works(p, 'one', 'bound');
+  const wrong = [{ scheme: 'Bearer' }, { by: 'none' }, { by: 'other' }];
+  // The gateway lets calls pass that may come with a factorToken, so identity refuses them.
+  const refusals = (to) => to.startsWith('step-up')
+    ? ['401 GATEWAY_TOKEN_INVALID', '401 GATEWAY_PROOF_REQUIRED', '401 GATEWAY_PROOF_INVALID']
+    : ['401 AUTH_PROOF_REQUIRED', '401 AUTH_PROOF_REQUIRED', '401 AUTH_PROOF_INVALID'];
+  const [asked, again] = [await p.options(token),
+    await p.call('POST', 'step-up/passkey-options', {}, token)];
+  const credential = await p.get(again.options);
+  const stepUp = ['POST', 'step-up', { type: 'passkey', challengeToken: again.challengeToken,
+    credential }, token];
+  const calls = [['POST', 'passkeys/options', {}, token],
+    ['POST', 'passkeys', { challengeToken: asked.challengeToken, credential: {} }, token],
+    ['POST', 'step-up/passkey-options', {}, token], stepUp, ['GET', 'factors', undefined, token],
+    ['DELETE', `factors/${factorId}`, undefined, token]];
+  for (const [method, to, ...more] of calls) {
+    is(await Promise.all(wrong.map(async (how) =>
+      (await p.call(method, to, ...more, how)).was)), refusals(to),
+    `bound: ${method} ${to.replace(factorId, 'ID')} as Bearer, without a proof, by another key`);
+  }
+  is((await p.call(...stepUp)).was, '200 AUTH_STEP_UP_SUCCESS',
+    'bound: by its key that challenge is still good');
+
+  const entering = await p.call('POST', 'login/passkey-options', {});
+  const login = ['POST', 'login/passkey', { challengeToken: entering.challengeToken,
+    credential: await p.get(entering.options) }, undefined];
+  const waiting = await p.login('one');
+  const second = ['POST', 'verify-factor', { factorToken: waiting.factorToken, type: 'passkey',
+    credential: await p.get(waiting.passkey) }, undefined];
+  for (const call of [login, second]) {
+    is((await p.call(...call, { of: 'login' })).was, '401 AUTH_PROOF_INVALID',
+      `bound: ${call[1]} with a proof of another call`);
+    const answer = await p.call(...call);
+    is([answer.was, bound(p, answer)], [LOGGED_IN, true], 'bound: with its own it is bound');
+  }
+  is((await p.call('DELETE', `factors/${factorId}`, undefined, token)).was,
+    '200 AUTH_FACTOR_REMOVED', 'bound: the passkey is removed');
   await p.close();
 }
 
@@ -323,7 +408,7 @@ async function assertions(browser) {
 // -- whoever has to have a second factor gets one at the login -------------------------
 
 async function enrolment(browser) {
-  const p = await Page.open(browser);
+  const p = await (await Page.open(browser)).bind();
   const [asked, other] = [await p.login('none'), await p.login('one')];
   is([asked.was, asked.factors, asked.nextAction, asked.accessToken],
     ['200 AUTH_FACTOR_REQUIRED', ['passkey', 'recovery'], { type: 'verify_factor' }, undefined],
@@ -337,14 +422,15 @@ async function enrolment(browser) {
     TOKEN_INVALID, 'required: the token of a login that waits for a passkey adds none');
   const options = await p.call('POST', 'passkeys/options', { factorToken });
   is(options.was, '200 AUTH_PASSKEY_OPTIONS', 'required: the one that waits for a new one does');
-  const add = async ({ challengeToken, options: o }, more) => p.call('POST', 'passkeys',
-    { challengeToken, credential: await p.create(o), ...more });
-  is((await add(options, {})).was, '401 AUTH_ACCESS_TOKEN_REQUIRED',
-    'required: not without its token');
-  await p.ask('clearCredentials');
-  const entered = await add(options, { factorToken, name: 'Phone' });
-  is([entered.was, entered.recoveryCodes.length, claims(entered).acr],
-    [LOGGED_IN, 10, 'aal2'], 'required: the passkey ends the login');
+  const credential = await p.create(options.options);
+  const add = (more, how) => p.call('POST', 'passkeys',
+    { challengeToken: options.challengeToken, credential, ...more }, undefined, how);
+  is((await add({})).was, '401 AUTH_ACCESS_TOKEN_REQUIRED', 'required: not without its token');
+  is((await add({ factorToken }, { of: 'login' })).was, '401 AUTH_PROOF_INVALID',
+    'required: nor with a proof of another call');
+  const entered = await add({ factorToken, name: 'Phone' });
+  is([entered.was, entered.recoveryCodes.length, claims(entered).acr, bound(p, entered)],
+    [LOGGED_IN, 10, 'aal2', true], 'required: the passkey ends the login, which is bound');
   is((await p.call('POST', 'passkeys/options', { factorToken })).was, TOKEN_INVALID,
     'required: the token was used');
   is([(await p.verify('one')).was, (await p.enter()).was], [LOGGED_IN, LOGGED_IN],
@@ -356,7 +442,9 @@ async function enrolment(browser) {
     (await p.call('DELETE', `factors/${id}`, undefined, token)).was;
   is(await remove(factorId), '409 AUTH_FACTOR_LAST', 'required: the last one stays');
   const q = await Page.open(browser);
-  is((await q.register(token)).was, ADDED, 'required: with another one');
+  const more = await p.options(token);
+  is((await p.add(more, await q.create(more.options), token)).was, ADDED,
+    'required: with another one');
   is(await remove(factorId), '200 AUTH_FACTOR_REMOVED', 'required: it is removed');
   is([(await p.enter()).was, (await q.enter()).was], [INVALID, LOGGED_IN],
     'required: and logs in no more');
@@ -380,6 +468,7 @@ async function main() {
       const p = await Page.open(browser);
       const made = await works(p, 'one', 'the standard');
       await removal(p, await several(p, made.token, browser), made);
+      await bySession(browser);
       await byLibrary(browser);
       await registrations(browser);
       await assertions(browser);
