@@ -11,6 +11,7 @@ my $t = Platform::Test->new;
 my $face = client_of($t);
 my $identity = $t->identity_face(
     PLATFORM_PUBLIC_ORIGINS            => "https://api.example.com\thttp://127.0.0.1:$face",
+    PLATFORM_AUTH_FACTOR_KEYS          => 'one=' . 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=',
     PLATFORM_AUTH_MAX_FAILURES         => 3,
     PLATFORM_AUTH_REFRESH_REUSE        => 'revoke',
     PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '30s');
@@ -243,6 +244,28 @@ is bound(POST => 'logout', $branch, json => { refreshToken => $s->{refreshToken}
 is refresh($s, headers => [ proof('refresh') ])->code, 'AUTH_SESSION_NOT_ACTIVE', 'it has ended';
 is logout($free)->status, 200, 'a session that is not bound, without a proof';
 
+# -- a second factor (passkeys: browser_passkeys.t)
+
+my $first = logged_in('one', headers => [ proof('login') ])->{accessToken};
+my $app = bound(POST => 'factors', $first, json => { type => 'totp' })->json;
+my @codes = @{ bound(POST => "factors/$app->{factorId}/confirm", $first,
+    json => { code => totp($app->{secret}) })->json->{recoveryCodes} };
+sub verified ($asked, @headers) {
+    return call('verify-factor', { factorToken => $asked->{factorToken}, type => 'recovery',
+        code => $codes[0] }, headers => \@headers);
+}
+my $asked = login('one')->json;
+is_refused(verified($asked, proof('login')), 'INVALID', 'a factor with a proof of the login');
+is_refused(verified($asked, (proof('verify-factor')) x 2), 'INVALID', 'with two');
+$res = verified($asked, proof('verify-factor'));
+is_deeply [ $res->status, $res->json->{tokenType}, map { jkt_of($res->json->{$_}) }
+    qw(refreshToken accessToken) ], [ 200, 'DPoP', ($key->jkt) x 2 ],
+    'with its own: that binds, and no code was used before';
+shift @codes;
+is verified(login('one', headers => [ proof('login') ])->json)->json->{tokenType}, 'Bearer',
+    'without a proof nothing is bound, whatever the login had';
+shift @codes;
+
 # -- programs
 
 my $id = $commands->done(qw(client add holder --allow people:read))->{accountId};
@@ -261,6 +284,14 @@ is_deeply [ map { http_get($face, '/api/system/accounts', headers => [
         Authorization => "DPoP $system", @$_ ])->status } [],
     [ DPoP => dpop_proof($key, 'GET', $url, token => $system) ] ], [ 401, 200 ],
     'and needs the key to use it';
+$url .= "/$planted->{accountId}/sessions";
+$free = logged_in('several');
+my %bound = map { $_->{sessionId} => $_->{bound} } @{ http_get($face, $url =~ m{(/api/.*)},
+    headers => [ Authorization => "DPoP $system",
+        DPoP => dpop_proof($key, 'GET', $url, token => $system) ])->json->{sessions} };
+is_deeply [ @bound{ map { session_of($_) } $planted, $free } ],
+    [ JSON::PP::true(), JSON::PP::false() ],
+    'its list tells which sessions are bound';
 is_deeply [ map { ($_->status, $_->json->{error}, $_->code) } token_for(proof('login')) ],
     [ 400, 'invalid_dpop_proof', 'AUTH_PROOF_INVALID' ], 'a wrong proof';
 is token_for()->json->{token_type}, 'Bearer', 'without a proof';
@@ -271,6 +302,9 @@ $s = opened();
 $free = logged_in('several');
 restart($identity, AUTH_DPOP => 'require');
 is_refused(login('several'), 'REQUIRED', 'require: a login without a proof');
+$asked = login('one', headers => [ proof('login') ])->json;
+is_refused(verified($asked), 'REQUIRED', 'require: a factor without a proof');
+is verified($asked, proof('verify-factor'))->status, 200, 'require: with a proof';
 is_alive($s, 'require');
 is refresh($free)->code, 'AUTH_REFRESH_TOKEN_INVALID', 'require: a session that is not bound';
 is http($face, GET => '/api/auth/me', token => $free->{accountAccessToken})->status, 401,
