@@ -175,9 +175,9 @@ void auth_set_ids(struct worker *w, const char *account_id,
                   const char *session_id);
 
 /* States who makes the changes of this request, for the rows of the audit:
- * account_id and the token jti (NULL if not a token's).  credential and session
- * name the events of a changed credential and of an ended session; NULL for the
- * usual name, and for no event. */
+ * account_id and the token jti (NULL if not a token's).  credential names the
+ * event of a changed credential (NULL for the usual name), session the event of
+ * an ended session (NULL to write none). */
 void auth_actor(struct worker *w, const char *account_id, const pj_str_t *jti,
                 const char *credential, const char *session);
 

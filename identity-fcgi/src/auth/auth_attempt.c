@@ -30,7 +30,7 @@ static void fold_address(pj_str_t remote_addr, char *out, size_t cap)
         snprintf(out, cap, "%s/64", text);
         return;
     }
-    /* Clients on a Unix socket have no address and share a single one. */
+    /* Clients on a Unix socket share one address. */
     snprintf(out, cap, "%s",
              inet_pton(AF_INET, text, &a4) == 1 ? text : "0.0.0.0");
 }

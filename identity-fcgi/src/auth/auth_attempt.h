@@ -6,7 +6,7 @@
 
 /* Fills *out for an attempt at account (normalised) from remote_addr, truncated
  * to /64 for IPv6.  The account is stored as an HMAC under a key derived from
- * the signing key.  False if there is no signing key. */
+ * the signing key.  False without a signing key. */
 PJ_MUST_CHECK bool auth_attempt_identify(const struct keys *keys,
                                          pj_str_t account, pj_str_t remote_addr,
                                          struct attempt *out);

@@ -65,7 +65,7 @@ bool body_credential(const struct body *b, const char *name,
                      enum body_need need, pj_str_t *out);
 bool body_uuid(const struct body *b, const char *name, enum body_need need,
                const char **out);
-/* One of words (NULL after the last one). */
+/* A word of the list words, which ends with NULL. */
 bool body_word(const struct body *b, const char *name, enum body_need need,
                const char *const *words, const char **out);
 /* A number without fraction and exponent, min to max. */

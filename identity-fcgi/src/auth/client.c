@@ -101,8 +101,8 @@ void client_token_url(const struct config *cfg, char *out, size_t cap)
 /* -- assertions -- */
 
 /* Reads what finds the client and its key.  The subject is the client if
- * client_id is absent.  An assertion that is not well-formed has no jwk_begin.
- */
+ * client_id is absent.  jwk_begin stays NULL if the assertion is not
+ * well-formed. */
 static void read_assertion(pj_arena_t *arena, pj_str_t assertion, pj_jws_t *jws,
                            struct client_lookup *lookup)
 {

@@ -40,8 +40,8 @@ static struct {
     pj_str_t members; /* the required ones, in jwks */
 } points[] = {{.alg = "ES256"}, {.alg = "EdDSA"}};
 
-/* Forgets the private halves.  On failure a stand-in has no members, and is no
- * key. */
+/* Forgets the private halves.  On failure a stand-in is empty, and not a key.
+ */
 static void make_points(void)
 {
     for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++) {
@@ -67,8 +67,8 @@ static void make_points(void)
 }
 
 /* An odd number of so many bytes.  OpenSSL refuses a signature that is not less
- * than the modulus without computing, so whoever measures could find out the
- * modulus: that of each stand-in is another one, as those of clients are. */
+ * than the modulus without computing, so an attacker who measures times could
+ * find out the modulus.  Each stand-in has its own modulus, as clients have. */
 static bool write_modulus(pj_str_t seed, size_t bytes, char *out, size_t cap)
 {
     unsigned char modulus[PJ_RSA_MAX_BYTES];

@@ -4,8 +4,8 @@
 
 #include <pj.h>
 
-/* How a JWK begins whose type is that of the algorithm of jws, as
- * pj_jwks_emit() writes it. */
+/* Returns the beginning of a JWK of the key type that the algorithm of jws
+ * needs, as pj_jwks_emit() writes it. */
 const char *client_key_begin(const pj_jws_t *jws);
 
 /* Verifies the signature of jws, whose header was read, with own: the client's

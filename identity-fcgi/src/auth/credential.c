@@ -7,7 +7,7 @@
 
 #include <openssl/crypto.h>
 
-/* A deleted or disabled account has no sessions. */
+/* Sessions end when their account is disabled or deleted. */
 bool credential_owner(struct worker *w, const struct session *caller,
                       char name[ACCOUNT_NAME_MAX + 1], struct account *account)
 {

@@ -1,4 +1,4 @@
-/* Whom a second factor is demanded of, and asking for it. */
+/* Decides whether a login needs a second factor, and demands it. */
 
 #include "auth/demand.h"
 

@@ -1,4 +1,4 @@
-/* Whom a second factor is demanded of, and asking for it. */
+/* Decides whether a login needs a second factor, and demands it. */
 
 #pragma once
 
@@ -8,6 +8,7 @@
 bool demand_holds(const struct config *cfg, const struct account *account);
 
 /* Answers a login whose credential is right, without a session: with a token
- * for verify-factor or, if the account has no factor, for getting one.  Returns
- * true without an answer if the account has changed since it was read. */
+ * for verify-factor or, without a factor of the account, for adding one.
+ * Returns true without an answer if the account has changed since it was read.
+ */
 bool demand_ask(struct worker *w, const struct account *account);

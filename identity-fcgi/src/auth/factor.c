@@ -114,7 +114,7 @@ bool factor_refuse_more(struct worker *w, const char *account_id)
 }
 
 /* Returns the step of the code, or 0.  A secret that cannot be decrypted is
- * logged and has no codes. */
+ * logged, and any code of it is wrong. */
 static int64_t step_of(struct worker *w, const char *account_id,
                        const struct factor *f, pj_str_t code)
 {

@@ -122,7 +122,7 @@ static const char *copy_name(struct worker *w, pj_str_t name)
 struct add {
     struct account_new given;
     struct account_item account;
-    pj_str_t credential; /* none if it has no data */
+    pj_str_t credential; /* data is NULL without one */
     const char *hash;
     char phc[PASSWORD_PHC_MAX];
 };

@@ -321,8 +321,8 @@ void h_factors_remove(struct worker *w)
     auth_refuse(w, 409, "RESOURCE_CONFLICT",                                   \
                 "The account has no second factor.")
 
-/* The session is fresh for an account with a factor: one that is added
- * meanwhile gets its codes from whoever adds it. */
+/* The session is fresh for an account with a factor.  A first factor that is
+ * added meanwhile comes with codes in the answer to that call. */
 void h_factors_recovery(struct worker *w)
 {
     struct factor_recovery made;

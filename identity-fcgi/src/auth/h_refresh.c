@@ -203,8 +203,8 @@ static bool may_rotate(const struct refresh *r, enum session_verdict verdict)
 /* -- the rotation -- */
 
 /* Predicts the expiry of the new token from the old one.  An old token issued
- * for less than the full lifetime ends with its session, and so does the new
- * token. */
+ * for less than the full lifetime ends with its session, as will the new token.
+ */
 static int64_t expected_expiry(const struct worker *w, const pj_claims_t *old)
 {
     int64_t exp = w->now_s + w->cfg->refresh_ttl_s;
@@ -392,8 +392,8 @@ static enum session_verdict decide(const struct refresh *r)
                           r->w->cfg->session_max_lifetime_s);
 }
 
-/* Finds out whether a stale token is the one that the last rotation replaced
- * and this client may retry.  The answer to a retry is as of the time of that
+/* Finds out whether the last rotation replaced this stale token, and this
+ * client may retry.  The answer to a retry is as of the time of that
  * rotation, by the database's clock, so that a later lockout covers its access
  * tokens. */
 static enum store_result find_retry(struct refresh *r)
@@ -528,8 +528,8 @@ static bool is_expected(const struct refresh *r)
                        "The refresh token is of another session.");
 }
 
-/* A stolen token of a bound session gets no further: whatever comes after this
- * may end the session. */
+/* Stops a stolen token of a bound session: the next steps may end the session.
+ */
 static bool is_holder(const struct refresh *r)
 {
     return auth_proof_demand(r->w, &r->claims, (pj_str_t){NULL, 0}) &&

@@ -180,8 +180,8 @@ static void add_session(struct named *named, const pj_claims_t *claims)
 
 /* Adds the session of a token with a valid signature and issuer, even if the
  * token is expired, replaced or issued by a clock ahead of ours.  Ignores other
- * tokens.  False with a refusal for a bound token without its proof: whoever
- * stole it must not end the session.
+ * tokens.  False with a refusal for a bound token without its proof, because a
+ * thief must not end the session.
  *
  * A cookie that is bound to another key is passed over: it is of an earlier
  * login, or somebody has planted it, and must not keep the client's own session

@@ -132,7 +132,7 @@ static void refuse_late(struct worker *w, struct step_up *s)
     }
 }
 
-/* Locks the account's row before those of its factors. */
+/* Locks the account's row before the rows of its factors. */
 static enum store_result write(struct worker *w, struct step_up *s)
 {
     enum store_result result;

@@ -98,8 +98,8 @@ static enum store_result run_use(struct worker *w, const struct opening *o,
     return result;
 }
 
-/* The account's row is locked before those of its factors, like everywhere, and
- * store_session_create() locks it. */
+/* store_session_create() locks the account's row, which is locked before the
+ * rows of its factors, like everywhere. */
 static enum store_result create(struct worker *w, const struct opening *o,
                                 const struct session *s, bool *used)
 {
@@ -139,7 +139,7 @@ enum opened opening_run(struct worker *w, const struct opening *o)
     case STORE_OK:
         break;
     case STORE_NONE:
-        /* Its tokens are of no session. */
+        /* The session of its tokens does not exist. */
         buf_reset(&w->res->headers);
         buf_reset(&w->res->body);
         return used ? OPENING_USED : OPENING_CHANGED;

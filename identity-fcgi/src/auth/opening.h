@@ -10,7 +10,7 @@ struct opening {
     const char *code, *message;    /* of the answer */
     /* Runs in the transaction that opens the session, unless NULL.  Its
      * STORE_NONE refuses the session.  use_first if it locks the account's row
-     * itself before those of factors. */
+     * itself before the rows of factors. */
     enum store_result (*use)(struct worker *w, void *state);
     bool use_first;
     void *state;

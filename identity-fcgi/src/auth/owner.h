@@ -10,7 +10,7 @@
 struct owner {
     struct account account;
     char name[ACCOUNT_NAME_MAX + 1];
-    bool at_login;             /* by a factorToken: there is no session */
+    bool at_login;             /* by a factorToken, without a session */
     struct factor_token token; /* at_login */
     struct session_view view;  /* otherwise */
     pj_claims_t claims;

@@ -266,7 +266,7 @@ static enum password_result run(struct computation *c, int64_t deadline_ms)
     return c->result;
 }
 
-/* Marks a hash as that of no credential, by its salt. */
+/* Marks a hash, by its salt, as a hash without a credential. */
 static bool mark_nobody(char *phc)
 {
     char *hash = strrchr(phc, '$');

@@ -12,7 +12,7 @@ PJ_MUST_CHECK bool reset_code_new(char code[RESET_CODE_CHARS + 1],
                                   unsigned char hash[RESET_CODE_BYTES]);
 
 /* Hashes a code as a person types it: in any letter case, with or without
- * dashes and spaces.  The hash of another text is that of no code.  False if
- * the hash cannot be computed. */
+ * dashes and spaces.  The hash of any other text matches none of the codes.
+ * False if the hash cannot be computed. */
 PJ_MUST_CHECK bool reset_code_hash(pj_str_t text,
                                    unsigned char hash[RESET_CODE_BYTES]);

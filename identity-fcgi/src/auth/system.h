@@ -52,7 +52,7 @@ bool system_refuse(struct worker *w, const struct people *p,
 /* Writes an audit line: the caller changed this. */
 struct system_event {
     const char *event;
-    const char *account_id, *session_id; /* NULL: not about one */
+    const char *account_id, *session_id; /* or NULL */
     const char *tenant_id, *workspace_id, *branch_id, *member_id;
     const char *roles; /* separated by commas */
 };

@@ -22,7 +22,7 @@ static bool digest(const pj_str_t *parts, size_t count,
     bool ok = md != NULL && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
 
     for (size_t i = 0; ok && i < count; i++) {
-        uint64_t len = parts[i].len; /* so that no two calls are alike */
+        uint64_t len = parts[i].len; /* so that all calls differ */
 
         ok = EVP_DigestUpdate(md, &len, sizeof(len)) == 1 &&
              EVP_DigestUpdate(md, parts[i].data, parts[i].len) == 1;

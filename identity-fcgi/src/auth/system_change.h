@@ -13,8 +13,8 @@ bool system_change(struct worker *w, bool secret, system_work_fn *work,
                    system_answer_fn *answer, void *state);
 /* Runs a further transaction of the same call. */
 bool system_change_more(struct worker *w, system_work_fn *work, void *state);
-/* Marks the rows of sessions that a lockout has ended.  If there is no time for
- * all of them, answers, since the sessions are over: the next call goes on.
- * Without answer, refuses and returns false. */
+/* Marks the rows of sessions that a lockout has ended.  If time runs out,
+ * answers nevertheless, because the sessions are over, and the next call goes
+ * on.  With answer NULL, refuses instead and returns false. */
 bool system_change_mark(struct worker *w, const char *account_id,
                         system_answer_fn *answer, const void *state);

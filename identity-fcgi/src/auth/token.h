@@ -31,8 +31,8 @@ PJ_MUST_CHECK bool token_issue(const struct config *cfg, const pj_key_t *key,
 /* The checks of token_verify(). */
 enum token_check {
     TOKEN_CHECK_ALL,   /* signature, issuer, times */
-    TOKEN_CHECK_LOGOUT /* also accepts tokens that are good for logout alone:
-                          expired ones, and bound ones with DPOP_OFF */
+    TOKEN_CHECK_LOGOUT /* also accepts what is good for logout alone:
+                          expired tokens, and bound tokens with DPOP_OFF */
 };
 
 /* Verifies token with keys and the issuer of cfg and fills *claims, which point

@@ -14,8 +14,8 @@ PJ_MUST_CHECK bool totp_new(unsigned char secret[FACTOR_SECRET_BYTES]);
 PJ_MUST_CHECK bool totp_base32(const unsigned char secret[FACTOR_SECRET_BYTES],
                                char out[TOTP_BASE32]);
 
-/* Returns the step (RFC 6238 section 4) whose code is code: that of now_s, the
- * one before or the one after.  0 if it is none of their codes.  The time does
- * not depend on the code's digits. */
+/* Returns the step (RFC 6238 section 4) whose code is code, or 0.  Tries the
+ * step of now_s, the step before and the step after.  The time does not depend
+ * on the code's digits. */
 int64_t totp_step(const unsigned char secret[FACTOR_SECRET_BYTES],
                   pj_str_t code, int64_t now_s);

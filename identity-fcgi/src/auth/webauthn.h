@@ -2,8 +2,8 @@
  * Verifies what passkeys return (WebAuthn Level 3, sections 7.1 and 7.2): no
  * database, no HTTP, no clock.  User presence and user verification are always
  * required, so a passkey is two factors.  The relying party is
- * PLATFORM_WEBAUTHN_RP_ID with PLATFORM_WEBAUTHN_ORIGINS; both are NULL where
- * passkeys are off, and nothing here may be called then.
+ * PLATFORM_WEBAUTHN_RP_ID with PLATFORM_WEBAUTHN_ORIGINS.  Without passkeys
+ * these settings are NULL, and nothing here may be called.
  */
 
 #pragma once

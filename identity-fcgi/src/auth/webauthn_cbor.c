@@ -11,7 +11,7 @@
 
 enum head_kind {
     HEAD_REFUSED,
-    HEAD_SIMPLE, /* has no elements, and nobody reads its value */
+    HEAD_SIMPLE, /* without elements; its value is not read */
     HEAD_TEXT,
     HEAD_BYTES,
     HEAD_ARRAY,

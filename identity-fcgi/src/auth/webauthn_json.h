@@ -6,7 +6,7 @@
 #include "auth/body.h"
 #include "auth/webauthn.h"
 
-#define WEBAUTHN_JSON_TIMEOUT_S 300 /* that of a challenge */
+#define WEBAUTHN_JSON_TIMEOUT_S 300 /* how long a challenge is good */
 
 struct webauthn_options {
     pj_str_t challenge;

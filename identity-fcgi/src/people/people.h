@@ -81,9 +81,8 @@ struct db_rows;
 struct db_statement;
 struct db_value;
 
-/* Runs a statement.  Ends it with a refusal unless it succeeds: the one that a
- * violated constraint stands for, or PEOPLE_FAILED.  On PEOPLE_DONE the caller
- * ends it. */
+/* Runs a statement.  On failure ends it with the refusal for the violated
+ * constraint, or with PEOPLE_FAILED.  On PEOPLE_DONE the caller ends it. */
 enum people_outcome people_run(struct people *p, struct sql_query *q,
                                const struct db_statement *sql);
 
@@ -99,8 +98,8 @@ enum people_outcome people_execute(struct people *p,
 /* The refusal that a violated constraint stands for, or PEOPLE_FAILED. */
 enum people_outcome people_violated(struct people *p, const char *constraint);
 
-/* Copies a row, whose first columns are those of members in their order, into
- * the struct out. */
+/* Copies a row into the struct out.  Its first columns are the members in their
+ * order. */
 bool people_copy(struct people *p, const struct db_rows *rows, size_t row,
                  const struct people_member *members, void *out);
 

@@ -93,7 +93,7 @@ enum people_outcome people_account_add(struct people *p,
 
 struct account_change {
     const char *ref;             /* id or name */
-    const char *name, *status;   /* the new ones; NULL for no change */
+    const char *name, *status;   /* new values; NULL to keep the old */
     const char *hash;            /* of a new credential; or NULL */
     struct account_item account; /* as it is then */
     bool changed;

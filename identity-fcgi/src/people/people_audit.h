@@ -7,8 +7,8 @@
 struct audit_query {
     const char *account_id; /* whose changes, or NULL for any */
     const char *event;      /* or NULL */
-    int64_t since_us;       /* from this time on; 0 for no limit */
-    int64_t until_us;       /* before this time; 0 for no limit */
+    int64_t since_us;       /* from this time on; 0 for any */
+    int64_t until_us;       /* before this time; 0 for any */
     int64_t after;          /* go on after this event; 0 for the newest */
     int64_t limit;          /* 1 to PEOPLE_PAGE_MAX */
 };
@@ -30,7 +30,7 @@ struct audit_event {
 
 extern const struct people_member people_audit_members[];
 
-/* PEOPLE_INVALID if there is no event with the id query->after. */
+/* PEOPLE_INVALID if the event query->after does not exist. */
 enum people_outcome people_audit_list(struct people *p,
                                       const struct audit_query *query,
                                       struct people_rows *page);

@@ -30,7 +30,7 @@ enum people_outcome people_end_hold(struct people *p, const char *ref,
 struct end_delete {
     const char *ref; /* id or name */
     struct end_attempts attempts;
-    const char *hash; /* of no credential */
+    const char *hash; /* matches nobody's credential */
     /* What was held, with the newest sessions; held may be NULL. */
     struct end_held *held;
     struct people_rows sessions;

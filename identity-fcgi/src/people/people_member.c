@@ -139,8 +139,8 @@ static const struct people_member wish_members[] = {
     PEOPLE_MEMBERS_END,
 };
 
-/* Parameters: the member, the wanted branches, separated by commas, their
- * roles, separated by commas and those of a branch by semicolons, the
+/* Parameters: the member; the wanted branches, separated by commas; for each
+ * branch its roles, separated by commas, with semicolons between branches; the
  * workspace. */
 #define WISH "unnest(string_to_array($2, ','), string_to_array($3, ';'))"
 
@@ -420,7 +420,7 @@ static enum people_outcome find_grantable(struct people *p,
                                account->name);
 }
 
-/* Parameters of these: the member, the branch, roles. */
+/* Parameters of the next statements: the member, the branch, roles. */
 static const struct db_statement grant_sql = {
     "member_grant",
     "INSERT INTO branch_grants (member_id, branch_id, workspace_id)"

@@ -109,7 +109,7 @@ static const struct db_statement tenant_find = {
     " ORDER BY tenant_id LIMIT 3 FOR NO KEY UPDATE",
     DB_SEARCHES};
 
-/* Names of tenants have no unique index.  The lock (an arbitrary number) makes
+/* Names of tenants lack a unique index.  The lock (an arbitrary number) makes
  * search and insertion atomic. */
 static const struct db_statement tenant_lock = {
     "tenant_lock", "SELECT pg_advisory_xact_lock(7236589412358)", true};
@@ -196,7 +196,7 @@ static enum people_outcome find_above(struct people *p, enum place_kind kind,
         return add_tenant(p, change->new_tenant, above);
     }
     outcome = find_tenant(p, change->in, above);
-    if (outcome == PEOPLE_NOT_FOUND) { /* it is no part of a path */
+    if (outcome == PEOPLE_NOT_FOUND) { /* not in the path */
         p->field = "tenantId";
         outcome = PEOPLE_INVALID;
     }

@@ -58,6 +58,6 @@ enum people_outcome people_place_list(struct people *p, enum place_kind kind,
                                       struct people_rows *page);
 /* The cursor after this place, or NULL. */
 const char *people_place_cursor(struct people *p, const void *place);
-/* The parts of a cursor of two names and an id. */
+/* Reads the parts of a cursor: two names and an id. */
 enum people_outcome people_place_cursor_read(struct people *p, const char *text,
                                              const char *after[3]);
