@@ -81,8 +81,8 @@ static bool digest_sign(const pj_key_t *key, pj_str_t input, unsigned char *sig,
 /* Detects keys that can be factored because of CVE-2017-15361 ("ROCA"; Nemec
  * and others, "The Return of Coppersmith's Attack", 2017).  A library in smart
  * cards made primes of the form k * M + 65537^a mod M, where M is a product of
- * small primes.  So the modulus n is a power of 65537 modulo each of these
- * primes.  That is true for fewer than one in 2^27 of other keys. */
+ * small primes.  So the modulus n is a power of 65537 modulo each small prime.
+ * Fewer than one in 2^27 of other keys have this property. */
 static bool has_roca(const BIGNUM *n)
 {
     static const unsigned char primes[] = {

@@ -167,7 +167,7 @@ typedef struct {
     size_t max_values;
     size_t depth;
     frame_t frames[PJ_JSON_MAX_DEPTH];
-    pj_json_t *pending; /* a member that has no value yet */
+    pj_json_t *pending; /* a member whose value follows */
     pj_json_t *root;
     /* The members of the open objects, innermost last, sorted by name within
      * each object.  So a duplicate is found in logarithmic time. */

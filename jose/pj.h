@@ -1,9 +1,9 @@
 /*
  * pj: a small, strict JOSE core.
  *
- * Functions read spans and write into caller memory.  There are no globals,
- * files, clock or logs.  Working memory comes from an arena of the caller, so
- * the limits below bound every call.  Keys are the only objects that must be
+ * Functions read spans and write into caller memory.  They use neither globals
+ * nor files, clock or logs.  Working memory comes from an arena of the caller,
+ * so the limits below bound every call.  Keys are the only objects that must be
  * freed.  Any number of threads may call any function at once unless they share
  * an arena.  OpenSSL's error queue stays unchanged.
  */
@@ -280,8 +280,8 @@ PJ_MUST_CHECK pj_err_t pj_key_generate(pj_key_t **out, const pj_alg_t *alg,
                                        pj_str_t kid);
 
 /* Writes the private half (PKCS#8) or the public half (SubjectPublicKeyInfo) as
- * PEM, without NUL. PJ_ERR_ARGUMENT if key has no private half, PJ_ERR_NO_SPACE
- * if it does not fit.  The caller wipes a private half. */
+ * PEM, without NUL.  PJ_ERR_ARGUMENT if key lacks the private half,
+ * PJ_ERR_NO_SPACE if it does not fit.  The caller wipes a private half. */
 PJ_MUST_CHECK pj_err_t pj_key_pem(const pj_key_t *key, bool private_half,
                                   char *dst, size_t cap, size_t *out_len);
 
@@ -341,7 +341,7 @@ const pj_key_t *pj_keyset_find(const pj_keyset_t *set, pj_str_t kid);
 
 /* Returns the key to verify a token with this alg and kid (empty if absent), or
  * NULL. A key with exactly this kid is preferred.  In a set read from a file,
- * if the token or the key has no kid, the only key of the algorithm's type is
+ * if the token or the key lacks a kid, the only key of the algorithm's type is
  * used. */
 const pj_key_t *pj_keyset_choose(const pj_keyset_t *set, const pj_alg_t *alg,
                                  pj_str_t kid);
@@ -398,7 +398,7 @@ typedef enum {
     PJ_TOKEN_BRANCH,
     PJ_TOKEN_SYSTEM,
     PJ_TOKEN_REFRESH,
-    PJ_TOKEN_FOREIGN /* of another issuer, which has no kinds */
+    PJ_TOKEN_FOREIGN /* of another issuer, without a kind */
 } pj_token_kind_t;
 
 /* kind must not be PJ_TOKEN_FOREIGN. */
@@ -513,17 +513,18 @@ typedef struct {
      * in lower case and without the default port. */
     const pj_str_t *origins;
     size_t origin_count;
-    /* The path that the client requested, without the query.  That of htu must
-     * have the same characters; dot segments are characters like others. */
+    /* The path that the client requested, without the query.  The path of htu
+     * must have the same characters; dot segments are characters like others.
+     */
     pj_str_t path;
     pj_str_t token; /* ath must be its hash; if empty, ath is ignored */
     int64_t now_s;
     int64_t window_s; /* the largest difference of iat and now_s */
-    /* That of the key, PJ_SHA256_BYTES, or NULL for any key. */
+    /* The thumbprint of the key, PJ_SHA256_BYTES, or NULL for any key. */
     const unsigned char *thumbprint;
     /* NULL, or where the caller keeps the key with that thumbprint, at first
-     * NULL: a good proof leaves it there, which makes the next one cheaper.
-     * The caller frees it. */
+     * NULL.  A good proof leaves its key there, which makes the next proof
+     * cheaper.  The caller frees the key. */
     pj_key_t **key;
 } pj_proof_policy_t;
 
@@ -540,7 +541,7 @@ typedef struct {
 /*
  * Verifies a proof, the expensive signature last: the header (typ is
  * "dpop+jwt", no crit, jwk is a public key alone), the thumbprint, the claims,
- * the key, the signature.  exp and nbf have no meaning in a proof.
+ * the key, the signature.  exp and nbf are ignored.
  *
  * PJ_ERR_PROOF with proof->fault, or PJ_ERR_PROOF_TIME if iat is outside of the
  * window. PJ_ERR_NO_SPACE, PJ_ERR_CRYPTO and PJ_ERR_ARGUMENT are not the fault

@@ -67,7 +67,7 @@ PJ_MUST_CHECK pj_err_t pj_sha256(unsigned char md[PJ_SHA256_BYTES],
 struct pj_key_s {
     const pj_alg_t *alg;
     EVP_PKEY *pkey;
-    EVP_MD *md;           /* of alg; if NULL, so are the next two */
+    EVP_MD *md;           /* of alg; without it verify and sign are NULL */
     EVP_PKEY_CTX *verify; /* initialised, see operation_begin() */
     EVP_PKEY_CTX *sign;   /* NULL also for a public key */
     EVP_MD_CTX *digest;   /* of a copy (pj_key_copy()), else NULL */

@@ -58,8 +58,8 @@ bool pj_claims_x5t(const pj_claims_t *claims,
 
 /* -- the header ----------------------------------------------------------- */
 
-/* Returns true if jwk has no member that a public key lacks (RFC 7518 sections
- * 6.2.2, 6.3.2 and 6.4.1, RFC 8037 section 2). */
+/* Returns false if jwk has a member of private or symmetric keys (RFC 7518
+ * sections 6.2.2, 6.3.2 and 6.4.1, RFC 8037 section 2). */
 static bool is_public(const pj_json_t *jwk)
 {
     static const char *const secrets[] = {"d",  "p",  "q",   "dp",

@@ -9,7 +9,7 @@
 #include "nginx/nginx.h"
 
 
-/* Returns 1 if nginx would prefer the location to the one that was found. */
+/* Returns 1 if nginx would prefer the location to the location found. */
 
 static ngx_uint_t
 ngx_http_pgw_fetch_conf_better(const ngx_http_pgw_source_t *from,

@@ -1,7 +1,7 @@
 
 /*
- * platform_gateway_assertion: a token of the gateway's own, by which the
- * service of a location knows that a request came through the gateway.
+ * platform_gateway_assertion: a token of the gateway's own, which proves to the
+ * service of a location that a request came through the gateway.
  *
  * It is the last of the trusted headers, so it is kept in the cache with them,
  * and is added and removed with them.

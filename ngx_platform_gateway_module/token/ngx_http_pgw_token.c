@@ -71,7 +71,7 @@ ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
 
 /* Selects the issuer by the name in the token, and reads the claims.  An
    unknown name is the first fault.  For an explanation, the claims are then
-   read as those of the issuer without a block, to find further faults. */
+   read as claims of the issuer without a block, to find further faults. */
 
 static pj_err_t
 ngx_http_pgw_token_claims(ngx_http_pgw_keys_t *keys, pj_claims_t *claims,

@@ -42,8 +42,8 @@ char *ngx_http_pgw_claim_value(ngx_conf_t *cf, ngx_http_pgw_rule_t *rule,
 char *ngx_http_pgw_claim_rule(ngx_conf_t *cf, ngx_uint_t first,
     ngx_http_pgw_rule_t *rule);
 
-/* Iterates over the texts that a value of a rule may be equal to: that of a
-   string, number or boolean, and the strings of an array.  *item is NULL at
+/* Iterates over the texts that a value of a rule may be equal to: the text of a
+   string, number or boolean, or the strings of an array.  *item is NULL at
    first.  Returns 0 at the end. */
 ngx_uint_t ngx_http_pgw_claim_next(const pj_json_t *claim,
     const pj_json_t **item, pj_str_t *text);
@@ -75,9 +75,9 @@ ngx_http_pgw_set_t  ngx_http_pgw_require_directive;
    grant.  rules may be NULL. */
 ngx_uint_t ngx_http_pgw_require_texts(const ngx_array_t *rules);
 
-/* Makes the text of the claim of the n-th of these rules: the words that a
-   value may be equal to, with a zero byte after each.  Returns NGX_DECLINED if
-   there is none. */
+/* Makes the text of the claim of the n-th rule: the words that a value may be
+   equal to, with a zero byte after each.  Returns NGX_DECLINED if there is
+   none. */
 ngx_int_t ngx_http_pgw_require_text(ngx_pool_t *pool, const ngx_array_t *rules,
     ngx_uint_t n, const pj_json_t *root, ngx_str_t *text);
 
@@ -88,9 +88,9 @@ uint64_t ngx_http_pgw_require_lacking(ngx_http_request_t *r,
 
 /*
  * Writes the scopes for the challenge of a refusal, each once, in the order of
- * the rules: all that conf requires with 401, those that the grant lacks with
- * CLAIM_REQUIRED, and those of the levels with CONTEXT_FORBIDDEN.  len is 0 if
- * there are none.
+ * the rules: with 401 all that conf requires, with CLAIM_REQUIRED the scopes
+ * that the grant lacks, with CONTEXT_FORBIDDEN the scopes of the levels.  len
+ * is 0 without any.
  */
 ngx_int_t ngx_http_pgw_require_challenge(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_reason_e reason,
@@ -303,7 +303,7 @@ void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
 typedef struct {
     uint64_t                     id;        /* keyed hash */
     uint32_t                     iat;       /* s since replay->born */
-    uint32_t                     dies_at;   /* likewise; 0 if never used */
+    uint32_t                     dies_at;   /* the same; 0 if never used */
 } ngx_http_pgw_replay_slot_t;
 
 
@@ -339,7 +339,7 @@ ngx_int_t ngx_http_pgw_replay_init(ngx_http_pgw_replay_t *replay, void *mem,
  * Stores the id of a good proof; the mutex is held.  iat is its time of issue,
  * and at dies_at the proof is too old.  Returns NGX_OK if the proof may be used
  * now; NGX_DONE if it was used; NGX_ABORT if it is as old as one that was
- * overwritten; NGX_DECLINED if there is no room; NGX_ERROR on failure.
+ * overwritten; NGX_DECLINED without room; NGX_ERROR on failure.
  */
 ngx_int_t ngx_http_pgw_replay_put(ngx_http_pgw_replay_t *replay,
     const u_char id[PJ_SHA256_BYTES], int64_t iat, int64_t dies_at,
@@ -364,7 +364,7 @@ struct ngx_http_pgw_proof_s {
     ngx_http_pgw_replay_t   *replay;     /* in it */
 };
 
-/* What a token is bound to. */
+/* The key or certificate that a token is bound to. */
 
 typedef enum {
     NGX_HTTP_PGW_BINDING_NONE = 0,
@@ -384,7 +384,7 @@ ngx_http_pgw_binding_e ngx_http_pgw_proof_binding(
 ngx_http_pgw_reason_e ngx_http_pgw_proof_needed(
     const ngx_http_pgw_loc_conf_t *conf, ngx_uint_t bound, ngx_uint_t dpop);
 
-/* What a proof is for. */
+/* A proof and the request that it is for. */
 
 typedef struct {
     const ngx_str_t         *value;      /* of the DPoP header */
