@@ -50,7 +50,9 @@ my %default = (
     LOGIN_BURST       => 'burst=20 nodelay',
     REFRESH_RATE      => '50r/s',
     REFRESH_BURST     => 'burst=100 nodelay',
-    ACCESS_LOG        => '/run/platform/logs/platform-access.log platform',
+    ACCESS_LOG        => '/run/platform/logs/platform-access.log platform buffer=64k flush=1s',
+    FEED_LOG          => '/run/platform/logs/platform-access.log platform'
+        . ' if=$platform_feed_failed buffer=64k flush=1s',
     TRUSTED_PROXIES   => '',
     REVOCATIONS       => 'on',
     REVOCATIONS_STALE => 'pass',
@@ -99,6 +101,8 @@ my @cases = (
     (map { [ $_->[0], $_->[1], 1, [ 'yes', 'tru' ], [ 'true', '0', 'off' ] ] }
         [ PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'ACCESS_LOG' ],
         [ PLATFORM_REVOCATIONS_ENABLED => 'REVOCATIONS' ]),
+    [ PLATFORM_HTTP_ACCESS_LOG_BUFFER => 'ACCESS_LOG', 1,
+        [ 'on', '0', '0k', '64', '64K', '1m', '1000k', '64k flush=1h' ], [ '64k', 'off', 'OFF', '999k' ] ],
     [ PLATFORM_REVOCATIONS_STALE => 'REVOCATIONS_STALE', 1,
         [ 'on', 'pass;', 'pass after=1h' ], [ 'pass', 'refuse', 'Refuse' ] ],
     [ PLATFORM_ASSERTION_KEY => 'ASSERTION_KEY', 1, [ 'keys', '/a b', '/a;' ],
@@ -143,6 +147,21 @@ for my $case (@cases) {
         like join(' ', $t->run_identity(['--check'], $name => $value)), $checked,
             "$name=$value: by the program too" if $both && $what eq 'refused';
     }
+}
+
+# The log in a pipe: not more than the kernel writes whole.
+
+for my $case (
+    [ '/dev/stdout', '', '0 /dev/stdout platform buffer=4k flush=1s' ],
+    [ '/dev/stdout', '4k', '0 /dev/stdout platform buffer=4k flush=1s' ],
+    [ '/dev/stdout', 'off', '0 /dev/stdout platform' ],
+    (map { [ $_, '5k', '2 render: PLATFORM_HTTP_ACCESS_LOG_BUFFER is 5k, too large for the pipe'
+        . " $_; accepted: up to 4k" ] } qw(/dev/stdout //dev/stderr /dev/fd/3 /proc/self/fd/1)),
+    [ '/dev/shm/log', '5k', '0 /dev/shm/log platform buffer=5k flush=1s' ])
+{
+    my ($log, $buffer, $want) = @$case;
+    is join(' ', value('ACCESS_LOG', GATEWAY_ACCESS_LOG => $log,
+        PLATFORM_HTTP_ACCESS_LOG_BUFFER => $buffer)), "$want\n", "$log, buffer '$buffer'";
 }
 
 # The program takes the good values of all of them at once, and knows the gateway's other

@@ -144,6 +144,7 @@ static const struct setting settings[] = {
             .between = " \t,"),
     FOREIGN("PLATFORM_ENTITLEMENT_TIMEOUT", "30s", SHARED(TIME)),
     FOREIGN("PLATFORM_ENTITLEMENT_URL", "http://127.0.0.1:8082", SHARED(SITE)),
+    FOREIGN("PLATFORM_HTTP_ACCESS_LOG_BUFFER", "64k", SHARED(LOG_BUFFER)),
     BOOL("PLATFORM_HTTP_ACCESS_LOG_ENABLED", access_log, "true"),
     SECONDS("PLATFORM_JWT_ACCESS_TOKEN_TTL", access_ttl_s, "15m", "1s to 1d"),
     TEXT("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS", jwt_additional_public_keys,

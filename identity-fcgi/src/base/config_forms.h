@@ -68,6 +68,9 @@
 #define FORM_RATE "[Oo][Ff][Ff]|[1-9][0-9]{0,5}r/[sm]( burst[ =][0-9]{1,6})?"
 #define A_RATE "off, or like 10r/s burst 20"
 
+#define FORM_LOG_BUFFER "[Oo][Ff][Ff]|[1-9][0-9]{0,2}k"
+#define A_LOG_BUFFER "off, or 1k to 999k"
+
 #define FORM_TIME "[1-9][0-9]{0,5}(ms|s|m|h)"
 #define A_TIME "a number with ms, s, m or h"
 

@@ -184,6 +184,7 @@ sub render_nginx ($self, $env, $upstream, $edit = undef) {
         (map { (uc $_ . '_PORT' => $self->port($_)) } qw(gateway identity stub)),
         METRICS_LISTEN => '127.0.0.1:' . $self->port('metrics'),
         RUN_DIR => $run, LOG_DIR => $logs, GATEWAY_ACCESS_LOG => "$logs/access.log",
+        PLATFORM_HTTP_ACCESS_LOG_BUFFER => 'off',
         MODULE_PATH => Platform::Test::Env::module(), IDENTITY_UPSTREAM => $upstream,
         NGINX_USER => $> == 0 ? 'root' : '', %$env);
     system("$root/tools/render", '--out', $out) == 0 or die "tools/render failed\n";
