@@ -5,6 +5,7 @@
 use Platform::Test;
 use Platform::Test::Commands;
 use Platform::Test::Env;
+use Platform::Test::Page qw(steps);
 
 my $node = Platform::Test::Env::node();
 Platform::Test::Env::needs('the libraries of Debian that t/DEPENDENCIES lists')
@@ -60,6 +61,13 @@ sub asked ($what, $count, $program) {
 }
 asked(node => 16, "$node $root/t/node/clients.mjs");
 asked(python => 3, "/usr/bin/python3 $root/t/consumers/clients.py");
+
+# The program of docs/bound-tokens.md, by a person.
+my $tells = "$root/docs/bound-tokens.md";
+my ($program) = $t->read_file($tells) =~ /^```js\n(.*?)^```/ms;
+$t->write_file('bound.mjs', $program =~ s{http://localhost:8080}{$issuer}r);
+my ($command, $said) = @{ (steps($tells, 'Try it'))[0] };
+is scalar qx{cd $dir && ${\ $command =~ s/^node/$node/r } 2>&1}, $said, 'a bound token, as the page says';
 
 # -- at the gateway
 

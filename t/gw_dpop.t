@@ -553,14 +553,25 @@ is reason(ask('/api', $token, $ahead)), '401 proof_nonce', 'but none with a nonc
 # -- as the page shows it: docs/bound-tokens.md
 
 my $page = $t->read_file($t->root . '/docs/bound-tokens.md');
-my ($shown) = $page =~ /^```nginx\n(http \{\n.*?)^```\n/ms;
+my ($zone, $origin, $require) = $page =~ /^## Switch it on\n(.*?)^## /ms && $1 =~ /^```nginx\n(.*?)^```\n/msg;
 my ($promised) = map {s/\s+/ /gr} $page =~ /^```text\nWWW-Authenticate: (.*?)\n```\n/ms;
 my ($up, $at) = ($t->port('upstream'), $t->port('shown'));
-$shown =~ s/listen 8080;/listen 127.0.0.1:$at; large_client_header_buffers 2 24k;/ or die 'no listen';
-$shown =~ s/127\.0\.0\.1:9000/127.0.0.1:$up/g;
-$shown =~ s/^http \{\n\K/%%GLOBALS_HTTP%% platform_gateway_issuer $Platform::Test::Jwt::ISSUER; platform_gateway_key_file keys.json;\n/;
+my $pass = "platform_gateway_access token; proxy_pass http://127.0.0.1:$up;";
+my $shown = <<"HTTP";
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%% large_client_header_buffers 2 24k;
+    platform_gateway_issuer $Platform::Test::Jwt::ISSUER; platform_gateway_key_file keys.json; $zone
+    server {
+        listen 127.0.0.1:$at; platform_gateway on; $origin
+        location /orders/ { $pass }
+        location /payouts/ { $require $pass }
+    }
+}
+HTTP
 $t->write_file('keys.json', jwks($key));
-my $doc = $t->nginx_conf("%%GLOBALS%%\nevents { }\n$shown", 'shown');
+my $doc = $t->nginx_conf($shown, 'shown');
 $doc->start;
 sub as_shown ($path, $token, @headers) { return http_get($at, $path, headers => [ Authorization => $token, @headers ]) }
 sub for_page ($path) { return (DPoP => proof(GET => "https://api.example.com$path", $token)) }
