@@ -353,7 +353,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 # -- targets ---------------------------------------------------------------------------
 
 .PHONY: help all run reload check unit t soak fleet asan tsan valgrind coverage mutants fuzz lint fmt install \
-  module matrix deb arm64 image check-image check-deb check-upgrades release \
+  module matrix deb client arm64 image check-image check-deb check-upgrades release \
   check-release \
   clean distclean
 
@@ -468,6 +468,9 @@ deb: ## build the Debian packages in build/deb (NGINX_SRC= if nginx is not Debia
 
 arm64: needs-arm64 ## the same for arm64 in build/arm64, and run there by qemu (root, debootstrap)
 	@tools/arm64
+
+client: ## pack the client of examples/client for npm in build/client
+	@tools/client $(BUILD)/client
 
 image: needs-image deb ## build an image of each half in build/image
 	@tools/image

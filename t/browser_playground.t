@@ -1,6 +1,6 @@
 # The playground of make run in a real browser: every button, against what the
 # page shows, what the network carried and what the gateway logged.  Then the
-# client of examples/, in two tabs.
+# client of examples/ and its two pages, each in two tabs.
 
 use Platform::Test;
 
@@ -13,14 +13,11 @@ my ($run, $port) = ($t->dir . '/run', $t->port('playground'));
 my $p = $t->make_run($t->root);
 $t->run_ready($p, 'make run');
 
-# The client of examples/ lies beside the page, for this test alone, without its types
-# (which http_client.t checks).
+# The client of examples/, as its package has it, lies beside the page, for this test alone.
 my $tools = $t->root . '/t/node';
-my $strip = 'const [, from, to] = process.argv, fs = require("fs"), esnext = 99;'
-    . 'fs.writeFileSync(to, require("typescript").transpile(fs.readFileSync(from, "utf8"),'
-    . '{ target: esnext, module: esnext }));';
-my $said = qx{cd $tools && $node -e '$strip' ../../examples/client/client.ts $run/www/client.js 2>&1};
-is $?, 0, 'the client without its types' or diag $said;
+is $t->client_package, '', 'the package of the client installs';
+$t->write_file('run/www/client.js',
+    $t->read_file('node_modules/platform-gateway-client/dist/client.js'));
 
 my $shots = Platform::Test::Env::build() . '/screenshots';
 mkdir $shots;
@@ -31,6 +28,10 @@ my $psql = Platform::Test::Env::postgres('psql') . " -XAtq -h $database -U platf
 my $checks = $t->browser("$tools/playground.js", $chromium, "http://localhost:$port",
     "$run/logs/access.log", $shots, $psql);
 cmp_ok $checks, '>', 300, 'it checked what it saw';
+
+my ($gateway) = $t->read_file('run/www/settings.json') =~ m{"http://[^":]*:(\d+)"} or die 'no gateway';
+cmp_ok $t->browser("$tools/client_pages.js", $chromium, "http://localhost:$port", $gateway, $t->dir, "$run/www"),
+    '>', 25, 'the pages of the client work';
 
 kill 'INT', -$p->pid;
 ok $p->wait_end(60), 'Ctrl-C ends make run';

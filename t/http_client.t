@@ -1,6 +1,7 @@
 # examples/client: passes the compiler's strictest checks, also with the types that
-# openapi-typescript makes of docs/openapi-frontend.yaml, asks as docs/openapi.yaml says,
-# and does what it says against the real gateway, identity service and PostgreSQL.
+# openapi-typescript makes of docs/openapi-frontend.yaml.  Its package for npm, installed,
+# asks as docs/openapi.yaml says, and does what it says against the real gateway, identity
+# service and PostgreSQL.
 
 use JSON::PP;
 use Platform::Test;
@@ -21,6 +22,18 @@ $s->postgres->sql("insert into accounts (account_name, account_type, credential_
 my ($dir, $root) = ($t->dir, $t->root);
 my $tools = "$root/t/node";
 my ($client, $data) = map { $t->read_file("$root/examples/client/$_.ts") } qw(client types);
+
+# The package has what package.json lists, and needs nothing else.
+
+is $t->client_package, '', 'the package installs';
+my $package = decode_json($t->read_file('node_modules/platform-gateway-client/package.json'));
+is_deeply [ map { $package->{$_} } qw(dependencies peerDependencies optionalDependencies) ],
+    [ (undef) x 3 ], 'it depends on nothing';
+is_deeply [ sort split /\n/, qx{cd $dir/node_modules/platform-gateway-client && find . -type f} ],
+    [ sort map {"./$_"} qw(LICENSE README.md package.json), @{ $package->{files} } ], 'its files';
+for my $page (qw(plain.html react.tsx)) {
+    cmp_ok $t->read_file("$root/examples/client/$page") =~ tr/\n//, '<=', 40, "$page is short";
+}
 
 # What is right compiles, as strictly as the compiler can, and what is wrong does not:
 # one run, since the compiler's start is what it costs.
@@ -78,20 +91,23 @@ END
         "import type { Next } from './client';\nexport const f = (n: Next): string => n.factorToken;" ],
     'page.ts' => [ 1, 'docs/http-api.md uses it as it is',
         join '', $t->read_file("$root/docs/http-api.md") =~ /^```ts\n(.*?)^```/gms ],
+    'react.tsx' => [ 1, 'a page in React', $t->read_file("$root/examples/client/react.tsx") ],
+    'readme.ts' => [ 1, 'README.md of the package',
+        $t->read_file("$root/examples/client/README.md") =~ /^```ts\n(.*?)^```/ms ],
     'types.ts' => [ 1, 'its types too', $data ],
 );
 $t->write_file($_, $file{$_}[2]) for keys %file;
 $said = qx{$node $tools/node_modules/openapi-typescript/bin/cli.js $root/docs/openapi-frontend.yaml -o $dir/frontend.ts 2>&1};
 is $?, 0, 'openapi-typescript' or diag $said;
-$t->write_file('tsconfig.json', encode_json({ extends => "$tools/tsconfig.json",
-    compilerOptions => { rootDir => '.', noUnusedLocals => JSON::PP::false },
+$t->write_file('tsconfig.json', encode_json({ extends => "$root/examples/client/tsconfig.json",
+    compilerOptions => { noEmit => JSON::PP::true, noUnusedLocals => JSON::PP::false },
     files => [ sort keys %file ] }));
 $said = qx{cd $dir && $node $tools/node_modules/typescript/bin/tsc -p . 2>&1};
 for my $name (sort keys %file) {
     my ($good, $what) = @{ $file{$name} };
     is $said !~ /^\Q$name\E\(/m, !!$good, $what or diag $said;
 }
-rename "$dir/client.js", "$dir/client.mjs";
+$t->write_file('client.mjs', "export * from 'platform-gateway-client';\n");
 
 my ($codes) = $data =~ /^export type ServiceCode =\n(.*?);/ms;
 is_deeply [ sort $codes =~ /'(\w+)'/g ], [ sort $t->read_file("$root/docs/openapi.yaml")

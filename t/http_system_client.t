@@ -49,8 +49,8 @@ END
 for my $name (grep { defined $file{$_}[2] } keys %file) {
     $t->write_file($name, $file{$name}[2]);
 }
-$t->write_file('tsconfig.json', encode_json({ extends => "$tools/tsconfig.json",
-    compilerOptions => { rootDir => '.', noUnusedLocals => JSON::PP::false },
+$t->write_file('tsconfig.json', encode_json({ extends => "$root/examples/client/tsconfig.json",
+    compilerOptions => { rootDir => '.', outDir => '.', noUnusedLocals => JSON::PP::false },
     files => [ sort keys %file ] }));
 $said = qx{cd $dir && $node $tools/node_modules/typescript/bin/tsc -p . 2>&1};
 for my $name (sort keys %file) {

@@ -30,9 +30,9 @@
 
 import type { AddedTotp, Answer, Branch, CallOptions, Challenge, ClientCode,
   Code, Context, Events, FactorAsked, Factors, Fault, InBranch, Me, Next, Options, OwnSession,
-  Problem, Session, SteppedUp, TokenStore, Totp } from './types';
+  Problem, Session, SteppedUp, TokenStore, Totp } from './types.js';
 
-export type * from './types';
+export type * from './types.js';
 
 export class PlatformError extends Error {
   override readonly name = 'PlatformError';
@@ -150,6 +150,11 @@ export class PlatformClient {
   /** Account, session and branch of the tokens; undefined before a login. */
   get context(): Context | undefined {
     return this.#context;
+  }
+
+  /** Whether there are tokens of a session; if not, login() comes first. */
+  get signedIn(): boolean {
+    return (this.#access ?? this.#account) !== undefined;
   }
 
   /** Whether a branch is selected; if not, selectBranch() comes first. */
@@ -625,7 +630,7 @@ export class PlatformClient {
   }
 
   #signOut(): void {
-    const had = this.#access ?? this.#account;
+    const had = this.signedIn;
     this.#drop();
     if (had) this.#emit('signedOut');
   }

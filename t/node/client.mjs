@@ -247,7 +247,7 @@ function later(seconds) {
 const checks = {
   async 'one branch: a call goes through, the cookie has the refresh token'() {
     const { net, client } = await signedIn('one');
-    same(client.ready, true);
+    same([client.signedIn, client.ready], [true, true]);
     assert.match((await reach(client))['X-Account-Id'], /0001$/);
     assert.match(net.cookie, /^platform_refresh_token=./);
     same(net.refreshes(), 0);
@@ -314,7 +314,7 @@ const checks = {
 
   async 'several branches: choose, and switch at any time'() {
     const { net, client } = await signedIn('several');
-    same(client.ready, false);
+    same([client.signedIn, client.ready], [true, false]);
     await fails(client.fetch(context), 'BRANCH_NOT_SELECTED');
     for (const { branchId } of client.branches.slice(0, 2)) {
       await client.selectBranch(branchId);
@@ -763,7 +763,7 @@ const checks = {
     await reach(client);
     await fails(client.endSession(mine), 'RESOURCE_NOT_FOUND');
     await client.endSession(sessions[0]);
-    same(client.ready, false);
+    same([client.signedIn, client.ready], [false, false]);
     await fails(client.sessions(), 'AUTH_REFRESH_TOKEN_MISSING');
   },
 

@@ -249,6 +249,19 @@ sub browser ($self, $script, @args) {
     return $checks;
 }
 
+# Packs the client of examples/ for npm, and installs it in the test's directory as a
+# page's author would; what the examples need besides is t/node's.  What npm said, if
+# it failed.
+sub client_package ($self) {
+    my ($root, $dir) = ($self->root, $self->{dir});
+    my $said = qx{exec 2>&1; cd $dir && $root/tools/client package &&
+        npm install --offline --no-audit --no-fund --cache=$dir/npm ./package/*.tgz};
+    return $said || 'npm failed' if $?;
+    symlink "$root/t/node/node_modules/$_", "$dir/node_modules/$_" or die "$_: $!\n"
+        for qw(@types react react-dom);
+    return '';
+}
+
 # A process of identity-fcgi, with these changes of the environment; via => what
 # runs it, args => its own; further options of Platform::Test::Process.
 sub identity_process ($self, $name, $change, %o) {
