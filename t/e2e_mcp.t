@@ -16,10 +16,11 @@ plan(skip_all => 'the SDK needs node 20 or later') if $version < 20;
 
 my $t = Platform::Test->new;
 my ($root, $dir) = ($t->root, $t->dir);
-my %port = (8090 => $t->port('gateway'), 9000 => $t->port('mcp'), 9100 => $t->port('issuer'));
+my %port = (8090 => $t->port('gateway'), 9000 => $t->port('mcp'), 9100 => $t->port('issuer'),
+    9101 => $t->port('client'));
 my ($url, $issuer) = map {"http://127.0.0.1:$_"} @port{ 8090, 9100 };
 
-sub ours ($file) { return $t->read_file("$root/examples/mcp/$file") =~ s/\b(8090|9[01]00)\b/$port{$1}/gr }
+sub ours ($file) { return $t->read_file("$root/examples/mcp/$file") =~ s/\b(8090|9[01]0[01])\b/$port{$1}/gr }
 
 symlink "$root/t/node/node_modules", "$dir/node_modules" or die "node_modules: $!\n";
 for my $name (qw(issuer server)) {
@@ -239,7 +240,31 @@ my $shell = sub ($script) {
     my ($any) = map {qr/$_/} join '|', keys %at;
     return qx{sh $file} =~ s/\b($any)\b/$at{$1}/gr;
 };
-prints('the page', sub ($script) { $shell->($script) }, map { steps($page, $_) } 'Try it', 'Headers and message');
+my ($start, $asks, $agent) = steps($page, 'Try it');
+prints('the page', sub ($script) { $shell->($script) }, $asks, steps($page, 'Headers and message'));
+like $start->[0], qr/node issuer\.mjs & node server\.mjs &/, 'which tells how to start it';
+
+# The client of the example, whose user opens each page that it prints.
+sub allow ($at, $to = $at) {
+    my $html;
+    for (my @form; $to; $to = $html =~ /action="([^"]+)"/ ? $1 : undef) {
+        $html = qx{curl -sL -b $dir/jar -c $dir/jar @form '$to'};
+        my %hidden = $html =~ /name="(\w+)" value="(\w+)"/g;
+        @form = ('-d', join '\&', 'login=ben', 'password=any', map {"$_=$hidden{$_}"} keys %hidden);
+    }
+    return $html;
+}
+my $program = $t->process('client', cmd => [ $node,
+    $t->write_file('client.mjs', ours('client.mjs')) ])->expect_end;
+my @pages;
+for my $n (0, 1) {
+    ok eventually(sub { (@pages = ($t->read_file('client.log') // '') =~ /^Open (.*)$/mg) > $n }),
+        'the client has a page for its user';
+    is allow($pages[$n]), "Go back to the terminal.\n", 'its user allows it';
+}
+$program->wait_end(30);
+my $said = $t->read_file('client.log') =~ s/\?.*?(&scope=[^&]*&).*/?...$1.../gr;
+is $said =~ s/\Q$issuer/http:\/\/127.0.0.1:9100/gr, $agent->[1], 'the client prints what the page says';
 
 # For an older server every request needs the strongest scope, and all its methods pass.
 my ($lines) = $older_servers =~ /^```nginx\n(.*?)^```$/ms;
