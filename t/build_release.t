@@ -1,6 +1,7 @@
 # make release: refuses what is not committed; its files are verified, and made again,
 # by SECURITY.md's commands.  A stand-in for tools/deb packs what is built already, so
-# what compiles packages need not be installed.
+# what compiles packages need not be installed; and one for tools/client, which
+# http_client.t tries.
 
 use Platform::Test;
 use Platform::Test::Page qw(commands steps);
@@ -51,6 +52,7 @@ for half in libnginx-mod-http-platform-gateway:lib/nginx/modules:$build/*.so \\
     SOURCE_DATE_EPOCH=1 dpkg-deb -Znone --root-owner-group -b \$name build/deb
 done
 SH
+$t->write_file('repo/tools/client', qq(#!/bin/sh\ncp "\$(dirname "\$0")/../text" "\$1/client.tgz"\n));
 $t->write_file('repo/text', "one\n");
 $t->write_file('repo/.gitignore', "/build/\n");
 works('a checkout and a key', <<"SH");
@@ -98,6 +100,7 @@ for my $case (
 works('the version of this commit', 'git tag v0.2.0; tools/release');
 my $release = "$repo/build/release";
 my $files = qx{cd $release && cat *};
+is $t->read_file('repo/build/release/client.tgz'), "one\n", 'it has the client for npm';
 works('made again elsewhere', "git clone -q . $repo.2; cd $repo.2; umask 077;"
     . ' LC_ALL=C TZ=Asia/Tokyo tools/release; diff -r --exclude=SHA256SUMS.minisig'
     . " build/release $release");
