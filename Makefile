@@ -479,7 +479,8 @@ check-image: needs-check-image ## run those images as containers, by examples/co
 	@t/image/check
 
 check-deb: needs-check-deb ## README's commands and the packages, in fresh Debian 12 and 13
-	@t/deb/first_minute
+	@t/deb/first_minute bookworm
+	@t/deb/first_minute trixie
 	@t/deb/check
 	@t/deb/other_nginx
 

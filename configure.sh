@@ -37,7 +37,8 @@ each what it found, and writes build/config.mk for make.
                         /usr/share/nginx/src of Debian's nginx-dev, or what
                         --install-deps fetches of it into build/nginx-dev)
   --with-pg-bindir=DIR  directory of initdb and postgres (default: the newest
-                        /usr/lib/postgresql/*/bin)
+                        /usr/lib/postgresql/*/bin, or what --install-deps
+                        fetches into build/postgresql)
   --prefix=DIR          where make install puts things (default: /usr/local)
   --sysconfdir=DIR      configuration (default: /etc, or DIR/etc under another
                         prefix than /usr and /usr/local)
@@ -81,6 +82,7 @@ done
 quiet=no
 stage=build          # what it is looked for: build, run, test, bench, release, fleet
 packages=''          # to install
+optional=''          # those that tests go without
 build_lacks=''
 test_lacks=''
 wrong_names=''
@@ -159,6 +161,7 @@ wrong() { # name, what is wrong, Debian package
 absent() { # name, Debian package, what goes without
     not_found "$1" "not found (Debian package $2): $3" "$2"
     wanted "$2"
+    optional="$optional $2"
 }
 
 # Every path that reaches the Makefile is checked: make has no quoting.
@@ -362,6 +365,7 @@ probe_postgres() {
         candidates=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -rV)
         postgres=$(command -v postgres 2>/dev/null) &&
             candidates="$candidates $(dirname -- "$postgres")"
+        candidates="$candidates $(echo "$postgres_files"/usr/lib/postgresql/*/bin)"
     fi
     for dir in $candidates; do
         if [ -x "$dir/initdb" ] && [ -x "$dir/postgres" ] &&
@@ -387,8 +391,15 @@ probe_postgres() {
     found "PostgreSQL server" "$version ($pg_path)"
 }
 
-probe_perl() {
-    for pair in $perl_modules; do
+# The tests also need programs of the package that a private server does not.
+probe_postgres_package() {
+    case $pg_path in
+    "$postgres_files"/*) missing "PostgreSQL package" postgresql ;;
+    esac
+}
+
+probe_perl() { # module=package ...
+    for pair; do
         module=${pair%=*}
         package=${pair#*=}
         if ! command -v perl >/dev/null 2>&1; then
@@ -401,9 +412,6 @@ probe_perl() {
         fi
     done
 }
-
-perl_modules="Test::More=perl JSON::PP=perl Crypt::PK::RSA=libcryptx-perl
-    IO::Socket::SSL=libio-socket-ssl-perl"
 
 probe_all() {
     packages=''
@@ -429,6 +437,7 @@ probe_all() {
     probe_lib oath "liboath" liboath 2.6 liboath-dev
     stage=run
     probe_postgres
+    probe_perl JSON::PP=perl
     probe_tool "setpriv" setpriv util-linux "setpriv --version"
     probe_tool "curl" curl curl "curl --version"
     stage='test'
@@ -457,7 +466,9 @@ probe_tests() {
     probe_certificates
     probe_tool "prove" prove perl "prove --version"
     probe_tool "oathtool" oathtool oathtool "oathtool --version"
-    probe_perl
+    probe_postgres_package
+    probe_perl Test::More=perl Crypt::PK::RSA=libcryptx-perl \
+        IO::Socket::SSL=libio-socket-ssl-perl
     probe_njs
     probe_optional "PgBouncer" pgbouncer pgbouncer \
         "no test of transaction pooling" "pgbouncer --version"
@@ -546,26 +557,66 @@ release_services() {
     new_services=''
 }
 
-# nginx-dev depends on a hundred packages, and needs two of them to build a
-# module: this one package is unpacked instead, as it fits the nginx installed.
+# Two packages depend on more than their files need, so the files alone are taken:
+# nginx-dev depends on a hundred packages, of which two build a module; PostgreSQL's
+# depend on LLVM and on what makes a cluster of the system, and make run has its own.
 nginx_dev=$root/build/nginx-dev
+postgres_files=$root/build/postgresql
 
 nginx_package() {
     dpkg-query -W -f '${Version}' nginx 2>/dev/null
 }
 
+fetch_files() { # directory, package ...
+    dir=$1
+    shift
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    (cd "$dir" && apt-get -q -o APT::Sandbox::User=root download "$@" &&
+        for deb in ./*.deb; do dpkg-deb -x "$deb" . || exit; done && rm ./*.deb) ||
+        die "$* could not be fetched: see above"
+}
+
 fetch_nginx_dev() {
     version=$(nginx_package) || version='none installed'
-    rm -rf "$nginx_dev" "$root/build/nginx"
-    mkdir -p "$nginx_dev"
+    rm -rf "$root/build/nginx"
     # apt lists what it may not be able to fetch, where the network is down.
     apt-cache show "nginx-dev=$version" >/dev/null 2>&1 ||
         die "no nginx-dev of the version of the package nginx ($version);" \
             "give nginx's sources by --with-nginx-src"
-    (cd "$nginx_dev" && apt-get -q -o APT::Sandbox::User=root \
-        download "nginx-dev=$version" && dpkg-deb -x ./*.deb . && rm ./*.deb) ||
-        die "nginx-dev $version could not be fetched: see above"
+    fetch_files "$nginx_dev" "nginx-dev=$version"
     echo "$version" >"$nginx_dev/version"
+}
+
+# The versioned package that Debian's postgresql stands for.
+postgres_package() {
+    apt-cache depends postgresql | sed -n 's/^ *Depends: \(postgresql-[0-9]*\)$/\1/p'
+}
+
+postgres_libraries() {
+    apt-cache show --no-all-versions "$(postgres_package)" | sed -n 's/^Depends: //p' |
+        tr ',' '\n' | sed -n 's/^ *\(lib[^ ]*\).*/\1/p' | grep -v '^lib\(llvm\|xslt\)'
+}
+
+fetch_postgres() {
+    server=$(postgres_package)
+    fetch_files "$postgres_files" "$server" "postgresql-client-${server##*-}"
+    # Without LLVM a server that finds this library fails its first long query.
+    rm -rf "$postgres_files"/usr/lib/postgresql/*/lib/llvmjit* \
+        "$postgres_files"/usr/lib/postgresql/*/lib/bitcode
+}
+
+# Not every Debian has all that some tests use.
+known() { # package ...
+    for package; do
+        case " $optional " in
+        *" $package "*) apt-cache show "$package" >/dev/null 2>&1 || {
+            echo "configure.sh: no package $package here: its tests are skipped" >&2
+            continue
+        } ;;
+        esac
+        echo "$package"
+    done
 }
 
 install_missing() {
@@ -576,12 +627,21 @@ install_missing() {
     if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null 2>&1; then
         die "installing needs root or sudo; install by hand: $packages"
     fi
-    lacking=$packages
-    packages=$(echo "$packages" | sed 's/nginx-dev/libpcre2-dev zlib1g-dev/')
-    echo "Installing: $packages"
-    hold_services
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update ||
         die "apt-get update failed"
+    packages=$(known $packages | tr '\n' ' ')
+    lacking=" $packages"
+    packages=$(echo "$packages" | sed 's/nginx-dev/libpcre2-dev zlib1g-dev/')
+    case $install in
+    *test*) lacking=$(echo "$lacking" | sed 's/ postgresql / /') ;;
+    esac
+    case $lacking in
+    *" postgresql "*)
+        packages="$(echo " $packages" | sed 's/ postgresql / /')$(postgres_libraries |
+            tr '\n' ' ')" ;;
+    esac
+    echo "Installing: $packages"
+    hold_services
     # shellcheck disable=SC2086
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
         -o Dpkg::Use-Pty=0 install --no-install-recommends $packages ||
@@ -589,6 +649,9 @@ install_missing() {
     release_services
     case $lacking in
     *nginx-dev*) fetch_nginx_dev ;;
+    esac
+    case $lacking in
+    *" postgresql "*) fetch_postgres ;;
     esac
 }
 

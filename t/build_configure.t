@@ -1,6 +1,7 @@
 # configure.sh: an nginx that the module is not for is refused in one sentence;
 # what only tests or make run need is missed by those alone.
 
+use File::Basename qw(dirname);
 use Platform::Test;
 
 my $t = Platform::Test->new(module => 0);
@@ -123,6 +124,7 @@ like said('PLATFORM_DB_HOST=db.test tools/run'), $here, 'or takes what is elsewh
 # nginx-dev, where it is not installed: the files of that one package, and of the
 # version that fits the nginx installed.
 my $sources = Platform::Test::Env::config('NGINX_SRC');
+my $postgres = dirname(Platform::Test::Env::postgres('postgres'));
 my %fake = (
     'id' => 'echo 1000',
     'sudo' => "case \$1 in env) exec \"\$@\" ;;
@@ -130,14 +132,23 @@ my %fake = (
     'systemctl' => 'exit 1',    # no unit is there
     'npm' => "cat $copy/npm; exit \$(cat $copy/npm-status)",
     'pkg-config' => 'exit 0',
-    'apt-cache' => 'case $2 in *=1-3) exit 100 ;; esac',
+    'apt-cache' => <<'SH',
+case $* in
+*=1-3 | *python3-jose) exit 100 ;;
+'depends postgresql') printf 'postgresql\n  Depends: postgresql-15\n' ;;
+*\ postgresql-15) echo 'Depends: locales | all, libllvm14, libicu72 (>= 72), libxml2' ;;
+esac
+SH
     'dpkg-query' => "cat $copy/installed",
     'apt-get' => <<"SH",
 echo "\$*" >>$copy/apt.log
 for last; do :; done
-case \$* in *download*) [ "\$last" != nginx-dev=1-4 ] && echo >nginx-dev.deb ;; esac
+case \$* in *download*) [ "\$last" != nginx-dev=1-4 ] && echo >some.deb ;; esac
 SH
-    'dpkg-deb' => "mkdir -p \$3/usr/share/nginx; ln -s $sources \$3/usr/share/nginx/src",
+    'dpkg-deb' => "mkdir -p \$3/usr/share/nginx \$3/usr/lib/postgresql/15/lib
+        ln -s $sources \$3/usr/share/nginx/src
+        ln -s $postgres \$3/usr/lib/postgresql/15/bin
+        echo >\$3/usr/lib/postgresql/15/lib/llvmjit.so",
 );
 script("copy/bin/$_", $fake{$_}) for keys %fake;
 system "sed -i 's|:-/usr/share|:-$copy/none|' $copy/configure.sh";
@@ -148,7 +159,7 @@ for (
     [ '1-2', '', qr/MISSING: .* nginx-dev$/m, 'not for an nginx of another version' ],
     [ '1-2', '--install-deps', qr{\($copy/build/nginx-dev/}, 'which fetches its own', 1 ],
     [ '1-3', '--install-deps', qr/^configure\.sh: no nginx-dev .* \(1-3\)/m, 'or says there is none' ],
-    [ '1-4', '--install-deps', qr/^configure\.sh: nginx-dev 1-4 could not be fetched/m,
+    [ '1-4', '--install-deps', qr/^configure\.sh: nginx-dev=1-4 could not be fetched/m,
         'or that it cannot be had', 1 ],
 ) {
     my ($version, $option, $like, $name, $fetched) = @$_;
@@ -161,6 +172,25 @@ for (
         'by apt'
         : unlike $asked, qr/nginx-dev/, 'without apt';
 }
+
+# PostgreSQL's too, with the libraries that its programs need.  The tests need its package.
+system "cd $copy; cp configure.sh whole.sh; sed -i 's#/usr/lib/postgresql/\\*/bin |#none |#; s#-v postgres #-v none #;
+    s#dist-packages/jose#none#' configure.sh";
+$t->write_file('copy/installed', '1-1');
+for (
+    [ '--install-deps', qr{\($copy/build/postgresql/usr/lib/postgresql/15/bin\)},
+        qr/ install (?!.*postgres)(?!.*llvm).*libicu72 libxml2\n.*\n.* download \S+15 \S+client-15$/ ],
+    [ '', qr{\($copy/build/postgresql/}, qr/\A\z/ ],
+    [ '--install-test-deps', qr/no package python3-jose here: its tests are skipped/,
+        qr/ install (?!.*python3-jose).*\bpostgresql$/m ],
+) {
+    my ($option, $like, $apt) = @$_;
+    $t->write_file('copy/apt.log', '');
+    like said("./configure.sh --with-nginx=$nginx $option"), $like, "PostgreSQL, $option";
+    like $t->read_file('copy/apt.log'), $apt, 'by apt';
+}
+ok !-e "$copy/build/postgresql/usr/lib/postgresql/15/lib/llvmjit.so", 'without LLVM';
+system "cd $copy; mv whole.sh configure.sh; rm -r systemctl.log build/postgresql";
 
 # What npm is to install ends the stage where it fails.
 system("mkdir -p $copy/t/node") == 0 or die "mkdir: $!\n";
