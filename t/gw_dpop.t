@@ -495,6 +495,38 @@ $clock->ahead(0);
 $clock->pass(130);
 ok eventually(sub { fresh('/api', $token)->status == 200 }), 'new ones are, later';
 
+# A clock that is an hour ahead and set right; also where the gateway began meanwhile.
+sub at_noon { return proof(GET => '/api', $token, payload => { iat => now() + 3600 }) }
+for my $zone (qw(small ahead)) {
+    $clock->ahead(3600);
+    configure(PROOF => "zone=$zone:32k", WORKERS => 2);
+    ok $t->reload, "$zone: an hour ahead";
+    my $noon;
+    ok eventually(sub { ask('/api', $token, $noon = at_noon())->status == 200 }), "$zone: proofs of that hour";
+    $clock->ahead(0);
+    my $morning;
+    ok eventually(sub { ask('/api', $token, $morning = proof(GET => '/api', $token))->status == 200 }),
+        "$zone: of this hour, as soon as the clock is right";
+    is reason(ask('/api', $token, $morning)), '401 proof_replayed', "$zone: once";
+    $clock->pass(3600);
+    ok eventually(sub { fresh('/api', $token)->status == 200 }), "$zone: an hour later";
+    is reason(ask('/api', $token, $noon)), '401 proof_replayed', "$zone: not once more";
+}
+
+# A clock that was ahead for long: proofs wait until it shows that time again.
+send_all(make(1.5 * $max));
+$clock->pass(100);
+send_all(make(1.5 * $max));
+$clock->ahead(-300);
+my $OLD = 'the proof is older than what is remembered';
+ok eventually(sub { ask('/api', $token, proof(GET => '/api', $token, payload => { iat => now() - 300 }))->body
+    =~ /$OLD/ }), 'set back by five minutes';
+my @lines = grep {/clock was set back/} split /\n/, $t->nginx->error_log;
+is scalar @lines, 1, 'one line says so';
+like $lines[0], qr/they are refused for [12]\d\d s; a restart ends that/, 'and how long that takes';
+$clock->ahead(0);
+ok eventually(sub { fresh('/api', $token)->status == 200 }), 'set right';
+
 # -- a nonce of the gateway's
 
 # In the middle of a slice, so that none ends while this runs.

@@ -14,7 +14,6 @@
 #define NGX_HTTP_PGW_PROOF_MIN_ZONE    (32 * 1024)
 #define NGX_HTTP_PGW_PROOF_WINDOW      60   /* s */
 #define NGX_HTTP_PGW_PROOF_WINDOW_MIN  5
-#define NGX_HTTP_PGW_PROOF_WINDOW_MAX  300
 
 
 static char *
@@ -33,7 +32,7 @@ ngx_http_pgw_proof_conf_parameter(ngx_conf_t *cf, ngx_http_pgw_proof_t *proof,
         proof->window = (time_t) ngx_parse_time(&text, 1);
 
         if (proof->window >= NGX_HTTP_PGW_PROOF_WINDOW_MIN
-            && proof->window <= NGX_HTTP_PGW_PROOF_WINDOW_MAX)
+            && proof->window <= NGX_HTTP_PGW_REPLAY_WINDOW_MAX)
         {
             return NGX_CONF_OK;
         }

@@ -95,7 +95,7 @@ START_TEST (test_times_that_do_not_fit) {
     ck_assert_int_eq(put(1, INT64_C(1) << 40, (INT64_C(1) << 40) + 61,
                          INT64_C(1) << 40),
                      NGX_ABORT);
-    ck_assert_int_eq(put(1, BORN + UINT32_MAX - 61, BORN + UINT32_MAX, 2000),
+    ck_assert_int_eq(put(1, UINT32_MAX - 61L, UINT32_MAX, 2000),
                      NGX_OK);
 }
 END_TEST
@@ -124,6 +124,82 @@ START_TEST (test_what_was_overwritten_is_refused_with_all_of_its_age) {
         ck_assert_int_eq(put(n, 1010, 1071, 1010), NGX_ABORT);
     ck_assert_int_eq(put(200, 1011, 1072, 1010), NGX_DECLINED);
     ck_assert_int_eq(put(200, 1011, 1072, 1071), NGX_OK);
+}
+END_TEST
+
+/* The gateway began with a clock that was ahead. */
+START_TEST (test_set_back_behind_the_start) {
+    make(1);
+    ck_assert_int_eq(put(1, 100, 161, 100), NGX_ABORT);
+    ck_assert_int_eq(ngx_http_pgw_replay_pause(&replay, 100), 0);
+    ck_assert_int_eq(put(2, 101, 162, 100), NGX_OK);
+    ck_assert_int_eq(put(2, 101, 162, 101), NGX_DONE);
+
+    /* an earlier zone may have had these, as before */
+    ck_assert_int_eq(put(3, BORN, BORN + 61, BORN), NGX_ABORT);
+    ck_assert_int_eq(put(4, BORN + 1, BORN + 62, BORN), NGX_OK);
+}
+END_TEST
+
+static void fill(uint64_t first, int64_t iat, ngx_int_t expected)
+{
+    for (uint64_t n = first; n < first + NGX_HTTP_PGW_REPLAY_SLOTS; n++)
+        ck_assert_int_eq(put(n, iat, iat + 61, iat), expected);
+}
+
+START_TEST (test_set_ahead_and_back) {
+    fill(0, 1010, NGX_OK);
+    fill(100, 5000, NGX_OK); /* in their slots */
+    fill(200, 5200, NGX_OK); /* and in theirs */
+
+    /* back, one second later: with room for new ones, and none is forgotten */
+    ck_assert_int_eq(put(0, 1010, 1071, 1011), NGX_ABORT);
+    ck_assert_int_eq(ngx_http_pgw_replay_pause(&replay, 1011), 0);
+    ck_assert_uint_eq(ngx_http_pgw_replay_live(&replay, 1012), 0);
+    fill(300, 1012, NGX_OK);
+    fill(300, 1012, NGX_DONE);
+    ck_assert_uint_eq(ngx_http_pgw_replay_live(&replay, 1012),
+                      NGX_HTTP_PGW_REPLAY_SLOTS);
+
+    /* nor when the clock comes there again */
+    fill(100, 5000, NGX_ABORT);
+    fill(200, 5200, NGX_ABORT);
+    fill(400, 5201, NGX_OK);
+}
+END_TEST
+
+START_TEST (test_set_ahead_and_back_further) {
+    fill(0, 1060, NGX_OK);
+    fill(100, 1200, NGX_OK); /* in their slots */
+    ck_assert_int_eq(put(100, 1200, 1261, 5000), NGX_DONE);
+    ck_assert_int_eq(put(0, 1060, 1121, 1011), NGX_ABORT);
+    ck_assert_int_eq(put(100, 1200, 1261, 1200), NGX_DONE);
+}
+END_TEST
+
+/* By less than the longest window: what waits, waits no longer than that. */
+START_TEST (test_set_ahead_and_back_a_little) {
+    fill(0, 1010, NGX_OK);
+    fill(100, 1250, NGX_OK);
+    fill(200, 1320, NGX_OK);
+    fill(300, 1030, NGX_ABORT);
+    ck_assert_int_eq(ngx_http_pgw_replay_pause(&replay, 1030), 220);
+    ck_assert_int_eq(ngx_http_pgw_replay_pause(&replay, 1031), 0);
+    fill(300, 1251, NGX_DECLINED); /* those of 1320 can come */
+    fill(300, 1382, NGX_OK);
+}
+END_TEST
+
+/* The oldest goes first, so that what a clock that is ahead has left goes last. */
+START_TEST (test_the_oldest_is_overwritten) {
+    fill(0, 1010, NGX_OK);
+    ck_assert_int_eq(put(100, 5000, 5061, 5000), NGX_OK);
+    for (uint64_t n = 1; n < NGX_HTTP_PGW_REPLAY_SLOTS; n++) {
+        ck_assert_int_eq(put(100 + n, 5100 + (int64_t) n,
+                             5161 + (int64_t) n, 5100 + (int64_t) n),
+                         NGX_OK);
+        ck_assert_int_eq(put(100, 5000, 5061, 5000), NGX_DONE);
+    }
 }
 END_TEST
 
@@ -216,6 +292,7 @@ START_TEST (test_none_is_accepted_twice) {
     enum { PROOFS = 20000 };
     static int64_t iat[PROOFS];
     static bool used[PROOFS];
+    static const int wrong[8] = {0, 400, 0, -400, 4000, 4400, 0, -8000};
     size_t known = 0, accepted = 0, n;
     int64_t now, window;
     ngx_int_t rc;
@@ -223,15 +300,14 @@ START_TEST (test_none_is_accepted_twice) {
     srand(1);
     make(2);
     for (size_t step = 0; step < 40 * PROOFS; step++) {
-        now = BORN + 300 + (int64_t) step / 400 + rand() % 200 - 100;
-        if (step % 100000 < 20000)
-            now += 400; /* all clocks go wrong, for a time */
+        now = BORN + 9000 + (int64_t) step / 400 + rand() % 200 - 100;
+        now += wrong[step / 20000 % 8]; /* all clocks go wrong, for a time */
         window = 5 + rand() % 60;
         n = (size_t) rand() % PROOFS;
         if (known < PROOFS && rand() % 20 == 0) {
             n = known++;
             iat[n] = now + rand() % (2 * window) - window;
-        } else if (known > 0) {
+        } else if (known > 0 && rand() % 2) {
             n = known - 1 - (size_t) rand() % (known < 200 ? known : 200);
         }
         if (n >= known || iat[n] < now - window || iat[n] > now + window)
@@ -255,6 +331,11 @@ UNIT_MAIN("replay", setup,
           test_times_that_do_not_fit,
           test_full_refuses_and_has_room_again,
           test_what_was_overwritten_is_refused_with_all_of_its_age,
+          test_set_back_behind_the_start,
+          test_set_ahead_and_back,
+          test_set_ahead_and_back_further,
+          test_set_ahead_and_back_a_little,
+          test_the_oldest_is_overwritten,
           test_two_thirds_fit_in,
           test_a_hundred_thousand_a_minute,
           test_no_client_knows_its_buckets,

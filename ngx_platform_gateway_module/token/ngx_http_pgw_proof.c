@@ -256,8 +256,9 @@ ngx_http_pgw_proof_verify(ngx_pool_t *pool,
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_proof_use(const ngx_http_pgw_proof_t *by, const pj_proof_t *proof,
-    const char **detail)
+    ngx_log_t *log, const char **detail)
 {
+    int64_t           pause;
     ngx_int_t         rc;
     ngx_slab_pool_t  *shpool = (ngx_slab_pool_t *) by->shm_zone->shm.addr;
 
@@ -266,7 +267,16 @@ ngx_http_pgw_proof_use(const ngx_http_pgw_proof_t *by, const pj_proof_t *proof,
     rc = ngx_http_pgw_replay_put(by->replay, proof->id, proof->iat,
                                  proof->iat + by->window + 1, ngx_time());
 
+    pause = rc == NGX_ABORT ? ngx_http_pgw_replay_pause(by->replay, ngx_time())
+                            : 0;
+
     ngx_shmtx_unlock(&shpool->mutex);
+
+    if (pause) {
+        ngx_log_error(NGX_LOG_ERR, log, 0, "the clock was set back to a time "
+                      "whose proofs of possession are no longer remembered: "
+                      "they are refused for %L s; a restart ends that", pause);
+    }
 
     if (rc == NGX_ABORT) {
         *detail = "the proof is older than what is remembered";
@@ -312,7 +322,8 @@ ngx_http_pgw_proof_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         && !(shown->used
              && ngx_memcmp(shown->id, proof.id, sizeof(proof.id)) == 0))
     {
-        reason = ngx_http_pgw_proof_use(by, &proof, &shown->detail);
+        reason = ngx_http_pgw_proof_use(by, &proof, r->connection->log,
+                                        &shown->detail);
 
         if (reason == NGX_HTTP_PGW_REASON_VERIFIED) {
             shown->used = 1;

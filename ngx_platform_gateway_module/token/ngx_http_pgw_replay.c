@@ -7,11 +7,15 @@
  * slots can be used.  An entry stays where it is until a newer one takes its
  * slot, which happens only after its end.
  *
- * The table knows the latest time of issue of all entries that were
- * overwritten, and refuses proofs that are not younger.  So no proof is
- * accepted twice, whatever clocks, windows and workers do.  A worker may be
- * killed between any two stores: the time is raised before a slot is
- * overwritten, and a half-written entry is of a proof that was not accepted.
+ * The table knows the times of issue of all entries that were overwritten, as
+ * two ranges, and refuses proofs of these times.  So no proof is accepted
+ * twice, whatever clocks, windows and workers do.  A worker may be killed
+ * between any two stores: a range is extended before a slot is overwritten, and
+ * a half-written entry is of a proof that was not accepted.
+ *
+ * The second range begins where the clock was last set forward, or went on
+ * after a pause.  If the clock is set back behind that, the range is in the
+ * future, and proofs of the present are accepted at once.
  */
 
 
@@ -38,7 +42,9 @@ ngx_http_pgw_replay_init(ngx_http_pgw_replay_t *replay, void *mem, size_t size,
         return NGX_ERROR;
     }
 
-    replay->born = now;
+    replay->latest = now;
+    replay->from = now - NGX_HTTP_PGW_REPLAY_WINDOW_MAX;
+    replay->to = now;
     replay->bucket = mem;
     replay->buckets = ngx_min(size / sizeof(ngx_http_pgw_replay_bucket_t),
                               UINT32_MAX);
@@ -47,15 +53,53 @@ ngx_http_pgw_replay_init(ngx_http_pgw_replay_t *replay, void *mem, size_t size,
 }
 
 
-/* Returns the emptier bucket, and the slot for a new entry in it: NULL if both
-   are full.  Returns NGX_DONE if one of them has the id. */
+/* Follows a clock that is set.  Each store leaves a state that is good. */
+
+static void
+ngx_http_pgw_replay_follow(ngx_http_pgw_replay_t *replay, int64_t now)
+{
+    int64_t  from = now - NGX_HTTP_PGW_REPLAY_WINDOW_MAX;
+
+    if (from > replay->latest && from > replay->to) {
+
+        /* no proof of the second range can come any more */
+
+        ngx_http_pgw_replay_store(&replay->forgotten,
+                                  ngx_max(replay->forgotten, replay->to));
+        ngx_http_pgw_replay_store(&replay->from, from);
+
+    } else if (now < replay->from && replay->latest >= replay->from) {
+
+        /* an earlier zone may have had the proofs of this time */
+
+        ngx_http_pgw_replay_store(&replay->forgotten,
+                                  ngx_max(replay->forgotten, now));
+    }
+
+    replay->latest = now;
+}
+
+
+/* Returns 1 if the slot is empty, or its proof cannot come at this time. */
+
+static ngx_uint_t
+ngx_http_pgw_replay_free(const ngx_http_pgw_replay_t *replay,
+    const ngx_http_pgw_replay_slot_t *slot, int64_t now)
+{
+    return slot->dies_at <= now
+           || (now < replay->from && slot->iat >= replay->from);
+}
+
+
+/* Returns the emptier bucket's oldest free slot for a new entry: NULL if both
+   buckets are full.  Returns NGX_DONE if one of them has the id. */
 
 static ngx_int_t
 ngx_http_pgw_replay_find(ngx_http_pgw_replay_t *replay, uint64_t id,
-    const uint32_t home[2], uint32_t now, ngx_http_pgw_replay_slot_t **to)
+    const uint32_t home[2], int64_t now, ngx_http_pgw_replay_slot_t **to)
 {
     ngx_uint_t                   i, n, free, most = 0;
-    ngx_http_pgw_replay_slot_t  *slot, *dead = NULL;
+    ngx_http_pgw_replay_slot_t  *slot, *oldest;
 
     *to = NULL;
 
@@ -63,6 +107,7 @@ ngx_http_pgw_replay_find(ngx_http_pgw_replay_t *replay, uint64_t id,
         slot = replay->bucket[((uint64_t) home[i] * replay->buckets)
                               >> 32].slot;
         free = 0;
+        oldest = NULL;
 
         for (n = 0; n < NGX_HTTP_PGW_REPLAY_SLOTS; n++) {
 
@@ -70,15 +115,18 @@ ngx_http_pgw_replay_find(ngx_http_pgw_replay_t *replay, uint64_t id,
                 return NGX_DONE;
             }
 
-            if (slot[n].dies_at <= now) {
-                dead = &slot[n];
+            if (ngx_http_pgw_replay_free(replay, &slot[n], now)) {
                 free++;
+
+                if (oldest == NULL || slot[n].iat < oldest->iat) {
+                    oldest = &slot[n];
+                }
             }
         }
 
         if (free > most) {
             most = free;
-            *to = dead;
+            *to = oldest;
         }
     }
 
@@ -92,6 +140,7 @@ ngx_http_pgw_replay_put(ngx_http_pgw_replay_t *replay,
 {
     u_char                       input[sizeof(replay->secret)
                                        + PJ_SHA256_BYTES];
+    int64_t                     *end;
     ngx_http_pgw_replay_slot_t  *slot;
 
     struct {
@@ -111,19 +160,15 @@ ngx_http_pgw_replay_put(ngx_http_pgw_replay_t *replay,
         return NGX_ERROR;
     }
 
-    /* times are kept in seconds since the zone was made */
+    ngx_http_pgw_replay_follow(replay, now);
 
-    iat -= replay->born;
-    dies_at -= replay->born;
-    now -= replay->born;
-
-    if (iat <= replay->forgotten || dies_at <= 0 || dies_at > UINT32_MAX) {
+    if (iat <= replay->forgotten || (iat >= replay->from && iat <= replay->to)
+        || dies_at > UINT32_MAX)
+    {
         return NGX_ABORT;
     }
 
-    if (ngx_http_pgw_replay_find(replay, key.id, key.home, now < 0
-                                 ? 0 : (uint32_t) ngx_min(now, UINT32_MAX),
-                                 &slot)
+    if (ngx_http_pgw_replay_find(replay, key.id, key.home, now, &slot)
         == NGX_DONE)
     {
         return NGX_DONE;
@@ -133,8 +178,10 @@ ngx_http_pgw_replay_put(ngx_http_pgw_replay_t *replay,
         return NGX_DECLINED;
     }
 
-    if (slot->iat > replay->forgotten) {
-        ngx_http_pgw_replay_store(&replay->forgotten, slot->iat);
+    end = slot->iat < replay->from ? &replay->forgotten : &replay->to;
+
+    if (slot->iat > *end) {
+        ngx_http_pgw_replay_store(end, slot->iat);
     }
 
     ngx_http_pgw_replay_store(&slot->dies_at, (uint32_t) dies_at);
@@ -142,6 +189,22 @@ ngx_http_pgw_replay_put(ngx_http_pgw_replay_t *replay,
     ngx_http_pgw_replay_store(&slot->id, key.id);
 
     return NGX_OK;
+}
+
+
+int64_t
+ngx_http_pgw_replay_pause(ngx_http_pgw_replay_t *replay, int64_t now)
+{
+    int64_t  end = replay->from <= now
+                   ? ngx_max(replay->forgotten, replay->to) : replay->forgotten;
+
+    if (end <= now || end == replay->told) {
+        return 0;
+    }
+
+    replay->told = end;
+
+    return end - now;
 }
 
 
@@ -153,8 +216,8 @@ ngx_http_pgw_replay_live(const ngx_http_pgw_replay_t *replay, int64_t now)
 
     for (i = 0; i < replay->buckets; i++) {
         for (n = 0; n < NGX_HTTP_PGW_REPLAY_SLOTS; n++) {
-            live += replay->born + replay->bucket[i].slot[n].dies_at > now
-                    && replay->bucket[i].slot[n].dies_at;
+            live += !ngx_http_pgw_replay_free(replay,
+                                              &replay->bucket[i].slot[n], now);
         }
     }
 

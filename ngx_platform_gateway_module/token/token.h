@@ -298,12 +298,13 @@ void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
 
 /* ngx_http_pgw_replay.c */
 
-#define NGX_HTTP_PGW_REPLAY_SLOTS  16
+#define NGX_HTTP_PGW_REPLAY_SLOTS       16
+#define NGX_HTTP_PGW_REPLAY_WINDOW_MAX  300  /* s */
 
 typedef struct {
     uint64_t                     id;        /* keyed hash */
-    uint32_t                     iat;       /* s since replay->born */
-    uint32_t                     dies_at;   /* the same; 0 if never used */
+    uint32_t                     iat;       /* s */
+    uint32_t                     dies_at;   /* s; 0 if never used */
 } ngx_http_pgw_replay_slot_t;
 
 
@@ -318,9 +319,15 @@ typedef struct {
     ngx_http_pgw_zone_part_t       part;
     u_char                         secret[32];  /* of the ids */
     u_char                         nonces[32];  /* secret of the nonces */
-    int64_t                        born;        /* s */
-    int64_t                        forgotten;   /* latest iat of an entry that
-                                                   was overwritten */
+
+    /* times of issue of the entries that were overwritten: up to forgotten, and
+       from .. to; in s, and to < from if there are none */
+    int64_t                        forgotten;
+    int64_t                        from;
+    int64_t                        to;
+
+    int64_t                        latest;      /* clock at the last put */
+    int64_t                        told;        /* by replay_pause() */
     uint64_t                       buckets;     /* 0 before replay_init() */
     ngx_http_pgw_replay_bucket_t  *bucket;
 } ngx_http_pgw_replay_t;
@@ -331,19 +338,24 @@ typedef struct {
     ((replay)->buckets * NGX_HTTP_PGW_REPLAY_SLOTS / 3 * 2)
 
 /* mem is zeroed, or NULL.  Proofs up to the time now are refused, because an
-   earlier zone may have had them. */
+   earlier zone may have had them.  Windows are at most
+   NGX_HTTP_PGW_REPLAY_WINDOW_MAX. */
 ngx_int_t ngx_http_pgw_replay_init(ngx_http_pgw_replay_t *replay, void *mem,
     size_t size, int64_t now);
 
 /*
  * Stores the id of a good proof; the mutex is held.  iat is its time of issue,
  * and at dies_at the proof is too old.  Returns NGX_OK if the proof may be used
- * now; NGX_DONE if it was used; NGX_ABORT if it is as old as one that was
- * overwritten; NGX_DECLINED without room; NGX_ERROR on failure.
+ * now; NGX_DONE if it was used; NGX_ABORT if it has a time of issue of
+ * overwritten entries; NGX_DECLINED without room; NGX_ERROR on failure.
  */
 ngx_int_t ngx_http_pgw_replay_put(ngx_http_pgw_replay_t *replay,
     const u_char id[PJ_SHA256_BYTES], int64_t iat, int64_t dies_at,
     int64_t now);
+
+/* After NGX_ABORT, with the mutex held: returns for how many seconds proofs are
+   refused since the clock was set back, once for each pause, or else 0. */
+int64_t ngx_http_pgw_replay_pause(ngx_http_pgw_replay_t *replay, int64_t now);
 
 /* Counts the live entries; needs no lock. */
 uint64_t ngx_http_pgw_replay_live(const ngx_http_pgw_replay_t *replay,
