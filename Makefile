@@ -336,7 +336,7 @@ $(BENCH): $(BUILD)/bench/%: bench/%.c bench/key.c bench/key.h $(JOSE_LIB) build/
 
 # BENCH_FLAGS: --quick, --only proxied,refused, ... (or refresh,login, ...)
 .PHONY: bench-programs bench-identity bench-gateway bench-capacity bench-herd bench-jose \
-  bench
+  bench figures
 bench-programs: $(BENCH)
 
 # What the core adds to OpenSSL, alone.
@@ -349,6 +349,10 @@ bench-gateway bench-identity bench-capacity bench-herd: bench-%: all $(BENCH)
 bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes)
 	@$(MAKE) --no-print-directory bench-gateway
 	@$(MAKE) --no-print-directory bench-identity
+
+# The tables of docs/benchmarks.md and docs/scaling.md: all, or those of some sections.
+figures: all $(BENCH) ## measure anew what the docs have tables of (FIGURES="gateway refresh": these)
+	@PLATFORM_BUILD=$(BUILD) bench/figures $(BENCH_FLAGS) $(FIGURES)
 
 # -- targets ---------------------------------------------------------------------------
 

@@ -4,9 +4,11 @@
 
 use Platform::Test;
 
+use Bench::Derived;
 use Bench::Figures;
 use Bench::Gateway::Round;
 use Bench::Identity::Scenario;
+use Bench::Pages;
 use Bench::Wrk;
 
 my $t = Platform::Test->new(module => 0);
@@ -40,6 +42,53 @@ like goal_table($goal), qr/\| over by 27\.3 % \|$/m, 'a goal by ratio';
 
 is verdict(ratio(($_->[1]) x 3), 0.8, $_->[0]), $_->[2], "$_->[1] $_->[0] 0.8" for
     [ '>=', 0.8, 'pass' ], [ '>=', 0.72, 'short by 10.0 %' ], [ '<=', 0.72, 'pass' ];
+
+# -- pages ----------------------------------------------------------------------
+
+my $page = "| a | b |\n|---|---|\n| x | the 1st |\n| 5 | y |\n<!-- figures: one -->\nold\n"
+    . "<!-- /figures -->\n<!-- figures: two -->\n| c | d |\n|---|---|\n| y | 7,5 [6, 8] |\n"
+    . "<!-- /figures -->\n";
+is block($page, 'one'), "old\n", 'the text of a block';
+is fill($page, one => "n\n"), $page =~ s/^old\n/\nn\n\n/mr, 'is replaced, and nothing else';
+is eval { fill($page, three => 'x') }, undef, 'a block that is not there';
+is cell(block($page, 'two'), y => 'd'), '7,5 [6, 8]', 'a cell by its row and column';
+is cell(block($page, 'two'), @$_), undef, "no cell: @$_" for [ z => 'd' ], [ y => 'e' ];
+is_deeply [ loose($page) ], [], 'no figure outside of blocks';
+is_deeply [ loose($page =~ s/the 1st/$_/r) ], [ "| x | $_ |" ], "a figure outside: $_"
+    for '1', '~3 ms', '0.5 [0.4, 0.6]';
+
+my %written = map { $_ => 1 } map { Bench::Pages::blocks_of($_) } @Bench::Pages::SECTIONS;
+for my $file (@Bench::Pages::PAGES) {
+    my $text = $t->read_file($t->root . "/$file");
+    my $derived = $Bench::Derived::BLOCKS{$file};
+    is_deeply [ loose($text) ], [], "$file: all tables of figures are in blocks";
+    is_deeply [ grep { !$derived->{$_} && !delete $written{$_} }
+        $text =~ /^<!-- figures: (\w+) -->$/mg ], [], '... which make figures writes';
+    is block($text, $_), "\n" . $derived->{$_}->($text) . "\n", "... $_ follows from the others"
+        for sort keys %$derived;
+}
+is_deeply [ sort keys %written ], [], 'what make figures writes has its place';
+
+my %capacity = ('in the table' => '500 bytes', 'in indexes' => '50 bytes',
+    'in the whole database' => '700 bytes', 'sessions in a page of the table' => 14);
+my $sizes = Bench::Derived::sizes(join "\n", '<!-- figures: capacity -->',
+    '| a session | measured |', '|---|---|', (map {"| $_ | $capacity{$_} |"} sort keys %capacity),
+    '', '|  | WAL bytes | of whole pages | identity us | PostgreSQL us |', '|---|---|---|---|---|',
+    '| refresh of the same again | 250 | 0 | 1 | 1 |', '| login | 900 | 0 | 19000 | 1,500 |',
+    '| refresh of another each time | 400 | 5,800 | 830 | 900 |', '',
+    '|  | seconds | MB |', '|---|---|---|', '| `pg_basebackup` | 37 | 7,400 |',
+    '<!-- /figures -->', '');
+is cell($sizes, @$_[ 0, 1 ]), $_->[2], "sizes: $_->[0], $_->[1]" for
+    [ 'refreshes, logins a second', '1 million', '111, 1.16' ],
+    [ 'cores for identity', '10 million', '1.9' ],
+    [ 'processes of identity, connections', '100 million', '10, 180' ],
+    [ 'disk without WAL', '1 million', '0.7 GB' ],
+    [ 'WAL, checkpoint every 5 min', '10 million', '5.4 MB/s, 470 GB a day' ],
+    [ 'backup, as fast as measured', '1 million', '3.50 s' ],
+    [ 'vacuum of the whole table, default settings', '1 million', '15.7 s' ],
+    [ 'until a freeze, default settings', '100 million', '4.8 hours' ];
+like Bench::Derived::sizes("<!-- figures: capacity -->\nno\n<!-- /figures -->\n"), qr/^Not measured/,
+    'nothing is calculated from nothing';
 
 # -- what a log says --------------------------------------------------------------
 
