@@ -31,6 +31,8 @@ is_deeply [ map { $package->{$_} } qw(dependencies peerDependencies optionalDepe
     [ (undef) x 3 ], 'it depends on nothing';
 is_deeply [ sort split /\n/, qx{cd $dir/node_modules/platform-gateway-client && find . -type f} ],
     [ sort map {"./$_"} qw(LICENSE README.md package.json), @{ $package->{files} } ], 'its files';
+is_deeply [ grep { !/^-rw-r--r-- / } qx{tar -tvzf $dir/package/*.tgz} ], [],
+    'with the same modes, whoever packs it';
 for my $page (qw(plain.html react.tsx)) {
     cmp_ok $t->read_file("$root/examples/client/$page") =~ tr/\n//, '<=', 40, "$page is short";
 }

@@ -254,7 +254,7 @@ sub browser ($self, $script, @args) {
 # it failed.
 sub client_package ($self) {
     my ($root, $dir) = ($self->root, $self->{dir});
-    my $said = qx{exec 2>&1; cd $dir && $root/tools/client package &&
+    my $said = qx{exec 2>&1; cd $dir && (umask 077 && $root/tools/client package) &&
         npm install --offline --no-audit --no-fund --cache=$dir/npm ./package/*.tgz};
     return $said || 'npm failed' if $?;
     symlink "$root/t/node/node_modules/$_", "$dir/node_modules/$_" or die "$_: $!\n"
