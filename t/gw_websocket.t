@@ -2,6 +2,7 @@
 # token, refused; and platform_gateway_close_at_expiry, which ends them when the token
 # expires or its session is revoked, and nothing else.  (Responses: t/gw_expiry.t.)
 
+use Digest::SHA qw(sha256);
 use IO::Select;
 use IPC::Open2 qw(open2);
 use JSON::PP qw(decode_json encode_json);
@@ -40,9 +41,12 @@ my @conf = (server => <<"SERVER", http => <<'HTTP');
         location /end/ { $CLOSE $PASS }
         location /leeway/ { $CLOSE platform_gateway_leeway 2s; $PASS }
         location /other/ { $CLOSE platform_gateway_access token; $PASS }
+        location /proof/ { $CLOSE platform_gateway_proof_origin https://api.test; $PASS }
+        location /proof/goes/ { platform_gateway_proof_origin https://api.test; $PASS }
         location /shadow/ { $CLOSE platform_gateway_shadow on; $PASS }
     }
 SERVER
+platform_gateway_proof zone=proofs:256k;
 platform_gateway_trust other { issuer https://other.test; key_file keys.json; }
 HTTP
 my $nginx = revocations_conf($t, $key, @conf);
@@ -52,8 +56,8 @@ $t->start_gateway;
 my $sessions = 100;
 
 # A token of a session of its own, that expires in so many seconds.
-sub token ($seconds, $session = uuid(++$sessions)) {
-    return jwt_token(branch => $key, session_id => $session, exp => int($clock->now) + $seconds);
+sub token ($seconds, $session = uuid(++$sessions), %claims) {
+    return jwt_token(branch => $key, session_id => $session, exp => int($clock->now) + $seconds, %claims);
 }
 
 # One of an issuer that revokes nothing.
@@ -195,6 +199,48 @@ $feed->set(all => [ revoked_id($gone) ]);
 is said($end->[0]), 'close 1006', 'its session ends: closed';
 is_deeply [ @{ ended($end->[1]) }[ 1 .. 3 ] ], [ 'allow', 'closed_revoked', 101 ], 'logged';
 is answers($other->[0], 'still'), 'message still', 'another session goes on';
+
+# A bound token: the handshake needs a proof, and the socket outlives it.
+
+my $own = jwt_key('own', alg => 'ES256');
+my $jwk = $own->jwk;
+my $bound = token(300, uuid(++$sessions), cnf => { jkt =>
+    b64url(sha256(qq({"crv":"P-256","kty":"EC","x":"$jwk->{x}","y":"$jwk->{y}"}))) });
+
+sub proved ($path) {
+    return { Authorization => "DPoP $bound", DPoP => dpop_proof($own, GET => "https://api.test$path", token => $bound) };
+}
+my %used = map { $_ => proved($_) } qw(/proof/x /proof/goes/x);
+my %bound = map { $_ => socket_to($_, headers => $used{$_}) } keys %used;
+for (sort keys %bound) {
+    my (undef, $upstream) = opened($bound{$_});
+    is_deeply [ @$upstream{qw(x-account-id dpop)} ], [ uuid(1), undef ], "$_: open by a proof, which stays here";
+}
+for (
+    [ 'the same proof', 401, headers => $used{'/proof/x'} ],
+    [ 'one of another path', 401, headers => proved('/proof/y') ],
+    [ 'none', 401, headers => { Authorization => "DPoP $bound" } ],
+    [ 'Bearer', 401, headers => bearer($bound) ],
+    [ 'the subprotocol', 401, protocols => [ 'app', "bearer.$bound" ] ],
+    [ 'the subprotocol, beside a proof', 401, protocols => [ 'app', "bearer.$bound" ],
+        headers => { DPoP => proved('/proof/x')->{DPoP} } ],
+    [ 'the cookie, beside a proof', 401, headers => { Cookie => "at=$bound", Origin => 'https://app.test',
+        DPoP => proved('/proof/x')->{DPoP} } ],
+) {
+    my ($name, $status, %o) = @$_;
+    my $s = socket_to('/proof/x', %o);
+    is said($s), "refused $status", "a bound token, refused: $name";
+    left($s);
+}
+$clock->pass(200);
+is answers($_, 'still'), 'message still', 'its proof is too old: it goes on' for values %bound;
+my $anew = socket_to('/proof/x', headers => proved('/proof/x'));
+opened($anew);
+is answers($anew, 'hello'), 'message hello', 'control: another one, by a new proof';
+$clock->pass(101);
+is said($_), 'close 1006', 'the token expires: closed' for $bound{'/proof/x'}, $anew;
+is answers($bound{'/proof/goes/x'}, 'still'), 'message still', 'where nobody asked for that: it goes on';
+left($bound{'/proof/goes/x'});
 
 # A worker that is to exit goes on looking, and does not wait for it.
 
