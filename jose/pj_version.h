@@ -5,7 +5,7 @@
 #define PJ_VERSION_H_INCLUDED
 
 #ifndef PLATFORM_VERSION
-#define PLATFORM_VERSION "0.3.0"
+#define PLATFORM_VERSION "1.0.0"
 #endif
 
 #endif
