@@ -54,16 +54,16 @@ struct config {
     bool cookie_secure;
     enum same_site cookie_same_site;
 
-    int64_t session_max_lifetime_s; /* 0 for no cap */
+    int64_t session_max_lifetime_s; /* 0 if unlimited */
     bool session_client;            /* sessions record address and agent */
-    int max_sessions;               /* of one account; 0 for no limit */
+    int max_sessions;               /* of one account; 0 if unlimited */
     enum reuse_policy refresh_reuse;
     int64_t refresh_retry_window_s; /* 0 to treat a retry as reuse */
     int64_t system_ttl_s;           /* of tokens for clients */
     /* Where clients get tokens: at this service only, at the gateway too, or
      * nowhere. */
     enum { SYSTEM_API_FACE, SYSTEM_API_GATEWAY, SYSTEM_API_OFF } system_api;
-    int max_failures; /* 0 for no limit */
+    int max_failures; /* 0 if unlimited */
     int64_t failure_window_s;
     int hash_concurrency;
     int64_t argon2_memory_kib, argon2_iterations;
@@ -78,13 +78,13 @@ struct config {
     int64_t sweep_interval_s; /* 0 for off */
     char *cors_origins;       /* separated by blanks, or NULL */
     /* The relying party of passkeys and its origins, separated by blanks.
-     * Both are NULL if there are no passkeys. */
+     * NULL if passkeys are off. */
     char *webauthn_rp_id, *webauthn_origins;
     /* Origins at which clients reach this service, separated by blanks, or
      * NULL. */
     char *public_origins;
-    /* Whether tokens are bound to keys of clients (RFC 9449): never, if the
-     * client proves that it has one, or always.  Off without public_origins. */
+    /* Binds sessions to keys of clients (RFC 9449) never, if a login has a
+     * proof, or always.  Off without public_origins. */
     enum { DPOP_OFF, DPOP_ACCEPT, DPOP_REQUIRE } dpop;
 
     char *warning; /* one line about an unknown variable, or NULL */

@@ -12,12 +12,12 @@ enum fault_code {
     FAULT_OUT_OF_RANGE,
     FAULT_TOO_LONG,  /* text or array */
     FAULT_TOO_SHORT, /* text */
-    FAULT_UNKNOWN,   /* the call has no such member or parameter, or there is
-                        nothing of this id */
+    FAULT_UNKNOWN,   /* the call does not take this member or parameter, or
+                        nothing has this id */
     FAULT_WRONG_TYPE
 };
 
-/* One of pointer, parameter and header is set. */
+/* Exactly one member of pointer, parameter and header is set. */
 struct fault {
     enum fault_code code;
     const char *pointer;      /* into the JSON body (RFC 6901), "" for all */
@@ -32,7 +32,7 @@ struct faults {
     struct fault items[FAULTS_MAX];
     size_t count;
     char detail[160]; /* of the first one, a sentence */
-    bool no_memory;   /* reading failed: there is no verdict */
+    bool no_memory;   /* the body could not be read, so not judged */
 };
 
 /* Adds a fault unless there are too many; strings are the caller's. */

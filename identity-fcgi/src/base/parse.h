@@ -41,8 +41,7 @@ bool parse_kid(const char *text);
  * An "unix:" prefix, as in nginx, is accepted. */
 bool parse_listen(const char *text);
 
-/* A comma-separated list of hosts, in libpq's form, that are all this
- * machine. */
+/* Returns true if all hosts of this list, in libpq's form, are this machine. */
 bool parse_loopback(const char *hosts);
 
 /* -- names of accounts -- */

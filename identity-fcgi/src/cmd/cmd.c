@@ -300,8 +300,8 @@ bool cmd_is_time(const char *text)
 
 /* -- values -- */
 
-/* Returns the text of a member of c->item, "" for null, or NULL if it has no
- * such member.  A number's text is valid until the next call. */
+/* Returns the text of a member of c->item, or "" for null.  Returns NULL if
+ * the item lacks this member.  A number's text is valid until the next call. */
 static const char *member(const struct cmd *c, const char *name)
 {
     static char number[24];

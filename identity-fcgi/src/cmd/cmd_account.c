@@ -158,7 +158,7 @@ static enum people_outcome change_account(struct cmd *c, struct people *p)
 
 /* -- ended sessions -- */
 
-/* Marks the rows of the sessions that a lockout of these accounts has ended.
+/* Marks the rows of sessions that ended by a lockout of these accounts.
  * May take long. */
 static bool mark(struct cmd *c, const char *from, const char *to,
                  int64_t *marked)

@@ -11,5 +11,6 @@ bool cmd_lookup_pages(struct cmd *c);
 /* Prints all data about the account. */
 bool cmd_lookup_account(struct cmd *c);
 
-/* How failed logins are found: not at all without a signing key. */
+/* Returns the means to find failed logins; without a signing key they find
+ * none. */
 struct end_attempts cmd_lookup_attempts(const struct cmd *c);

@@ -48,8 +48,8 @@ static const char *words_after(const struct cmd_spec *s, const char *word)
                : NULL;
 }
 
-/* Returns the row of these words, or the first row of the group if second is
- * NULL. */
+/* Finds a command by its group and the words after it.  Returns the group's
+ * first command if second is NULL. */
 static const struct cmd_spec *find(const char *group, const char *second)
 {
     const struct cmd_spec *s;
@@ -138,7 +138,7 @@ static bool refuse_word(struct cmd *c, const char *group)
 
 /* -- parsing -- */
 
-/* Refuses an option or argument; "" stands for one that has no such name. */
+/* Refuses an option or argument; name is "" if it must not be shown. */
 static bool refuse(struct cmd *c, enum fault_code code, const char *what,
                    const char *name)
 {

@@ -14,7 +14,7 @@ void cmd_out_audit(struct cmd *c, const char *event, const char *only);
 void cmd_out_open(struct cmd *c);
 bool cmd_out_values(struct cmd *c);
 void cmd_out_row(struct cmd *c);
-/* Begins a list, which has no rows unless any is set. */
+/* Begins a list; any is false for an empty list. */
 void cmd_out_list(struct cmd *c, bool any);
 void cmd_out_rows(struct cmd *c, const struct people_member *members,
                   const struct people_rows *rows);

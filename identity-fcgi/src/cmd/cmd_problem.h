@@ -1,4 +1,4 @@
-/* How errors of commands are printed. */
+/* Prints errors of commands, as text or JSON. */
 
 #pragma once
 

@@ -10,7 +10,7 @@
 #define STORE_MAX_LISTED 100 /* sessions shown to their owner */
 #define STORE_CURSOR 513     /* bytes including NUL */
 
-/* The salt of the hashes that stand for no credential, in base64. */
+/* Salt of the hashes that no credential fits, in base64. */
 #define MODEL_NOBODY_SALT "bm9ib2R5LWNhbi1sb2dpbg"
 
 /* A selectable branch.  The strings are in the caller's arena. */

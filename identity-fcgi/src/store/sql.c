@@ -172,8 +172,8 @@ static bool copy_scope(pj_arena_t *arena, const struct db_rows *rows,
 
 /* -- branches -- */
 
-/* Reads all branches, or those in workspace if it is not NULL.  The names still
- * point into rows. */
+/* Reads all branches, or the branches of workspace if it is not NULL.  The
+ * names still point into rows. */
 static bool read_branches(pj_arena_t *arena, const struct db_rows *rows,
                           const char *within, struct branch *items, size_t *n)
 {

@@ -214,8 +214,8 @@ static bool copy_list(pj_arena_t *arena, const struct db_rows *rows, int col,
 
 /* $2 is the caller's session, $3 and $4 the conditions for being alive.  Finds
  * the others by the index on created_at.  The caller's own row shows the values
- * of its login instead of those that a refresh changes, because the holder of a
- * stolen token could use them to watch for the owner's refresh. */
+ * of its login.  The values of its last refresh would tell the holder of a
+ * stolen token when the owner refreshes. */
 static const struct db_statement sessions_own_sql = {
     "sessions_own",
     "SELECT (SELECT row_to_json(o) FROM (SELECT"

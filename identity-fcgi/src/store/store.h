@@ -16,10 +16,10 @@ void store_use(const struct store *st, int *size, int *used, bool *refused);
 /* All functions may return STORE_UNAVAILABLE; writes may also return
  * STORE_UNKNOWN. */
 
-/* Finds an account by its normalised name.  If it does not exist: STORE_NONE,
- * and out->credential_hash is that of another account, always the same for this
- * name ("" if there are no accounts).  Both cases cost the database the same,
- * so timing reveals nothing. */
+/* Finds an account by its normalised name.  STORE_NONE if it does not exist;
+ * out->credential_hash is then the hash of another account, always the same for
+ * this name ("" in a database without accounts).  Both cases cost the database
+ * the same, so timing reveals nothing. */
 enum store_result store_account_find(struct store *st, pj_str_t name,
                                      struct account *out);
 /* Replaces the credential hash if it is still old_hash. */

@@ -20,11 +20,12 @@ struct client_lookup {
     pj_str_t kid;          /* of the assertion, may be empty */
 };
 
-/* Reads a client, an account of type SYSTEM.  With a secret: whether it is one
- * of the client's, and then the scopes.  With an assertion: the client's key
- * with this kid; without a kid, its only key that begins so.  attempt and
- * max_failures (0 for no limit) are as in store_attempt_begin(), but nothing is
- * counted.  STORE_NONE if there is no such client; *out is then empty but for
+/* Reads a client, an account of type SYSTEM.  With a secret, reads whether the
+ * client has it, and then the scopes.  With an assertion, reads the client's
+ * key with this kid, or without a kid its only key that begins so.  attempt and
+ * max_failures (0 if unlimited) are as in store_attempt_begin(), but nothing is
+ * counted.
+ * STORE_NONE if the client is unknown; *out is then empty but for
  * retry_after_s, and the database did the same work. */
 enum store_result store_client_find(struct store *st, pj_arena_t *arena,
                                     const struct client_lookup *lookup,

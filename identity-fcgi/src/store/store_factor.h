@@ -56,7 +56,7 @@ enum store_result store_factor_rename(struct store *st, const char *account_id,
  * last one. */
 enum store_result store_factor_remove(struct store *st, const char *account_id,
                                       pj_str_t factor_id, bool keep_one);
-/* Replaces the recovery codes by those with these hashes. */
+/* Replaces the recovery codes; the new codes have these hashes. */
 enum store_result
 store_factor_recovery_replace(struct store *st, const char *account_id,
                               unsigned char hashes[][STORE_SHA256],

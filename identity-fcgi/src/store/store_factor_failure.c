@@ -6,7 +6,7 @@
 
 /* A list of the last ten, so that no fifteen minutes have more, wherever they
  * begin.  The row is locked before it is read, so that the time of the failure
- * is later than those in the list. */
+ * is later than all times in the list. */
 #define WINDOW "interval '15 minutes'"
 
 static const struct db_statement factor_failure_begin_sql = {

@@ -32,8 +32,8 @@ enum store_result store_factor_token_add(struct store *st,
 
 /* Counts this number of tries of a token with t's hash and purpose, and reads
  * it with its account and the account's name (ACCOUNT_NAME_MAX + 1).  A
- * challenge is read once: take removes it.  STORE_NONE if there is no such
- * token, it has expired, has no tries left, or the account's state has changed
+ * challenge is read once: take removes it.  STORE_NONE if the token is
+ * unknown, expired or out of tries, or the account's state has changed
  * since. */
 enum store_result store_factor_token_try(struct store *st,
                                          struct factor_token *t, int tries,

@@ -13,8 +13,8 @@ struct store_repeat {
     /* The first answer. */
     int64_t status;
     const char *location;   /* or NULL */
-    const char *body;       /* NULL: not kept, since it holds a secret */
-    bool erased;            /* what was made has been deleted */
+    const char *body;       /* NULL if it had a secret, so was not kept */
+    bool erased;            /* the call's object is deleted */
     const char *account_id; /* of the answer's account, or NULL */
 };
 

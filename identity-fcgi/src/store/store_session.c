@@ -393,7 +393,7 @@ enum store_result store_session_describe(struct store *st, pj_arena_t *arena,
     " ON CONFLICT (session_id, jti) DO UPDATE SET rotated_at = now()"
 
 /* $12 to $14 of ROTATE: the old jti, the new jti and its iat, for a retry; null
- * if there is no retry window. */
+ * without a retry window. */
 #define IF_RETRIED(to, type, ...)                                              \
     DB_VALUE(type, .null = (to)->retry_window_s <= 0, __VA_ARGS__)
 #define RETRY(to, old)                                                         \

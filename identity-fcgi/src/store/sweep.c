@@ -1,7 +1,7 @@
 /*
  * Deletes expired and ended rows in small batches.
  *
- * Sessions deliberately have no index for finding ended ones: it would have to
+ * Sessions deliberately lack an index for finding ended ones: it would have to
  * include expires_at, and every rotation would write to it.  Instead the table
  * is read by ranges of blocks (TID range scans).  A batch costs the same
  * however large the table is; it locks only the rows that it deletes and skips
