@@ -6,8 +6,9 @@ package Bench::Gateway::Tokens;
 use strict;
 use warnings;
 
-use Digest::SHA qw(sha256_hex);
+use Digest::SHA qw(sha256 sha256_hex);
 use JSON::PP;
+use MIME::Base64 qw(decode_base64);
 
 use Platform::Test::Env;
 use Platform::Test::Jwt;
@@ -41,6 +42,29 @@ sub key_for {
 # The file of the key, or of that for another algorithm.
 sub key_file { return "$_[0]{dir}/" . ($_[1] // 'key') . '.pem' }
 
+# A certificate that signs itself, with the key for ES256: its file.
+sub certificate {
+    my ($self) = @_;
+
+    return $self->{certificate} //= do {
+        my ($key, $file) = ($self->key_for('ES256') && $self->key_file('ES256'), "$self->{dir}/ES256.crt");
+        system("openssl req -x509 -new -key $key -days 2 -subj /CN=bench -out $file 2>/dev/null") == 0
+            or die "openssl req failed\n";
+        $file;
+    };
+}
+
+# What a token of the kind is bound to; one that is not certified is as long as one that is.
+sub _cnf {
+    my ($self, $kind) = @_;
+
+    return (cnf => { jkt => $self->key_for('ES256')->pk->export_key_jwk_thumbprint('SHA256') })
+        if $kind eq 'bound';
+    return if $kind !~ /certified/;
+    my $hash = b64url(sha256(decode_base64(Platform::Test::Env::slurp($self->certificate) =~ s/^-.*\n//gmr)));
+    return ($kind eq 'certified' ? 'cnf' : 'not') => { 'x5t#S256' => $hash };
+}
+
 # The claims of a branch token of about 1.3 KB; as little as possible varies.
 sub _claims {
     my (%change) = @_;
@@ -50,14 +74,12 @@ sub _claims {
         roles => [ 'manager', 'cashier' ], %change);
 }
 
-# One token of a kind: good, forged, bound.
+# One token of a kind: good, forged, bound, certified, uncertified.
 sub one {
     my ($self, $kind) = @_;
 
     return $self->{one}{$kind} //= do {
-        my @bound = $kind ne 'bound' ? () : (cnf => { jkt =>
-            $self->key_for('ES256')->pk->export_key_jwk_thumbprint('SHA256') });
-        my $token = jwt_sign(key => $self->{key}, payload => _claims(@bound));
+        my $token = jwt_sign(key => $self->{key}, payload => _claims($self->_cnf($kind)));
         $kind eq 'forged' ? jwt_tamper($token, 2, 77) : $token;
     };
 }

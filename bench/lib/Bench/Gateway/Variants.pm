@@ -10,6 +10,7 @@ use strict;
 use warnings;
 
 use Bench::Gateway::Round;
+use IO::Socket::SSL;
 use Platform::Test;
 
 our $ORIGIN = 'https://app.test';
@@ -108,9 +109,9 @@ CONF
 }
 
 # A gateway with that line for its cache, and with more issuers than ours, and
-# maybe one that signs assertions.
+# maybe one that signs assertions, or that asks for certificates on a port of TLS.
 sub gateway {
-    my ($self, $name, $cache, $more, $signs) = @_;
+    my ($self, $name, $cache, $more, $signs, $asks) = @_;
 
     if ($signs) {
         chmod 0600, $self->{t}->write_file('assertion.pem',
@@ -119,6 +120,10 @@ sub gateway {
             . ' platform_gateway_assertion_key %%DIR%%/assertion.pem;';
     }
     $signs //= '';
+    $asks = $asks ? "listen 127.0.0.1:%%PORT_${name}_tls%% ssl; ssl_verify_client optional_no_ca;"
+        . ' platform_gateway_client_certificate connection;'
+        . " ssl_certificate @{[ $self->{tokens}->certificate ]};"
+        . " ssl_certificate_key @{[ $self->{tokens}->key_file('ES256') ]};" : '';
 
     my $issuers = join "\n", map {
         "platform_gateway_trust more$_ { issuer https://more$_.test; key_file %%DIR%%/keys.json; }"
@@ -135,6 +140,7 @@ sub gateway {
     log_format platform escape=none '\$platform_access_json';
     server {
         listen 127.0.0.1:%%PORT_$name%%;
+        $asks
         access_log %%DIR%%/$name.access.log platform;
         platform_gateway on;
         platform_gateway_issuer $Platform::Test::Jwt::ISSUER;
@@ -245,6 +251,17 @@ sub port {
 
     return $self->{t}->port($self->{servers}{$instance}
         ? "${instance}_$kind" : $instance);
+}
+
+# A connection for requests of a kind, by TLS with a certificate where the instance asks for one.
+sub client {
+    my ($self, $instance, $kind) = @_;
+
+    return Platform::Test::Http->new(port => $self->port($instance, $kind)) if $instance ne 'asks';
+    return Platform::Test::Http->new(fh => IO::Socket::SSL->new(
+        PeerAddr => '127.0.0.1:' . $self->{t}->port('asks_tls'), SSL_verify_mode => SSL_VERIFY_NONE,
+        SSL_cert_file => $self->{tokens}->certificate, SSL_key_file => $self->{tokens}->key_file('ES256'))
+        || die "TLS: $SSL_ERROR\n");
 }
 
 # A case for Bench::Gateway::Round; list => a file of tokens, order, seconds.
