@@ -6,7 +6,7 @@
 #include <pj.h>
 
 typedef enum {
-    KEYFILE_SIGNING,   /* the newest one signs, others are in the key set */
+    KEYFILE_SIGNING,   /* in the key set; the newest of them signs */
     KEYFILE_PUBLISHED, /* in the key set, not signing yet */
     KEYFILE_REFRESH    /* not in the key set */
 } keyfile_state_t;

@@ -9,8 +9,9 @@
 
 #include <openssl/crypto.h>
 
-/* What a header says of an element or of all: %XX is a byte, all else is as it
- * stands.  False unless it is text, written so that there is one way only. */
+/* Compares a header's value with the text of an element or of all: %XX is a
+ * byte, other characters are themselves.  Returns false unless the value is
+ * text, in its only spelling. */
 static bool says(pj_str_t value, pj_str_t text, bool element)
 {
     size_t n = 0;

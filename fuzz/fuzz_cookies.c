@@ -1,6 +1,6 @@
-/* Cookies on the first line: what is found is what a second parser finds; and
- * what follows, if it has a token's letters, comes back out of the Set-Cookie
- * that it is put into. */
+/* Reads cookies on the first line, and finds the same as a second parser.  Sets
+ * the rest as a cookie if it has a token's letters, and finds it again in
+ * Set-Cookie. */
 
 #include "fuzz.h"
 

@@ -10,8 +10,9 @@
 #include <ctype.h>
 #include <regex.h>
 
-/* Whether origin is what one word of the directive means: "*." is for labels
- * of letters, digits, "-" and "_", and the scheme's own port for none. */
+/* Returns true if a word of the directive means this origin: "*." is for labels
+ * of letters, digits, "-" and "_", and the scheme's own port may be left out.
+ */
 static bool means(const char *word, pj_str_t origin)
 {
     char form[2048] = "^", *p = form + 1, text[1024];

@@ -1,7 +1,7 @@
-/* A key cache file: what is loaded was written as this very file, by this
- * issuer, not too long ago; and what is written is loaded again.  An input that
- * begins with "{" is a key set to write; behind a NUL, pairs of a place and a
- * byte change that file.  Any other is the file. */
+/* Loads a key cache file.  It is loaded only if this issuer would write the
+ * same file, not too long ago, and a written file is loaded again.  An input
+ * that begins with "{" is a key set to write; behind a NUL, pairs of a place
+ * and a byte change that file.  Any other is the file. */
 
 #include "nginx.h"
 
@@ -52,7 +52,8 @@ static void file_write(pj_str_t bytes)
     fclose(f);
 }
 
-/* Whether the file is loaded; then it is what we write of what was loaded. */
+/* Returns true if the file is loaded; then its keys are written as this file.
+ */
 static bool load(void)
 {
     static unsigned char was[1 << 18], again[1 << 18];

@@ -1,6 +1,6 @@
-/* Any bytes as an environment file: what is read, written with quotes, is read
- * as the same; a name has a name's letters, no value a line end, and the last
- * of a name is the one that counts. */
+/* Reads any bytes as an environment file.  Its values, written with quotes, are
+ * read as the same.  A name has a name's letters, no value has a line end, and
+ * the last value of a name counts. */
 
 #include "fuzz.h"
 

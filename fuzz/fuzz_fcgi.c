@@ -1,6 +1,6 @@
-/* Bytes of a connection to identity: what is a whole request to us is one to a
- * second reader of records, with the same parameters and body; and an answer,
- * in records, is the answer. */
+/* Reads any bytes as a connection to identity.  A second reader of records
+ * finds the same whole request, with the same parameters and body.  The answer,
+ * read from its records, is the answer that was written. */
 
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
-/* Any text as the hash of an imported account: what is taken is within bounds,
- * and written from what was read of it is the same text; where that is cheap,
- * libsodium and libcrypt themselves come to the same verdict. */
+/* Reads any text as the hash of an imported account.  An accepted hash is
+ * within bounds, and its parts written again are the same text.  Where that is
+ * cheap, libsodium and libcrypt come to the same verdict. */
 
 #include "fuzz.h"
 

@@ -1,7 +1,7 @@
-/* A flag and any headers: no alias of a protected name comes through the sift,
- * all else does, in its order and its place; the ids are well formed, and there
- * once; no token is left that would be found; what is added for one location is
- * gone for the next. */
+/* Sifts any headers, with a flag.  Aliases of protected names are removed, and
+ * all other headers stay in their order and place.  The ids are well formed,
+ * and there once.  No token is left that would be found.  Headers added for a
+ * location are gone for the next location. */
 
 #include "nginx.h"
 
@@ -57,7 +57,7 @@ static bool is_source(const ngx_table_elt_t *h)
            pj_str_caseeq(nginx_pj(&h->key), PJ_STR("sec-websocket-protocol"));
 }
 
-/* Pieces of cookies and of subprotocols that are no tokens. */
+/* Counts pieces of cookies and of subprotocols, without tokens. */
 static size_t others_of(const ngx_http_request_t *of)
 {
     ngx_http_pgw_walk_t walk = {&of->headers_in.headers.part, 0};
@@ -103,7 +103,7 @@ static unsigned ours_of(unsigned more, const ngx_str_t *value)
     return seen;
 }
 
-/* What the client sent and is not protected is all there, where it was. */
+/* All headers of the client but the protected ones are where they were. */
 static void kept_check(bool hidden)
 {
     ngx_http_pgw_walk_t was = {&sent.headers_in.headers.part, 0};

@@ -1,4 +1,4 @@
-/* Any bytes as a key set: what is kept can be published and read again. */
+/* Reads any bytes as a key set.  Its keys can be published and read again. */
 
 #include "fuzz.h"
 

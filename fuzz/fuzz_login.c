@@ -1,6 +1,6 @@
-/* A media type and a body of a login: the store is asked about a name exactly
- * if both members can be one, and then about the one that a second reader makes
- * of it; the answer is JSON, its head has a control byte at line ends only. */
+/* Sends a login with any media type and body.  The store gets a name exactly if
+ * account and credential are valid, and a second reader finds the same name.
+ * The answer is JSON; its head has control bytes at line ends only. */
 
 #include "fuzz.h"
 

@@ -125,7 +125,7 @@ static const pj_json_t *part_read(pj_arena_t *arena, pj_str_t part)
                : NULL;
 }
 
-/* Whether the claims are those of the request. */
+/* Returns true if the claims fit the request. */
 static bool claims_good(const pj_json_t *root)
 {
     pj_str_t htu = pj_json_string(root, "htu");

@@ -1,6 +1,6 @@
-/* The query of a list, and its cursor: what is read of it is what was given,
- * within its bounds; a cursor that is accepted has just its parts, in UTF-8,
- * and written again is the same. */
+/* Reads the query of a list, and its cursor.  The values are as given, within
+ * their bounds.  An accepted cursor has just its parts, in UTF-8, and is the
+ * same when written again. */
 
 #include "fuzz.h"
 

@@ -76,8 +76,8 @@ static size_t item(pj_str_t data)
     return result.read;
 }
 
-/* Whether the data has each part that it says and none else, and a person was
- * there. */
+/* Returns true if the data has exactly the parts that its flags announce, and a
+ * person was present. */
 static bool is_right(pj_str_t d, bool registered)
 {
     unsigned flags = d.len >= HEAD ? d.data[32] : 0;

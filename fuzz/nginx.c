@@ -37,7 +37,7 @@ void *ngx_pcalloc(ngx_pool_t *pool, size_t size)
     return pieces[taken++];
 }
 
-/* What is not written is seen. */
+/* Fills the memory, so that reading it before writing is noticed. */
 void *ngx_pnalloc(ngx_pool_t *pool, size_t size)
 {
     return memset(ngx_pcalloc(pool, size), 0xa5, size);

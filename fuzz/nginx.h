@@ -32,8 +32,8 @@ ngx_str_t nginx_copy(pj_str_t s);
  * parts of few, as a long list is.  None of it is text's memory. */
 void nginx_request(ngx_http_request_t *r, pj_str_t text);
 
-/* Whether two names are one to an upstream that folds case and takes any other
- * character for a dash. */
+/* Returns true if the names are equal to an upstream that folds case and takes
+ * any other character for a dash. */
 bool nginx_alias(pj_str_t a, pj_str_t b);
 
 #endif

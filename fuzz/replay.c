@@ -38,7 +38,7 @@ static void replay(const char *path)
     count++;
 }
 
-/* That of fuzz_NAME is called NAME. */
+/* The corpus of fuzz_NAME is called NAME. */
 static void replay_corpus(const char *program)
 {
     char path[4096];

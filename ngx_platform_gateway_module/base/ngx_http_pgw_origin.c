@@ -1,7 +1,7 @@
 
 /*
- * Origins (RFC 6454): those of the configuration, and that of the page that has
- * sent a request.
+ * Origins (RFC 6454) of the configuration, and of the page that has sent a
+ * request.
  */
 
 

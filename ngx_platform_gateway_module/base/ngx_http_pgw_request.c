@@ -200,7 +200,7 @@ ngx_http_pgw_request_parameters(ngx_http_pgw_text_t *text,
 
 /* Makes WWW-Authenticate of a refusal, or an empty one.  Where proofs are
    checked it has a challenge for DPoP as well (RFC 9449, section 7.1); the
-   parameters are those of the scheme that the request has used. */
+   challenge of the scheme that the request has used gets the parameters. */
 
 static ngx_int_t
 ngx_http_pgw_request_challenge(ngx_http_request_t *r,

@@ -385,8 +385,8 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 static const struct {
     ngx_http_phases      phase;
     ngx_http_handler_pt  handler;
-    ngx_int_t            step;         /* -1: to the first place of its phase,
-                                          1: to the last */
+    ngx_int_t            step;         /* -1 to run first in its phase, 1 to
+                                          run last */
 } ngx_http_pgw_phases[] = {
     { NGX_HTTP_POST_READ_PHASE, ngx_http_pgw_post_read_handler, -1 },
     { NGX_HTTP_REWRITE_PHASE, ngx_http_pgw_rewrite_handler, -1 },

@@ -294,7 +294,7 @@ ngx_http_pgw_explain_proof(ngx_http_pgw_explain_t *e)
 
 
 /* Records whether these claims admit the request to the location.  Variables in
-   rules are those of the request for the explanation. */
+   rules have the values of the request for the explanation. */
 
 static ngx_int_t
 ngx_http_pgw_explain_admit(ngx_http_pgw_explain_t *e)

@@ -147,8 +147,8 @@ ngx_http_pgw_forward_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* Adds a header, which is empty if grant, that may be NULL, has no value for
-   it.  Returns the element, or NULL if memory is short. */
+/* Adds a header with the value of grant, or empty if grant is NULL or lacks the
+   value.  Returns the element, or NULL if memory is short. */
 
 static ngx_table_elt_t *
 ngx_http_pgw_forward_header(ngx_http_request_t *r,
@@ -204,7 +204,7 @@ ngx_http_pgw_forward_pass(ngx_http_request_t *r,
     names = all ? sscf->strip : conf->claim_headers;
     ch = names->elts;
 
-    /* the first names that a server strips are those of the ids */
+    /* a server's list begins with the names of the ids */
 
     for (i = all ? NGX_HTTP_PGW_IDS : 0; i < names->nelts; i++) {
 

@@ -16,8 +16,8 @@
 
 /* ngx_http_pgw_access.c */
 
-/* Returns the bit of a method: NGX_HTTP_UNKNOWN if it has no bit of its own, 0
-   for TRACE and CONNECT, which no location accepts. */
+/* Returns the bit of a method, or NGX_HTTP_UNKNOWN for methods without a bit of
+   their own.  Returns 0 for TRACE and CONNECT, which no location accepts. */
 ngx_uint_t ngx_http_pgw_access_mask(const ngx_str_t *name);
 
 #define ngx_http_pgw_access_accepts(conf, method)                             \
@@ -84,8 +84,8 @@ const char *ngx_http_pgw_single_fault(const ngx_http_request_t *r,
 
 /* ngx_http_pgw_expiry.c */
 
-/* Ends the response of r with the token in ctx, which has admitted r, if conf
-   says so. */
+/* If conf has it on, ends the response of r when the token in ctx, which has
+   admitted r, is good no more. */
 ngx_int_t ngx_http_pgw_expiry_watch(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx);
 
@@ -97,7 +97,7 @@ ngx_int_t ngx_http_pgw_expiry_watch(ngx_http_request_t *r,
 typedef struct {
     ngx_http_core_srv_conf_t    *server;
     ngx_str_t                    token;        /* data is NULL if absent */
-    ngx_str_t                    proof;        /* likewise; value of DPoP */
+    ngx_str_t                    proof;        /* DPoP; NULL data if absent */
     ngx_str_t                    method;
     ngx_str_t                    path;
     ngx_str_t                    origin;       /* data is NULL if absent */
@@ -132,7 +132,7 @@ extern ngx_http_variable_t  ngx_http_pgw_subject_variables[];
 char *ngx_http_pgw_subject_merge(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf);
 
-/* Notes whether any of these variables is read, and of which claims. */
+/* Notes whether any variable of a subject is read, and for which claims. */
 ngx_int_t ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
 
@@ -165,7 +165,7 @@ ngx_int_t ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 
 /* ngx_http_pgw_problem.c */
 
-/* Puts the header and body filters before those of all other modules. */
+/* Puts the header and body filters before the filters of other modules. */
 void ngx_http_pgw_problem_init(void);
 
 
