@@ -10,17 +10,19 @@ my ($t, $key, undef, $upstream) = Platform::Test->gateway;
 my $dir = $t->dir;
 $t->write_file('keys.json', jwks($key));
 
-# Certificates that sign themselves: clients' with a key of their own each, and again another
-# one with the key of the first.
-sub certify ($name, $with = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout $dir/$name.key") {
-    system("openssl req -x509 $with -days 2 -subj /CN=$name -out $dir/$name.pem 2>/dev/null") == 0
+# Certificates that sign themselves: clients' with a key of their own each, again another
+# one with the key of the first, and rekeyed one with its name and another key.
+sub certify ($name, $with = undef, $subject = $name) {
+    $with //= "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout $dir/$name.key";
+    system("openssl req -x509 $with -days 2 -subj /CN=$subject -out $dir/$name.pem 2>/dev/null") == 0
         or die "openssl req failed\n";
     return;
 }
 certify($_) for qw(server one two);
 certify('again', "-new -key $dir/one.key");
+certify('rekeyed', undef, 'one');
 system("cp $dir/one.key $dir/again.key") == 0 or die "cp failed\n";
-my %der = map { $_ => decode_base64($t->read_file("$_.pem") =~ s/^-.*\n//gmr) } qw(server one two again);
+my %der = map { $_ => decode_base64($t->read_file("$_.pem") =~ s/^-.*\n//gmr) } qw(server one two again rekeyed);
 sub bound ($name, %claims) {
     return jwt_token(branch => $key, cnf => { 'x5t#S256' => b64url(sha256($der{$name})) }, %claims);
 }
@@ -88,7 +90,7 @@ sub curl ($host, $path, $token, @more) {
 }
 sub with ($name) { return $name ? "--cert $dir/$name.pem --key $dir/$name.key" : '' }
 
-my %for = map { $_ => bound($_) } qw(one two again);
+my %for = map { $_ => bound($_) } qw(one two again rekeyed);
 my $plain = jwt_token(branch => $key);
 for my $case (
     # [ what, host, token, certificate of the connection, status ]
@@ -100,6 +102,8 @@ for my $case (
     [ 'none, for two.test', 'two.test', $for{one}, undef, 401 ],
     [ 'a renewed one of the same key', 'one.test', $for{one}, 'again', 401 ],
     [ 'a token of the renewed one', 'one.test', $for{again}, 'again', 200 ],
+    [ 'a renewed one with another key', 'one.test', $for{one}, 'rekeyed', 401 ],
+    [ 'a token of that one', 'one.test', $for{rekeyed}, 'rekeyed', 200 ],
     [ 'where no certificate is asked for', 'none.test', $for{one}, 'one', 401 ],
     [ 'a token that is not bound', 'one.test', $plain, 'one', 200 ],
     [ 'nor a certificate', 'one.test', $plain, undef, 200 ],

@@ -124,6 +124,14 @@ $clock->pass(200);
 
 # -- one request: [name, reason, path, token, proof, ...]
 
+# A proof whose header and signature are made otherwise: jwt_sign()'s key, secret, header.
+sub made (%o) {
+    my %jwk = (%{ $own->jwk(use => undef, alg => undef, kid => undef) }, %{ delete $o{jwk} // {} });
+    return jwt_sign(%o, header => { typ => 'dpop+jwt', kid => undef, jwk => \%jwk, %{ $o{header} // {} } },
+        payload => { jti => uuid(), htm => 'GET', htu => "$API/api", iat => now(), ath => b64url(sha256($token)) });
+}
+my $public = $own->jwk;
+
 my ($BEARER, $cross) = ([ scheme => 'Bearer' ], proof(GET => '/api', $token));
 for my $case (
     [ 'a proof', '200 verified', '/api', $token, proof(GET => '/api', $token) ],
@@ -166,6 +174,19 @@ for my $case (
         detail => 'key' ],
     [ 'the proof of another token', '401 proof_invalid', '/api', $token, proof(GET => '/api', $plain), detail => 'ath' ],
     [ 'no ath', '401 proof_invalid', '/api', $token, dpop_proof($own, GET => "$API/api"), detail => 'ath' ],
+    [ 'control: made here', '200 verified', '/api', $token, made(key => $own) ],
+    [ 'alg none', '401 proof_invalid', '/api', $token, made(header => { alg => 'none' }) ],
+    [ 'none, and some signature', '401 proof_invalid', '/api', $token, made(header => { alg => 'none' }, key => $own),
+        detail => 'alg' ],
+    (map { [ "HS256 with the public key, $_->[0]", '401 proof_invalid', '/api', $token, made(secret => $_->[1]), detail => 'alg' ],
+        [ "the same, said to be ES256: $_->[0]", '401 proof_invalid', '/api', $token,
+            made(secret => $_->[1], header => { alg => 'ES256' }), detail => 'signature' ] }
+        [ PEM => $own->pk->export_key_pem('public') ], [ DER => $own->pk->export_key_der('public') ],
+        [ point => $own->pk->export_key_raw('public') ], [ JWK => qq({"crv":"P-256","kty":"EC","x":"$public->{x}","y":"$public->{y}"}) ]),
+    [ 'HS256 with a key of its own', '401 proof_invalid', '/api', $token, made(secret => 'k', jwk => { kty => 'oct', k => 'aw' }),
+        detail => 'alg' ],
+    (map { [ "the private member $_", '401 proof_invalid', '/api', $token, made(key => $own, jwk => { $_ => 'AA' }),
+        detail => 'jwk' ] } qw(d p q dp dq qi k)),
     [ 'an access token as the proof', '401 proof_invalid', '/api', $token, $token, detail => 'typ' ],
     [ 'a proof as the access token', '401 token_typ', '/api', $cross, $cross ],
     [ 'as Bearer', '401 token_typ', '/api', $cross, undef, @$BEARER ],

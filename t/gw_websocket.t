@@ -2,7 +2,6 @@
 # token, refused; and platform_gateway_close_at_expiry, which ends them when the token
 # expires or its session is revoked, and nothing else.  (Responses: t/gw_expiry.t.)
 
-use Digest::SHA qw(sha256);
 use IO::Select;
 use IPC::Open2 qw(open2);
 use JSON::PP qw(decode_json encode_json);
@@ -203,9 +202,7 @@ is answers($other->[0], 'still'), 'message still', 'another session goes on';
 # A bound token: the handshake needs a proof, and the socket outlives it.
 
 my $own = jwt_key('own', alg => 'ES256');
-my $jwk = $own->jwk;
-my $bound = token(300, uuid(++$sessions), cnf => { jkt =>
-    b64url(sha256(qq({"crv":"P-256","kty":"EC","x":"$jwk->{x}","y":"$jwk->{y}"}))) });
+my $bound = token(300, uuid(++$sessions), cnf => { jkt => $own->jkt });
 
 sub proved ($path) {
     return { Authorization => "DPoP $bound", DPoP => dpop_proof($own, GET => "https://api.test$path", token => $bound) };

@@ -6,7 +6,6 @@
 #
 # PROOFS_MINUTES (3), PROOFS_RATE (100000 a minute).
 
-use Digest::SHA qw(sha256);
 use IO::Socket::INET;
 use List::Util qw(max);
 use Platform::Test;
@@ -34,9 +33,7 @@ SERVER
 my $port = $t->start_gateway;
 
 my $by = jwt_key('quick', alg => 'EdDSA');
-my $jwk = $by->jwk;
-my $token = jwt_token(account => $key, exp => time + 3600 + 2 * $SECONDS, cnf => { jkt =>
-    b64url(sha256(qq({"crv":"Ed25519","kty":"OKP","x":"$jwk->{x}"}))) });
+my $token = jwt_token(account => $key, exp => time + 3600 + 2 * $SECONDS, cnf => { jkt => $by->jkt });
 my $pem = $t->write_file('quick.pem', $by->private_pem);
 
 # Sends proofs over a connection, and reads the answers later.
