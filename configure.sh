@@ -629,6 +629,7 @@ install_missing() {
     fi
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update ||
         die "apt-get update failed"
+    # shellcheck disable=SC2086
     packages=$(known $packages | tr '\n' ' ')
     lacking=" $packages"
     packages=$(echo "$packages" | sed 's/nginx-dev/libpcre2-dev zlib1g-dev/')

@@ -190,7 +190,7 @@ START_TEST (test_set_ahead_and_back_a_little) {
 }
 END_TEST
 
-/* The oldest goes first, so that what a clock that is ahead has left goes last. */
+/* The oldest goes first, so the entry of a clock that is ahead goes last. */
 START_TEST (test_the_oldest_is_overwritten) {
     fill(0, 1010, NGX_OK);
     ck_assert_int_eq(put(100, 5000, 5061, 5000), NGX_OK);
