@@ -41,8 +41,8 @@ sub measure {
     my ($plan, $quick) = @_;
 
     my $count = $quick ? 10_000 : 100_000;
-    my $one = $plan->case([ one => 'roomy', 'good' ]);
-    my $many = $plan->case([ many => 'roomy', 'good', list => $count,
+    my $one = $plan->case([ one => 'empty', 'good' ]);
+    my $many = $plan->case([ many => 'empty', 'good', list => $count,
         once => 1 ]);
     _send($one);    # warms up everything else
     my $empty = rss($one->{pid});

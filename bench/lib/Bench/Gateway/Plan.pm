@@ -13,6 +13,7 @@ use Bench::Gateway::Variants;
 my %GATEWAY = (
     small => 'entries=1000',
     roomy => 'entries=200000 size=1000m',
+    empty => 'entries=200000 size=1000m',
 );
 
 # Cases: [name, instance, kind of request, list => number of tokens that come
@@ -84,7 +85,7 @@ sub new {
     my ($class, $t, $tokens, $quick) = @_;
 
     my $v = Bench::Gateway::Variants->new($t, $tokens);
-    $v->both(@KINDS);
+    $v->gateway('gateway')->both(gateway => bare => @KINDS);
     $v->bare('again', again_good => $v->{seen}{good});
     return bless { tokens => $tokens, v => $v, quick => $quick,
         there => { gateway => 1, bare => 1, again => 1 } }, $class;
@@ -95,7 +96,7 @@ sub _start {
     my ($self, $name) = @_;
 
     return if $self->{there}{$name}++;
-    $self->{v}->gateway($name, $GATEWAY{$name});
+    $self->{v}->gateway($name, cache => $GATEWAY{$name});
     return;
 }
 

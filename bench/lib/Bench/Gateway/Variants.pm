@@ -1,10 +1,10 @@
 package Bench::Gateway::Variants;
 
-# What is compared: nginx with the gateway module, and the same nginx without
-# it that does by its own directives what the gateway was seen to do: proxies
-# as many headers of the same lengths, answers with the same headers and body,
-# logs the same members.  The second one is written from the answers of the
-# first, and both are compared before anything is measured.
+# What is compared: an installation of the gateway as tools/render makes it, and the
+# same nginx without the module, which does by its own directives what the gateway was seen
+# to do: proxies as many headers of the same lengths, answers with the same headers and
+# body, logs the same members.  The second one is written from the answers of the first and
+# the other lines of its files, and both are compared before anything is measured.
 
 use strict;
 use warnings;
@@ -31,14 +31,8 @@ my %VARIABLE = (
     upstreamDurationMs => '$upstream_response_time',
 );
 
-my $PROXY = <<'CONF';
-    proxy_http_version 1.1;
-    proxy_set_header Connection "";
-    proxy_set_header Host $http_host;
-    proxy_set_header X-Forwarded-For $remote_addr;
-    proxy_set_header X-Forwarded-Host $http_host;
-    proxy_set_header X-Forwarded-Proto $scheme;
-CONF
+# The route of an installation that is measured, and its public copy.
+our ($ROUTE, $OPEN) = qw(/api/workspaces/ /open/);
 
 # run_in => [command], for nginx without a master; revocations => true: a
 # gateway reads a feed.
@@ -51,17 +45,27 @@ sub new {
     $self->_start('up', 0, <<'CONF');
     server {
         listen 127.0.0.1:%%PORT_up%%;
+        keepalive_requests 1000000000;
         default_type application/json;
+        location = /.well-known/jwks.json {
+            alias %%DIR%%/keys.json;
+        }
         location / {
             return 200 '{"data":[{"id":1,"name":"one"},{"id":2,"name":"two"},{"id":3,"name":"three"}]}';
         }
     }
 CONF
     $t->echo_upstream('echo');
+    my $feed = $t->http_server('feed', undef, protocol => sub { my ($fh) = @_;
+        Platform::Test::Fcgi::serve($fh, sub { "Status: 200 OK\r\n\r\n"
+            . '{"cursor":"p","more":false,"revocations":[]}' });
+    });
+    system("taskset -pc $Bench::Gateway::Round::LOAD_CORE @{[ $feed->pid ]} >/dev/null");
     return $self;
 }
 
-# Starts an nginx of one worker on its core.
+# Starts an nginx of one worker on its core.  Its nginx.conf is a short one, as an
+# installation has its own; the rest is nginx's default.
 sub _start {
     my ($self, $name, $loaded, $servers) = @_;
 
@@ -88,15 +92,9 @@ worker_cpu_affinity $mask;
 events { worker_connections 4096; }
 http {
 $temp
+    default_type application/octet-stream;
     server_tokens off;
-    keepalive_requests 1000000000;
-    large_client_header_buffers 4 64k;
     access_log off;
-    upstream u {
-        server 127.0.0.1:%%PORT_up%%;
-        keepalive 512;
-        keepalive_requests 1000000000;
-    }
 $servers
 }
 CONF
@@ -108,86 +106,79 @@ CONF
         || die "$name did not start\n";
 }
 
-# A gateway with that line for its cache, and with more issuers than ours, and
-# maybe one that signs assertions, or that asks for certificates on a port of TLS.
+# Renders an installation's files, with all defaults: settings say where everything is, and
+# %set the rest.  Counted requests have no polls of the feed among them.
+sub _render {
+    my ($self, $name, %set) = @_;
+
+    my $t = $self->{t};
+    my $etc = $self->{etc}{$name} = $t->dir . "/$name.etc";
+    my $at = sub { return '127.0.0.1:' . $t->port($_[0]) };
+    my %env = (
+        HTTP_PORT => $t->port($name), METRICS_LISTEN => $at->("metrics_$name"),
+        GATEWAY_ACCESS_LOG => $t->dir . "/$name.access.log",
+        GATEWAY_KEY_CACHE => $t->dir . "/$name.keys", RUN_DIR => $t->dir,
+        IDENTITY_UPSTREAM => $at->('feed'), IDENTITY_URL => 'http://' . $at->('up'),
+        PLATFORM_JWT_ISSUER => $Platform::Test::Jwt::ISSUER,
+        PLATFORM_ENTITLEMENT_URL => 'http://' . $at->('up'),
+        PLATFORM_CORS_ALLOWED_ORIGINS => $ORIGIN,
+        ($self->{run_in} ? (PLATFORM_REVOCATIONS_ENABLED => 'false') : ()), %set);
+    $t->write_file("$name.etc/gateway.env", join '', map {"$_=$env{$_}\n"} sort keys %env);
+    $t->write_file("$name.etc/identity.env", 'HTTP_PORT=' . $t->port("face_$name") . "\n");
+    local %ENV = (PATH => $ENV{PATH}, NGINX => Platform::Test::Env::nginx());
+    system($t->root . '/tools/render', '--installed', '--sysconfdir', $etc) == 0
+        or die "tools/render failed\n";
+    return $etc;
+}
+
+sub _rendered {
+    my ($self, $name, $file) = @_;
+
+    return $self->{t}->read_file("$self->{etc}{$name}/nginx/$file");
+}
+
+# The location of the rendered route, for another path, and maybe another upstream.
+sub _location {
+    my ($self, $name, $path, $to) = @_;
+
+    my ($text) = $self->_rendered($name, 'gateway-entitlement.conf')
+        =~ m{^(location \Q$ROUTE\E \{\n.*?^\}\n)}ms or die "no location $ROUTE\n";
+    $text =~ s/\Q$ROUTE\E/$path/;
+    $text =~ s/(platform_gateway_access) branch;/$1 public;/ && $text =~ s/ +\w+_assertion .*\n//
+        if $path =~ /\Q$OPEN\E\z/;
+    $text =~ s{proxy_pass http://platform_entitlement;}{proxy_pass $to;} if $to;
+    return $text;
+}
+
+# A gateway.  cache => what its cache has room for, more => the number of further issuers,
+# set => settings beside the defaults, http => lines of http{}.  What no setting is for is in
+# routes.d and http.d, as an operator has it.
 sub gateway {
-    my ($self, $name, $cache, $more, $signs, $asks) = @_;
+    my ($self, $name, %o) = @_;
 
-    if ($signs) {
-        chmod 0600, $self->{t}->write_file('assertion.pem',
-            $self->{tokens}->key_for('ES256')->private_pem);
-        $signs = 'platform_gateway_assertion audience=business;'
-            . ' platform_gateway_assertion_key %%DIR%%/assertion.pem;';
-    }
-    $signs //= '';
-    $asks = $asks ? "listen 127.0.0.1:%%PORT_${name}_tls%% ssl; ssl_verify_client optional_no_ca;"
-        . ' platform_gateway_client_certificate connection;'
-        . " ssl_certificate @{[ $self->{tokens}->certificate ]};"
-        . " ssl_certificate_key @{[ $self->{tokens}->key_file('ES256') ]};" : '';
-
-    my $issuers = join "\n", map {
-        "platform_gateway_trust more$_ { issuer https://more$_.test; key_file %%DIR%%/keys.json; }"
-    } 1 .. ($more // 0);
-    $cache = $cache ? "platform_gateway_token_cache $cache;" : '';
+    my $t = $self->{t};
+    my $etc = $self->_render($name, %{ $o{set} // {} });
     my ($feed, $location) = $self->_feed;
-    $self->_start($name, 1, <<"CONF");
-    platform_gateway_key_file %%DIR%%/keys.json;
-    platform_gateway_proof zone=proofs:8m;
-    $signs
-    $cache
-    $issuers
-    $feed
-    log_format platform escape=none '\$platform_access_json';
-    server {
-        listen 127.0.0.1:%%PORT_$name%%;
-        $asks
-        access_log %%DIR%%/$name.access.log platform;
-        platform_gateway on;
-        platform_gateway_issuer $Platform::Test::Jwt::ISSUER;
-        platform_gateway_forward_authorization off;
-        platform_gateway_cors_origins $ORIGIN;
-        platform_gateway_route business business-service;
-$PROXY
-        location /api/ {
-            platform_gateway_access branch;
-            proxy_pass http://u;
-        }
-        location /open/ {
-            platform_gateway_access public;
-            proxy_pass http://u;
-        }
-        location /bound/ {
-            platform_gateway_access branch;
-            platform_gateway_proof_origin $API;
-            proxy_pass http://u;
-        }
-        location /seen/bound/ {
-            platform_gateway_access branch;
-            platform_gateway_proof_origin $API;
-            proxy_pass http://127.0.0.1:%%PORT_echo%%;
-        }
-        location /seen/api/ {
-            platform_gateway_access branch;
-            proxy_pass http://127.0.0.1:%%PORT_echo%%;
-        }
-        location /seen/open/ {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_echo%%;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-        $location
-    }
-CONF
+    my $echo = 'http://127.0.0.1:' . $t->port('echo');
+    $t->write_file("$name.etc/http.d/bench.conf", $t->expand(join "\n", $feed, $o{http} // '',
+        $o{cache} ? "platform_gateway_token_cache $o{cache};" : '', map {
+            "platform_gateway_trust more$_ { issuer https://more$_.test; key_file %%DIR%%/keys.json; }"
+        } 1 .. ($o{more} // 0)));
+    $t->write_file("$name.etc/routes.d/bench.conf", $t->expand(join "\n", $location,
+        $self->_location($name, $OPEN),
+        map { $self->_location($name, "/seen$_", $echo) } $ROUTE, $OPEN));
+    $self->_start($name, 1, join "\n",
+        map {"    include $etc/nginx/$_.conf;"} qw(platform-http gateway identity));
     eventually(sub {
-        http_get($self->{t}->port($name), '/ready')->status == 200;
+        $self->client($name)->request(GET => '/readyz')->status == 200;
     }, 120) or die "$name is not ready\n";
+    # The lines of these questions are not left to what is measured.
+    eventually(sub { $t->nginx($name)->access_log =~ m{"/readyz","status":200,} }, 60)
+        or die "$name logs nothing\n";
     return $self;
 }
 
-# The directives of a feed that tells of 10,000 ended sessions, and its location.
+# The directives of a feed that tells of 1,000 ended sessions, and its location.
 # The gateway reads it before anything is measured, and then not again.
 sub _feed {
     my ($self) = @_;
@@ -197,7 +188,7 @@ sub _feed {
     $self->{t}->write_file('feed', sprintf
         '{"cursor":"p","more":false,"revocations":[%s]}', join ',', map {
             sprintf '{"id":"%s","dies_at":%d}', uuid(0x1000000 + $_), $dies
-        } 1 .. 10_000);
+        } 1 .. 1000);
     return (<<'FEED', <<'LOCATION');
     platform_gateway_revocations zone=revocations:16m uri=/_revocations
         interval=60s;
@@ -226,20 +217,20 @@ my @IDS = map { ($_ => '0123456789abcdef' x 2) }
 sub request {
     my ($self, $kind, $prefix) = @_;
 
-    return { method => 'GET', path => '/bound/x', status => 200, headers => [
+    return { method => 'GET', path => "${ROUTE}x", status => 200, headers => [
         Authorization => 'DPoP ' . $self->{tokens}->one('bound'),
-        DPoP => $self->{tokens}->proof($API . ($prefix // '') . '/bound/x') ] }
+        DPoP => $self->{tokens}->proof($API . ($prefix // '') . "${ROUTE}x") ] }
         if $kind eq 'bound';
-    return { method => 'GET', path => '/open/x', headers => [],
+    return { method => 'GET', path => "${OPEN}x", headers => [],
         status => 200 } if $kind eq 'public';
-    return { method => 'OPTIONS', path => '/api/x',
+    return { method => 'OPTIONS', path => "${ROUTE}x",
         headers => \@PREFLIGHT, status => 204 } if $kind eq 'preflight';
-    return { method => 'GET', path => '/api/x', headers => [],
+    return { method => 'GET', path => "${ROUTE}x", headers => [],
         status => 401 } if $kind eq 'none';
-    return { method => 'GET', path => '/api/x', headers => [ Authorization =>
+    return { method => 'GET', path => "${ROUTE}x", headers => [ Authorization =>
         'Bearer ' . $self->{tokens}->fresh($kind) ], status => 200 }
         if grep { $_ eq $kind } @ALGS;
-    return { method => 'GET', path => '/api/x',
+    return { method => 'GET', path => "${ROUTE}x",
         headers => [ ($kind eq 'kept' ? @IDS : ()), Authorization => 'Bearer '
             . $self->{tokens}->one($kind) ],
         status => $kind eq 'forged' ? 401 : 200 };
@@ -259,7 +250,7 @@ sub client {
 
     return Platform::Test::Http->new(port => $self->port($instance, $kind)) if $instance ne 'asks';
     return Platform::Test::Http->new(fh => IO::Socket::SSL->new(
-        PeerAddr => '127.0.0.1:' . $self->{t}->port('asks_tls'), SSL_verify_mode => SSL_VERIFY_NONE,
+        PeerAddr => '127.0.0.1:' . $self->port($instance), SSL_verify_mode => SSL_VERIFY_NONE,
         SSL_cert_file => $self->{tokens}->certificate, SSL_key_file => $self->{tokens}->key_file('ES256'))
         || die "TLS: $SSL_ERROR\n");
 }
@@ -275,6 +266,7 @@ sub case {
         name    => $name,
         pid     => ($self->{t}->nginx($instance)->workers)[0],
         log     => $self->{t}->nginx($instance)->{access},
+        master  => $self->{t}->nginx($instance)->pid,
         url     => 'http://127.0.0.1:' . $self->port($instance, $kind)
             . $request->{path},
         headers => [ map {"$headers[2 * $_]: $headers[2 * $_ + 1]"}
@@ -302,7 +294,7 @@ sub ask {
 # Header lines that nginx itself writes or passes on from the upstream.
 my %NGINX = map { $_ => 1 } qw(server date content-type content-length
     transfer-encoding connection);
-# And those of a request that come from the client or from $PROXY.
+# And those of a request that come from the client or from the route's own lines.
 my %GIVEN = map { $_ => 1 } qw(host connection accept user-agent
     x-forwarded-for x-forwarded-host x-forwarded-proto);
 
@@ -313,18 +305,28 @@ sub observe {
 
     my $log = $self->{t}->nginx($instance)->{access};
     truncate $log, 0;
+    my @lines;
+    my $logged = sub {
+        my ($count) = @_;
+        eventually(sub {
+            open my $fh, '<', $log or die "$log: $!\n";
+            @lines = grep {m{"path":"[^"]*/x".*\n}} <$fh>;
+            return @lines == $count;
+        }, 30) or die "$instance, $kind: not $count lines in the log\n";
+    };
     my $res = $self->ask($instance, $kind);
-    my $line = '';
-    eventually(sub {
-        open my $fh, '<', $log or die "$log: $!\n";
-        $line = <$fh> // '';
-        return $line =~ /\n/;
-    }, 10);
-    my @sent = $res->status != 200 ? () : grep { !$GIVEN{ lc $_->[0] } }
-        @{ $self->ask($instance, $kind, '/seen')->json->{headers} };
+    $logged->(1);
+    my $line = $lines[0];
+    my @sent = ();
+    if ($res->status == 200) {
+        @sent = grep { !$GIVEN{ lc $_->[0] } }
+            @{ $self->ask($instance, $kind, '/seen')->json->{headers} };
+        $logged->(2);
+    }
     return {
         status => $res->status,
         body   => $res->body,
+        route  => $self->request($kind)->{path} =~ s/x\z//r,
         type   => $res->header('Content-Type') // '',
         id     => $res->header('X-Request-Id') // '',
         added  => [ grep { !$NGINX{ lc $_->[0] } } $res->headers ],
@@ -365,10 +367,17 @@ sub _log_format {
         . "}';\n";
 }
 
-# A server that does the same as the gateway did.  An id that the client brought comes
-# from the request, any other is nginx's own.
+# What is left of a rendered text for an nginx without the module.
+sub _without {
+    my ($text) = @_;
+
+    return $text =~ s/^.*(?:platform_gateway|\$platform_|^include ).*\n//mgr;
+}
+
+# A server that does the same as the gateway did, by the other lines of the same files.  An
+# id that the client brought comes from the request, any other is nginx's own.
 sub _server {
-    my ($instance, $name, $seen) = @_;
+    my ($self, $instance, $name, $seen) = @_;
 
     my $id = $seen->{id} eq $IDS[1] ? '$http_x_request_id' : '$request_id';
     my $add = join '', map {
@@ -376,28 +385,30 @@ sub _server {
             . " always;\n"
     } @{ $seen->{added} };
     my $set = join '', map {
-        "        proxy_set_header $_->[0] " . _quoted($seen, $_->[1], $id)
+        "    proxy_set_header $_->[0] " . _quoted($seen, $_->[1], $id)
             . ";\n"
-    } @{ $seen->{sent} };
-    my $return = $seen->{status} == 200 ? '' : "return $seen->{status} "
-        . (length $seen->{body} ? _quoted($seen, $seen->{body}, $id) : '')
-        . ';';
+    } @{ $seen->{sent} }, [ Authorization => '' ],
+        $name =~ /bound/ ? [ DPoP => '' ] : ();
     my $type = $seen->{type} ? "default_type $seen->{type};" : '';
-    my $no_proof = $name =~ /bound/ ? 'proxy_set_header DPoP "";' : '';
-    my ($to, $echo) = $return ? ($return, $return)
-        : ('proxy_pass http://u;',
-            'proxy_pass http://127.0.0.1:%%PORT_echo%%;');
+    my $gateway = $self->_rendered($self->{model}, 'gateway.conf');
+    my ($first) = $gateway =~ /^(server \{.*?)^    include /ms;
+    my ($limits, $log) = (join("\n", $first =~ /^( *client_\w+ .*;)$/mg),
+        $first =~ /access_log \S+ platform\b(.*);/);
+    my $locations = $seen->{status} == 200
+        ? join '', map {
+            _without($self->_location($self->{model}, @$_)) =~ s/(\{\n)/$1$set/r
+        } [ $seen->{route} ],
+        [ "/seen$seen->{route}", 'http://127.0.0.1:%%PORT_echo%%' ]
+        : "location / { return $seen->{status} " . (length $seen->{body}
+            ? _quoted($seen, $seen->{body}, $id) : '') . '; }';
     return _log_format($name, $seen, $id) . <<"CONF";
     server {
         listen 127.0.0.1:%%PORT_$name%%;
-        access_log %%DIR%%/$instance.access.log $name;
+        access_log %%DIR%%/$instance.access.log $name$log;
         $type
-$PROXY
-        proxy_set_header Authorization "";
-        $no_proof
-$set$add
-        location / { $to }
-        location /seen/ { $echo }
+$limits
+$add
+$locations
     }
 CONF
 }
@@ -408,19 +419,19 @@ sub bare {
     my ($self, $instance, %seen) = @_;
 
     $self->{servers}{$instance} = 1;
-    $self->_start($instance, 0, join '',
-        map { _server($instance, $_, $seen{$_}) } sort keys %seen);
+    $self->_start($instance, 0, join '', _without($self->_rendered($self->{model},
+        'platform-http.conf')), map { $self->_server($instance, $_, $seen{$_}) } sort keys %seen);
     return $self;
 }
 
 # The gateway and the bare nginx that does the same with these kinds.
 sub both {
-    my ($self, @kinds) = @_;
+    my ($self, $gateway, $bare, @kinds) = @_;
 
-    $self->gateway('gateway');
-    $self->{seen} = { map { $_ => $self->observe('gateway', $_) } @kinds };
-    $self->bare('bare', map {; "bare_$_" => $self->{seen}{$_} } @kinds);
-    $self->_compare($_, $self->{seen}{$_}, $self->observe('bare', $_))
+    $self->{model} = $gateway;
+    $self->{seen} = { map { $_ => $self->observe($gateway, $_) } @kinds };
+    $self->bare($bare, map {; "${bare}_$_" => $self->{seen}{$_} } @kinds);
+    $self->_compare($_, $self->{seen}{$_}, $self->observe($bare, $_))
         for @kinds;
     return $self;
 }

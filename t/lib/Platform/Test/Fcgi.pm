@@ -91,13 +91,18 @@ sub request ($self, @request) {
 # Echo servers: each a protocol => for Platform::Test::Server.
 
 sub echo_fastcgi ($fh, $server) {
+    return serve($fh, sub (@request) { _answer($server, @request) });
+}
+
+# Reads one request; $answer->(its body, its parameters): the answer.
+sub serve ($fh, $answer) {
     my %got = map { $_ => '' } FCGI_PARAMS, FCGI_STDIN;
     while (my $head = _read($fh, 8)) {
         my (undef, $type, $id, $length, $pad) = unpack 'CCnnC', $head;
         $got{$type} .= substr _read($fh, $length + $pad), 0, $length;
         next unless $type == FCGI_STDIN && $length == 0;
 
-        my $out = _answer($server, $got{$type}, _fcgi_params($got{+FCGI_PARAMS}));
+        my $out = $answer->($got{$type}, _fcgi_params($got{+FCGI_PARAMS}));
         print {$fh} (map { record(FCGI_STDOUT, $_, $id) } unpack('(a65528)*', $out), ''),
             record(FCGI_END_REQUEST, "\0" x 8, $id);
         return;
