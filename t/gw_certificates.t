@@ -62,6 +62,12 @@ server {
     pass /branch: platform_gateway_access branch;
 }
 server {
+    listen 127.0.0.1:%%PORT_early%% ssl; ssl_certificate $dir/server.pem; ssl_certificate_key $dir/server.key;
+    ssl_protocols TLSv1.3; ssl_early_data on; ssl_verify_client optional_no_ca;
+    platform_gateway on; platform_gateway_client_certificate connection;
+    pass /branch: platform_gateway_access branch;
+}
+server {
     $LISTEN server_name none.test;
     pass /branch: platform_gateway_access branch;
 }
@@ -196,6 +202,22 @@ for my $version (qw(tls1_2 tls1_3)) {
     like resumed($version, 'one.test', 'two.test', $for{two}, 'one'), qr/^401 new (?!200)/,
         "$version: resumed at another server, by another client";
 }
+
+# Early data: whoever has recorded the bytes can send them again, without any key.
+sub early ($token, $by) {
+    my $in = $t->write_file('request', "GET /branch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $token\r\n"
+        . "Connection: close\r\n\r\n");
+    my $connect = "timeout 20 openssl s_client -tls1_3 -connect 127.0.0.1:@{[ $t->port('early') ]} -ign_eof";
+    my $begun = `$connect -sess_out $dir/session -cert $dir/$by.pem -key $dir/$by.key <$in 2>&1`;
+    my @status = $begun =~ m{HTTP/1\.1 (\d+)};
+    for my $how ("-early_data $in </dev/null", "<$in") {
+        my $said = `$connect -sess_in $dir/session $how 2>&1`;
+        push @status, $said =~ m{HTTP/1\.1 (\d+)}, $said =~ /^Early data was accepted/m ? 'early' : ();
+    }
+    return "@status";
+}
+is early($plain, 'one'), '200 200 early 200', 'early data: a token that is not bound';
+is early($for{one}, 'one'), '200 401 early 200', 'early data: no certificate counts there, but in that session';
 
 # -- behind a proxy that ends TLS
 

@@ -261,7 +261,8 @@ ngx_http_pgw_certificate_sent(ngx_http_request_t *r,
 
 
 /* Returns 1 if the client has shown the certificate with the thumbprint.  In
-   forward-auth the connection is that of the other proxy. */
+   forward-auth the connection is that of the other proxy.  Early data may come
+   from somebody who has recorded it. */
 
 static ngx_uint_t
 ngx_http_pgw_certificate_holds(ngx_http_request_t *r,
@@ -275,6 +276,10 @@ ngx_http_pgw_certificate_holds(ngx_http_request_t *r,
     if (sscf->certificate == NGX_HTTP_PGW_CERTIFICATE_CONNECTION
         && r->connection->ssl && gr->method.len == 0)
     {
+        if (!SSL_is_init_finished(r->connection->ssl->connection)) {
+            return 0;
+        }
+
         shown = ngx_http_pgw_certificate_shown(r);
 
         return shown && shown->there

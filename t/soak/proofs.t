@@ -21,7 +21,7 @@ my $node = Platform::Test::Env::node() // Platform::Test::Env::needs('node');
 
 my ($t, $key) = (Platform::Test->new(timeout => 600 + 3 * $SECONDS), jwt_key('a'));
 $t->issuer(body => jwks($key));
-my ($zone) = $t->read_file($t->root . '/docs/bound-tokens.md') =~ /^    platform_gateway_proof (zone=\w+:\w+);$/m;
+my ($zone) = $t->read_file($t->root . '/docs/bound-tokens.md') =~ /^ *platform_gateway_proof (zone=\w+:\w+);$/m;
 is $zone, 'zone=proofs:8m', 'the zone of the documentation';
 my $http = "platform_gateway_proof $zone; keepalive_requests 1000000; keepalive_timeout 1h;";
 my $clock = Platform::Test::Clock->new($t, $t->gateway_conf(<<'SERVER', http => $http, main => 'worker_processes 2;'));
