@@ -8,12 +8,13 @@ use warnings;
 
 use Bench::Gateway::Variants;
 
-# The caches of gateways beside the one with all defaults.  A list of tokens that goes round
-# and round finds none of them in a cache that is smaller.
+# Gateways beside the one with all defaults.  A list of tokens that goes round and round finds
+# none of them in a cache that is smaller.
 my %GATEWAY = (
-    small => 'entries=1000',
-    roomy => 'entries=200000 size=1000m',
-    empty => 'entries=200000 size=1000m',
+    small => { cache => 'entries=1000' },
+    roomy => { cache => 'entries=200000 size=1000m' },
+    empty => { cache => 'entries=200000 size=1000m' },
+    unbuffered => { set => { PLATFORM_HTTP_ACCESS_LOG_BUFFER => 'off' } },
 );
 
 # Cases: [name, instance, kind of request, list => number of tokens that come
@@ -51,6 +52,12 @@ our @GROUPS = (
             [ '10,000 tokens', 'bare, 10,000 tokens', 1.12 ],
             [ '100,000 tokens', 'bare, 100,000 tokens', undef ],
         ],
+    },
+    {   name  => 'log',
+        title => 'Access log',
+        cases => [ [ 'a buffered log', 'gateway', 'good' ],
+            [ 'a write a line', 'unbuffered', 'good' ] ],
+        goals => [ [ 'a write a line', 'a buffered log', undef ] ],
     },
     {   name  => 'public',
         title => 'Public route',
@@ -96,7 +103,7 @@ sub _start {
     my ($self, $name) = @_;
 
     return if $self->{there}{$name}++;
-    $self->{v}->gateway($name, cache => $GATEWAY{$name});
+    $self->{v}->gateway($name, %{ $GATEWAY{$name} });
     return;
 }
 
