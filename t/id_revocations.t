@@ -487,7 +487,7 @@ for my $n (1 .. 8) {    # past the plans made for one call each
         split /^.*duration: /m, $pg->logged;
     my @scans = $plan =~ /^\s*->\s*(.*session_revocations .*)$/mg;
     is_deeply [ scalar @$news, scalar @scans, (grep {
-        !/\AIndex Scan using session_revocations_pkey.*actual rows=0 loops=1/ } @scans),
+        !/\AIndex Scan using session_revocations_pkey.*actual rows=0(?:\.00)? loops=1/ } @scans),
         $plan =~ /Rows Removed by (?:Filter|Index Recheck): [1-9]/g ], [ 0, 2 ],
         'by its index, for what follows and the one that goes on, and nothing in vain'
         or diag $plan;
