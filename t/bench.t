@@ -90,6 +90,29 @@ is cell($sizes, @$_[ 0, 1 ]), $_->[2], "sizes: $_->[0], $_->[1]" for
 like Bench::Derived::sizes("<!-- figures: capacity -->\nno\n<!-- /figures -->\n"), qr/^Not measured/,
     'nothing is calculated from nothing';
 
+# -- others that check tokens -------------------------------------------------------
+# Each row is what was seen: so what is seen here.
+
+SKIP: {
+    skip 'needs two cores, the packages of t/node, and a plain build', 3 if qx{nproc --all} < 2
+        || !-e $t->root . '/t/node/node_modules/.package-lock.json' || Platform::Test::Env::asan()
+        || Platform::Test::Env::valgrind();
+
+    my $root = $t->root;
+    my $said = qx{$root/bench/peers --quick --only behaviour 2>&1};
+    is $?, 0, 'bench/peers runs' or diag $said;
+    my %seen = map { my $who = $_; $who => [ map { s/^[\d.]+ s$/soon/r }
+        map { cell($said, $_, $who) // 'no such row' } 'a good token', 'no token', 'a forged token',
+        'a token that has expired', 'X-Account-Id of the client', 'X-Account-Id on a public route',
+        'its session has ended: refused after', '... a new token',
+        'a new key is published: its token passes after',
+        'the old key is withdrawn: its token is refused after' ] } qw(gateway auth_request);
+    is_deeply $seen{gateway}, [ 200, 401, 401, 401, 'does not', 'does not', 'soon', 200, 'soon',
+        'soon' ], 'the gateway';
+    is_deeply [ @{ $seen{auth_request} }[ 0 .. 3, 5, 6 ] ], [ 200, 401, 401, 401,
+        'reaches the service', 'not within 5 s' ], 'control: a service in Node';
+}
+
 # -- what a log says --------------------------------------------------------------
 
 my ($good, $bad, $cut) = map {qq({"status":$_,"bytes":1}\n)} 200, 502, 499;

@@ -13,16 +13,17 @@ our @PAGES = qw(docs/benchmarks.md docs/scaling.md);
 
 # Sections, in the order in which they run: minutes; the command; quick => options that
 # make it a trial; postgres => 1: PostgreSQL is a part of what is measured; needs => what
-# tools/needs looks for; blocks => { name => [first, last table] } where not all of the
+# tools/needs looks for; flags => a variable of the environment with further options; blocks => { name => [first, last table] } where not all of the
 # output is in one block of the section's name.
 our @SECTIONS = (
     { name => 'gateway', minutes => 12,
-        command => 'bench/gateway --only proxied,tokens,memory' },
+        command => 'bench/gateway --only proxied,tokens,log,memory' },
     { name => 'routes', minutes => 7,
         command => 'bench/gateway --only public,refused,preflight' },
     { name => 'instructions', minutes => 5, command => 'bench/instructions',
         quick => '-n 100 good none' },
     { name => 'core', minutes => 1, command => 'bench/gateway --only core' },
+    { name => 'peers', minutes => 8, flags => 'PEERS_FLAGS', command => 'bench/peers' },
     { name => 'refresh', minutes => 4, postgres => 1,
         command => 'bench/identity --only refresh --rounds 15 --seconds 1' },
     { name => 'algorithm', minutes => 1, postgres => 1,

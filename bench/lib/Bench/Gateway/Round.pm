@@ -8,6 +8,7 @@ package Bench::Gateway::Round;
 use strict;
 use warnings;
 
+use List::Util qw(sum);
 use Time::HiRes qw(sleep);
 
 use Bench::Cpu;
@@ -75,20 +76,21 @@ sub _wrong_answers {
 }
 
 # Runs a case for some seconds: what Bench::Wrk returns, and ns: the processor time
-# that a request takes of the gateway's process.
+# that a request takes of the gateway's process, and of those of beside => [pids].
 sub round {
     my ($case, $seconds) = @_;
 
-    my ($pid, $log) = @{$case}{qw(pid log)};
+    my $log = $case->{log};
+    my $cpu = sub { return sum(map { process_cpu_us($_) } $case->{pid}, @{ $case->{beside} // [] }) };
     truncate $log, 0;
-    my $us = process_cpu_us($pid);
+    my $us = $cpu->();
     my $got = wrk(core => $LOAD_CORE, seconds => $seconds,
         (map { $_ => $case->{$_} } qw(url connections headers)),
         args => { method => $case->{method}, words => $case->{list},
             auth => $case->{list} && 'Bearer', order => $case->{order},
             $case->{once} ? (once => 1, seconds => $seconds) : () });
     sleep 0.02;
-    $got->{ns} = 1000 * (process_cpu_us($pid) - $us) / $got->{requests}
+    $got->{ns} = 1000 * ($cpu->() - $us) / $got->{requests}
         if $got->{requests};
     $got->{refused} //= _wrong_answers($case, $got->{requests});
     return $got;

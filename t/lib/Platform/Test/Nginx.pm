@@ -10,7 +10,8 @@ use Platform::Test::Process;
 our @ISA = qw(Platform::Test::Daemon);
 
 # dir, name, conf => path, prefix => directory for its own files; pidfile,
-# log, access => where the configuration puts those; args => [further ones].
+# log, access => where the configuration puts those; args => [further ones]; binary =>
+# another program.
 sub new ($class, %o) {
     my $path = "$o{dir}/$o{name}";
     mkdir $o{prefix};
@@ -19,7 +20,7 @@ sub new ($class, %o) {
 }
 
 sub _command ($self, @args) {
-    return (Platform::Test::Env::nginx(), '-p', "$self->{prefix}/",
+    return ($self->{binary} // Platform::Test::Env::nginx(), '-p', "$self->{prefix}/",
         '-e', $self->{log}, '-c', $self->{conf}, @{ $self->{args} }, @args);
 }
 
