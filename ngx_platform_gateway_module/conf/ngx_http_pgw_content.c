@@ -69,7 +69,7 @@ ngx_http_pgw_content_alone(ngx_conf_t *cf)
          q = ngx_queue_next(q))
     {
         lq = (ngx_http_location_queue_t *) q;
-        clcf = lq->exact ? lq->exact : lq->inclusive;
+        clcf = ngx_http_pgw_queued_location(lq);
         conf = clcf->loc_conf[ngx_http_platform_gateway_module.ctx_index];
 
         if (clcf != own && !clcf->internal && !clcf->named
@@ -78,8 +78,8 @@ ngx_http_pgw_content_alone(ngx_conf_t *cf)
             return 0;
         }
 
-        rest |= clcf->name.len == 1 && clcf->name.data[0] == '/'
-                && !clcf->exact_match;
+        rest |= lq->inclusive && lq->name->len == 1
+                && lq->name->data[0] == '/';
     }
 
     return rest;

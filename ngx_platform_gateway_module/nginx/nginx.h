@@ -55,6 +55,18 @@
 #endif
 
 
+/* The location of an element in nginx's list of them.  In Angie several elements
+   may have the same one. */
+
+#if (angie_version)
+#define ngx_http_pgw_queued_location(lq)                                      \
+    ((lq)->exact ? (lq)->exact->conf : (lq)->inclusive->conf)
+#else
+#define ngx_http_pgw_queued_location(lq)                                      \
+    ((lq)->exact ? (lq)->exact : (lq)->inclusive)
+#endif
+
+
 /* Makes nginx link headers with equal names again, after some were removed. */
 
 #if (nginx_version >= 1023000)
