@@ -193,11 +193,11 @@ for my $case (
     [ 'a signature by another', '401 proof_invalid', '/api', $token, jwt_tamper(proof(GET => '/api', $token), 2),
         detail => 'signature' ],
     [ 'iat at the end of the window', '200 verified', '/api', $token,
-        proof(GET => '/api', $token, payload => { iat => now() - 57 }) ],
-    [ 'and beyond it', '401 proof_invalid', '/api', $token, proof(GET => '/api', $token, payload => { iat => now() - 62 }) ],
+        sub { proof(GET => '/api', $token, payload => { iat => now() - 57 }) } ],
+    [ 'and beyond it', '401 proof_invalid', '/api', $token, sub { proof(GET => '/api', $token, payload => { iat => now() - 62 }) } ],
     [ 'ahead within it', '200 verified', '/api', $token,
-        proof(GET => '/api', $token, payload => { iat => now() + 57 }) ],
-    [ 'ahead beyond it', '401 proof_invalid', '/api', $token, proof(GET => '/api', $token, payload => { iat => now() + 80 }) ],
+        sub { proof(GET => '/api', $token, payload => { iat => now() + 57 }) } ],
+    [ 'ahead beyond it', '401 proof_invalid', '/api', $token, sub { proof(GET => '/api', $token, payload => { iat => now() + 80 }) } ],
     [ 'a bound token as Bearer', '401 token_bound', '/api', $token, undef, @$BEARER ],
     [ 'with its proof', '401 token_bound', '/api', $token, proof(GET => '/api', $token), @$BEARER ],
     [ 'an unbound token as DPoP', '401 token_unbound', '/api', $plain, proof(GET => '/api', $plain) ],
@@ -248,7 +248,7 @@ for my $case (
     [ 'a method that nginx does not know', '200 verified', '/api', $token, proof(BREW => '/api', $token), method => 'BREW' ],
 ) {
     my ($name, $want, $path, $tok, $proof, %o) = @$case;
-    $res = ask($path, $tok, $proof, %o);
+    $res = ask($path, $tok, ref $proof eq 'CODE' ? $proof->() : $proof, %o);
     is reason($res), $want, "$path, $name: $want";
     is $res->json->{detail}, "the proof of possession is not valid: $o{detail}", "$name: and why" if $o{detail};
     is_deeply [ header_values($res->json, 'X-Account-Id') ], [ uuid(1) ], "$name: as whom" if $want =~ /^200/;
