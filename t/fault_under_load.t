@@ -23,6 +23,8 @@ use Time::HiRes qw(time);
 
 my $SECONDS = $ENV{FAULT_SECONDS} // 0.3;
 my $CLIENTS = $ENV{FAULT_CLIENTS} // 6;
+# The pause of a client: enough are under way at any time, and the machine has other tests.
+my $PAUSE = $ENV{FAULT_SECONDS} ? 0 : 0.02;
 
 my $t = Platform::Test->new;
 my ($dir, $key) = ($t->dir, jwt_key('identity'));
@@ -97,6 +99,7 @@ sub clients ($=) {
     my $next = sub ($c) {
         return undef if -e "$dir/enough";
         my $mine = $sessions[ $c->{number} ] // return undef;
+        return { wait => $PAUSE } if $PAUSE && ($c->{rested} = !$c->{rested});
         return $mine->{again} if $mine->{again};
         my $dice = rand;
         return { %{ $history->refresh($mine) }, what => 'refresh' } if $dice < 0.25;
@@ -245,8 +248,11 @@ my @faults = (
         sub { @held = () },
         { nginx => qr/worker_connections are not enough/ }, undef ],
     [ 'gateway: no memory left', sub { limit(as => \&memory, $nginx->workers);
-            # more than workers have left over of the connections before
-            flood($s->gateway, 80, "GET / HTTP/1.1\r\n" . ('X: ' . 'x' x 7000 . "\r\n") x 4) },
+            # until workers have nothing left over of the connections before
+            for (1 .. 4) {
+                flood($s->gateway, 40, "GET / HTTP/1.1\r\n" . ('X: ' . 'x' x 7000 . "\r\n") x 4);
+                last if eventually(sub { log_of('nginx') =~ /Cannot allocate memory/ }, 0.5);
+            } },
         sub { limit(as => undef, $nginx->workers); @held = () },
         { nginx => qr/Cannot allocate memory/ }, undef ],
     map({ my ($what, %is) = @$_;
@@ -304,6 +310,7 @@ for my $fault (grep { $_->[0] =~ /$only/ } @faults) {
         substr log_of($where), $from };
 
     my ($from_time, $floods) = time;
+    $rows[-1]{until} = $from_time if @rows;
     $begin->();
     ok eventually(sub { $lines->() }, 20), "$name: $where says so" if $where;
     sleep 0.05 while time < $from_time + $SECONDS;
@@ -336,7 +343,9 @@ my @answers = answers();
 my @wrong = map { [ split ' ', s/^wrong //r ] } grep {/^wrong/} $clients->lines;
 for my $row (@rows) {
     my ($from, $over, $to) = @$row{qw(from over to)};
-    my @in = grep { $_->[0] >= $from && $_->[0] < $to } @answers;
+    # What is still under way when the next fault begins may be that one's.
+    my $until = $row->{until} // time;
+    my @in = grep { $_->[0] >= $from && $_->[0] < $to && $_->[1] < $until } @answers;
     my @bad = grep { !$_->[3] || $_->[3] >= 500 } @in;
     my @not = grep { $_->[0] >= $from && $_->[0] < $to } @wrong;
     my $back = max($row->{back} - $over, map { $_->[1] - $over } grep { $_->[0] > $over } @bad);
