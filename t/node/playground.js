@@ -278,7 +278,8 @@ async function looks(p, name) {
   is(await p.page.evaluate(faults), [], `${name}: all can be seen and touched`);
   await p.page.evaluate(axe);
   is(await p.page.evaluate(async () => (await window.axe.run(document,
-    { rules: { 'label-content-name-mismatch': { enabled: true } } })).violations
+    { resultTypes: ['violations'],
+      rules: { 'label-content-name-mismatch': { enabled: true } } })).violations
     .map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(' ')}`)), [],
   `${name}: axe finds nothing`);
 }
