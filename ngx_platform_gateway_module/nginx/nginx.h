@@ -55,8 +55,8 @@
 #endif
 
 
-/* The location of an element in nginx's list of them.  In Angie several elements
-   may have the same one. */
+/* The location of an element in nginx's list of them.  In Angie several
+   elements may have the same location. */
 
 #if (angie_version)
 #define ngx_http_pgw_queued_location(lq)                                      \
