@@ -78,5 +78,9 @@ $t->write_file('routes.d/mine.conf', <<'CONF');
 location /api/mine/ { platform_gateway_access branch; limit_req zone=mine; proxy_pass http://mine; }
 CONF
 rendered('a route finds its zone and its upstream there');
+$t->write_file('keys.json', jwks(jwt_key('a')));
+$t->write_file('http.d/issuers.conf', join '', map {
+    "platform_gateway_trust more$_ { issuer https://more$_.test; key_file ${\$t->dir}/keys.json; }\n" } 1 .. 63);
+rendered('and there is room for 64 issuers');
 
 $t->done;
