@@ -80,7 +80,7 @@ CONF
 rendered('a route finds its zone and its upstream there');
 $t->write_file('keys.json', jwks(jwt_key('a')));
 $t->write_file('http.d/issuers.conf', join '', map {
-    "platform_gateway_trust more$_ { issuer https://more$_.test; key_file ${\$t->dir}/keys.json; }\n" } 1 .. 63);
+    "platform_gateway_trust more$_ { issuer https://more$_.test; audience mine; key_file ${\$t->dir}/keys.json; }\n" } 1 .. 63);
 rendered('and there is room for 64 issuers');
 
 $t->done;
