@@ -25,8 +25,9 @@ sub _command ($self, @args) {
 }
 
 sub _env ($self) {
-    # Freed memory is overwritten, so that who reads it is found in each mode.
-    my %env = (MALLOC_PERTURB_ => 165,
+    # Freed memory is overwritten, so that who reads it is found in each mode.  Benchmarks
+    # turn it off.
+    my %env = (MALLOC_PERTURB_ => $ENV{MALLOC_PERTURB_} // 165,
         Platform::Test::Env::mode_env($self->{dir}, name => $self->{name}, preload => 1));
     my $clock = $self->{clock} or return %env;
     my $preload = join ':', grep {defined} $env{LD_PRELOAD}, $clock->{so};
