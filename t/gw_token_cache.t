@@ -177,21 +177,24 @@ for (1, 0) {
     comes('the key is back', '/', $token, 200);
 }
 
-# 2. A cache of two entries: the least recently used one goes.
+# 2. A cache of two entries: the one goes that was not used for longest, to 10 seconds.
 
 ($on, $name) = (1, 'two entries');
 start('entries=2');
 my @tokens = map { token(account_id => uuid($_), sub => uuid($_)) } 1 .. 3;
+my $passed = 0;
 my ($HIT, $MISS, $EVICTION) = ([ 1, 0, 0 ], [ 0, 1, 0 ], [ 0, 1, 1 ]);
 for my $step ([ 0, $MISS ], [ 1, $MISS ], [ 0, $HIT ], [ 1, $HIT ], [ 0, $HIT ],
     [ 2, $EVICTION ], [ 0, $HIT ], [ 1, $EVICTION ])
 {
     my ($n, $events) = @$step;
+    $clock->ahead($passed += 10);
     is context('/', $tokens[$n])->{'x-account-id'}, claims($tokens[$n])->{account_id},
         "token $n is itself";
     step("token $n", $events);
 }
 is entries(), 2, 'there are two';
+$clock->ahead(0);
 
 # A flood of forged ones displaces none of them.
 
