@@ -195,9 +195,10 @@ ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 /*
- * A verified token ends in a signature, which only the issuer can choose, so the
- * hash needs no key.  Its bytes are letters of base64url, and the product spreads
- * them over all bits.  The policy is added because each policy has an entry.
+ * A verified token ends in a signature, which only the issuer can choose, so
+ * the hash needs no key.  Its bytes are letters of base64url, and the product
+ * spreads them over all bits.  The policy is added because each policy has an
+ * entry.
  */
 
 static uint32_t
