@@ -268,7 +268,7 @@ $(FUZZ_OBJ): $(BUILD)/test/%.o: fuzz/%.c $(NGX_STAMP)
 
 $(FUZZ_REST): $(MOD_OBJ)
 	@mkdir -p $(@D)
-	$(Q)nm $(MOD_OBJ) | awk '$$1 == "U" && $$2 ~ /^ngx_/ { used[$$2] } \
+	$(Q)nm $(MOD_OBJ) | awk '$$1 == "U" && $$2 ~ /^(ngx|SSL)_/ { used[$$2] } \
 	  NF == 3 { there[$$3] } END { print ".bss\n.balign 64"; \
 	  for (s in used) if (!(s in there)) print ".weak " s "\n" s ":"; \
 	  print ".zero 4096\n.section .note.GNU-stack" }' >$(@:.o=.s)
