@@ -76,6 +76,8 @@ sub _start {
     my $user = $> == 0 ? 'user root;' : '';
     my $run_in = $name eq 'up' ? undef : $self->{run_in};
     my $master = $run_in ? 'master_process off;' : '';
+    # Where requests are counted, no new connection is among them.
+    my $keep = $run_in ? 'keepalive_requests 1000000000;' : '';
     my $load = $loaded
         ? 'load_module ' . Platform::Test::Env::module() . ';' : '';
     my $temp = join "\n", map {"    ${_}_temp_path %%DIR%%/$name/$_;"}
@@ -95,6 +97,7 @@ $temp
     default_type application/octet-stream;
     server_tokens off;
     access_log off;
+    $keep
 $servers
 }
 CONF
