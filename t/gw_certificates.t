@@ -203,15 +203,35 @@ for my $version (qw(tls1_2 tls1_3)) {
         "$version: resumed at another server, by another client";
 }
 
-# Early data: whoever has recorded the bytes can send them again, without any key.
+# Early data: whoever has recorded the bytes can send them again, without any key.  What
+# nginx answers is held back until it has logged the request, so the client cannot end the
+# handshake before.
+$t->http_server('held', undef, protocol => sub ($client, $self) {
+    my $nginx = IO::Socket::INET->new("127.0.0.1:@{[ $t->port('early') ]}") or return;
+    my ($select, $log, $held) = (IO::Select->new($client, $nginx), $t->nginx->{access}, '');
+    my ($size, $until) = (-s $log, time + 20);
+    while (time < $until) {
+        for my $from ($select->can_read(0.02)) {
+            sysread $from, my $bytes, 65536 or $select->remove($from), next;
+            $from == $client ? syswrite $nginx, $bytes : ($held .= $bytes);
+        }
+        next if -s $log == $size;
+        syswrite $client, $held or return if $held ne '';
+        $held = '';
+        return if $select->count < 2;
+    }
+});
 sub early ($token, $by) {
     my $in = $t->write_file('request', "GET /branch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $token\r\n"
         . "Connection: close\r\n\r\n");
-    my $connect = "timeout 20 openssl s_client -tls1_3 -connect 127.0.0.1:@{[ $t->port('early') ]} -ign_eof";
-    my $begun = `$connect -sess_out $dir/session -cert $dir/$by.pem -key $dir/$by.key <$in 2>&1`;
-    my @status = $begun =~ m{HTTP/1\.1 (\d+)};
-    for my $how ("-early_data $in </dev/null", "<$in") {
-        my $said = `$connect -sess_in $dir/session $how 2>&1`;
+    my $connect = sub ($to, $how) {
+        my $port = $t->port($to);
+        return `timeout 20 openssl s_client -tls1_3 -connect 127.0.0.1:$port -ign_eof $how 2>&1`;
+    };
+    my $said = $connect->('early', "-sess_out $dir/session -cert $dir/$by.pem -key $dir/$by.key <$in");
+    my @status = $said =~ m{HTTP/1\.1 (\d+)};
+    for my $try ([ held => "-early_data $in </dev/null" ], [ early => "<$in" ]) {
+        $said = $connect->($try->[0], "-sess_in $dir/session $try->[1]");
         push @status, $said =~ m{HTTP/1\.1 (\d+)}, $said =~ /^Early data was accepted/m ? 'early' : ();
     }
     return "@status";
