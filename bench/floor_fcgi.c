@@ -1,14 +1,12 @@
 /*
- * The least that a refresh could be: one signature verified, one row read, two
- * signatures made, one row updated durably.  A FastCGI responder that does
- * this and nothing else, with as many threads as the service has and a
- * database connection each.
+ * A FastCGI responder that does the least that a refresh needs: it verifies one
+ * signature, reads one row, makes two signatures and updates one row durably.
+ * It has as many threads as the service, each with a database connection.
  *
  *   floor_fcgi KEY.pem CONNINFO THREADS SOCKET FIRST LAST <RESPONSE
  *
- * Each request takes one of the sessions that were generated with the numbers
- * FIRST to LAST, at random.  RESPONSE has the bytes, headers and body, that it
- * answers with.
+ * Each request takes a random one of the generated sessions FIRST to LAST.
+ * RESPONSE is the whole answer: headers and body.
  */
 
 #include "key.h"
@@ -27,7 +25,7 @@
 #define BACKLOG 1024
 #define MAX_RESPONSE 32768
 #define ACCESS_BYTES 1100 /* signing input of a branch token */
-#define REFRESH_BYTES 560 /* and of a refresh token */
+#define REFRESH_BYTES 560 /* signing input of a refresh token */
 
 static const char *key_path, *conninfo;
 static int listener;
@@ -119,7 +117,7 @@ static void *work(void *arg)
         _exit(1);
     }
     while (FCGX_Accept_r(&req) == 0) {
-        /* Closing a connection then waits for nobody. */
+        /* The close of a connection then does not wait for the client. */
         FCGX_Detach(&req);
         while (FCGX_GetStr(body, sizeof(body), req.in) > 0) {
         }

@@ -1,12 +1,12 @@
 /*
- * What the unavoidable parts cost on this machine now: signatures, their
- * verification, Argon2id.  And what jose/ costs to verify a token, and
- * to parse and check it.
+ * Measures the unavoidable parts on this machine: signatures, their
+ * verification, Argon2id; and jose/ when it verifies a token, or only parses
+ * and checks it.
  *
  *   floors KEY.pem MILLISECONDS THREADS sign|verify|argon2id
  *   floors KEY.pem MILLISECONDS THREADS jose|parse TOKEN ISSUER
  *
- * prints the processor time of one in microseconds.
+ * prints the processor time of one operation in microseconds.
  */
 
 #include "key.h"
@@ -67,7 +67,7 @@ static pj_str_t text_of(const char *s)
     return (pj_str_t){(const unsigned char *) s, strlen(s)};
 }
 
-/* -- what is done -- */
+/* -- operations -- */
 
 static bool key_start(struct thread *t)
 {

@@ -1,16 +1,19 @@
 /*
- * Many clients that come at times of their own: herd PORT SECONDS PLAN
+ * Sends the requests of many clients, each at its own times.
  *
- * A line of the plan is a group, in words with tabs between: its name, how many
- * clients, over how many ms they first come, the ms from an answer to the next
- * request (0: each wants one 200), a file with a word for each, a request.  In
- * that @ is the word and | ends a line.  A client has an address and, for each
- * request, a connection of its own.  Without its 200 it comes again when
- * Retry-After says, or after a second, and up to a fifth of that later.  Of an
- * answer that has one, the cursor is the next word.
+ *   herd PORT SECONDS PLAN
  *
- * Ends when all have what they want, after SECONDS, or at SIGTERM; then it
- * says a line for each group.
+ * Each line of the plan describes a group in fields separated by tabs: name,
+ * number of clients, ms over which their first requests are spread, ms from an
+ * answer to the next request (0: a client stops after a 200), file with one
+ * word a client, request.  In the request @ stands for the client's word and |
+ * for the end of a line.  A client has its own address, and a new connection
+ * for each request.  After another status than 200 it repeats the request after
+ * Retry-After or one second, plus up to a fifth of that.  A cursor in an answer
+ * becomes the client's next word.
+ *
+ * Ends when all clients have stopped, after SECONDS, or at SIGTERM; then it
+ * prints one line a group.
  */
 
 #include <arpa/inet.h>
@@ -26,8 +29,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_US 20000000 /* for an answer */
-#define HEAD_MAX 2048        /* what is kept of one */
+#define PATIENCE_US 20000000 /* longest wait for an answer */
+#define HEAD_MAX 2048        /* kept bytes of an answer */
 #define REQUEST_MAX 32768
 #define MAX_SECONDS 3600
 #define MAX_ANSWERS 4000000
@@ -35,30 +38,30 @@
 struct group {
     char name[32], words[256], request[1024];
     unsigned clients, within_ms, every_ms;
-    unsigned served, tries, most_tries, answers[6]; /* by hundreds */
-    unsigned *took_us, *waited_us;                  /* for a 200 */
+    unsigned served, tries, most_tries, answers[6]; /* by status / 100 */
+    unsigned *took_us, *waited_us;                  /* of each 200 */
     int64_t last_us;
 };
 
 struct client {
     struct group *group;
-    struct client *next; /* of those who come in the same ms */
+    struct client *next; /* due in the same ms */
     char *word, *head;
     size_t head_len;
-    int64_t first_us, begun_us; /* 0: it did not begin */
+    int64_t first_us, begun_us; /* 0 until it begins */
     unsigned number, tries;
     int fd;
     bool sent;
 };
 
-static struct client *due[MAX_SECONDS * 1000 + 1]; /* by ms */
+static struct client *due[MAX_SECONDS * 1000 + 1]; /* by ms since the start */
 static struct client *clients;
 static size_t client_count, unserved, seconds;
 static struct group groups[8];
 static struct sockaddr_in server = {.sin_family = AF_INET};
 static int64_t start_us;
 static int epoll;
-static volatile sig_atomic_t told; /* to end */
+static volatile sig_atomic_t told; /* SIGTERM came */
 
 static void on_signal(int signo)
 {
@@ -83,7 +86,7 @@ static void come(struct client *c, int64_t at_us)
     }
 }
 
-/* Later if this process has no descriptor left. */
+/* Tries again later if this process has no descriptor left. */
 static void begin(struct client *c)
 {
     struct sockaddr_in own = {.sin_family = AF_INET};
@@ -128,7 +131,7 @@ static void put(struct client *c)
     c->sent = send(c->fd, text, len, MSG_NOSIGNAL) == (ssize_t) len;
 }
 
-/* The number behind a name in what came; 0: there is none. */
+/* Returns the number after a name in the answer, or 0 without that name. */
 static int64_t number_of(const struct client *c, const char *name)
 {
     const char *at = strstr(c->head, name);
@@ -146,7 +149,7 @@ static void follow(struct client *c)
     }
 }
 
-/* An answer, or none. */
+/* Counts an answer, or its absence. */
 static void end(struct client *c)
 {
     struct group *g = c->group;
@@ -258,7 +261,7 @@ static void tell(struct group *g)
     puts("");
 }
 
-/* A client for each line of the group's file, which may be too short. */
+/* Makes a client for each line of the group's file, which may be too short. */
 static bool add(struct group *g)
 {
     FILE *f = fopen(g->words, "re");

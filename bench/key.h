@@ -1,6 +1,5 @@
-/* Signatures of a digest for the bench programs, as fast as OpenSSL makes them:
- * the key and the digest are fetched once, contexts are made once and used
- * again. */
+/* Signatures for the bench programs, as fast as OpenSSL makes them: the key and
+ * the digest are fetched once, and contexts are reused. */
 
 #ifndef BENCH_KEY_H_INCLUDED
 #define BENCH_KEY_H_INCLUDED
@@ -12,23 +11,24 @@
 #define SIGNATURE_MAX_BYTES 256 /* of RSA with 2048 bits, or on P-256 */
 
 struct signature {
-    unsigned char bytes[SIGNATURE_MAX_BYTES]; /* as OpenSSL has it */
+    unsigned char bytes[SIGNATURE_MAX_BYTES]; /* in OpenSSL's format */
     size_t len;
 };
 
-/* Everything one thread needs; not to be shared between threads. */
+/* The contexts of one thread. */
 struct key;
 
-/* Reads a private key, RSA of 2048 bits or on P-256, from a PEM file; NULL,
- * after a line on standard error, when there is none.  The caller frees it. */
+/* Reads a private key, RSA of 2048 bits or on P-256, from a PEM file.
+ * On failure prints one line on standard error and returns NULL.  The caller
+ * frees the key. */
 struct key *key_new(const char *pem_path);
 void key_free(struct key *key);
 
-/* The same key as the project's own code takes it; NULL, after a line on
- * standard error.  The caller frees it. */
+/* Returns the same key in the type that jose/ takes.  On failure prints one
+ * line on standard error and returns NULL.  The caller frees the key. */
 pj_key_t *key_jose(const char *pem_path, const char *kid);
 
-/* With SHA-256: RS256, or ES256 but for how a token writes it. */
+/* Signs with SHA-256: RS256, or ES256 in OpenSSL's format. */
 bool key_sign(struct key *key, const void *text, size_t len,
               struct signature *out) __attribute__((warn_unused_result));
 bool key_verify(struct key *key, const void *text, size_t len,

@@ -1,9 +1,9 @@
 /*
- * Signs many RS256 tokens at once: sign KEY.pem THREADS <INPUT >TOKENS
+ * Signs many RS256 tokens: sign KEY.pem THREADS <INPUT >TOKENS
  *
  * The first line of the input is the kid, the second the payload.  Each
- * further line has the words of a token, which stand in the payload for #1,
- * #2 and so on.  A token a line comes out, in order.
+ * further line has the words of one token; they replace #1, #2 and so on in
+ * the payload.  The output has one token a line, in the same order.
  */
 
 #include "key.h"
@@ -23,7 +23,8 @@ static char *payload;
 static char *lines[MAX_LINES]; /* the words, then the token */
 static long count, threads;
 
-/* The payload with the words of a line in it; its length, 0 if too long. */
+/* Fills the payload with the words of a line.  Returns its length, or 0 if it
+ * is too long. */
 static size_t fill(char dst[MAX_TEXT], char *line)
 {
     char *words[MAX_WORDS] = {NULL}, *save;
@@ -48,7 +49,7 @@ static size_t fill(char dst[MAX_TEXT], char *line)
     return len;
 }
 
-/* The token of a line, which it frees; NULL if it could not be made. */
+/* Frees a line and returns its token, or NULL on failure. */
 static char *sign(char *line)
 {
     char claims[MAX_TEXT], token[4 * MAX_TEXT];

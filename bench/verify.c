@@ -3,8 +3,8 @@
  *
  *   verify KEY.pem BYTES TIMES
  *
- * signs so many bytes once with a key of any type and verifies that so many
- * times, with contexts and digests that are made once.
+ * signs BYTES once with a key of any type and verifies the signature TIMES
+ * times.  Contexts and digests are made once.
  */
 
 #include <openssl/evp.h>
@@ -20,7 +20,7 @@
 static unsigned char text[MAX_BYTES], sig[MAX_SIGNATURE];
 static size_t len, sig_len = sizeof(sig);
 
-/* Ed25519 has no digest of its own to prepare. */
+/* Ed25519 takes the text itself: no digest is prepared. */
 static bool verify_whole(EVP_MD_CTX *md, EVP_PKEY *key)
 {
     return EVP_DigestVerifyInit(md, NULL, NULL, NULL, key) == 1 &&
