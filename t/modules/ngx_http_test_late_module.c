@@ -1,8 +1,8 @@
 
 /*
- * A module to be loaded after the gateway's, whose handlers nginx would run
- * first: it tells what it sees, answers /answers, and takes another token than
- * the one that came if it is told to.
+ * A module that is loaded after the gateway's, so nginx would run its handlers
+ * first.  It logs the request as each phase has it, answers /answers, and can
+ * replace the token of a request.
  */
 
 
@@ -67,8 +67,8 @@ ngx_http_test_late_is(ngx_str_t *name, const char *want)
 
 
 /*
- * The token may come from elsewhere, as other modules have it: here from
- * X-Late-Token, whose "-" stands for the token that came, cut off.
+ * Replaces the token by that of X-Late-Token, as a module does that takes it
+ * from elsewhere.  "-" stands for the request's own without its last 8 bytes.
  */
 
 static void

@@ -1,5 +1,5 @@
-/* Preloaded: fsync() and fdatasync() take as many milliseconds more as the file
- * that SLOW_FSYNC names says; none, while there is no such file. */
+/* Preloaded, makes fsync() and fdatasync() last longer by the milliseconds in
+ * the file of SLOW_FSYNC.  Without that file they last as ever. */
 
 #define _GNU_SOURCE
 
