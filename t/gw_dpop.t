@@ -81,15 +81,9 @@ my $port = $t->start_gateway;
 
 sub now () { return int $clock->now }
 
-# RFC 7638.
-sub jkt ($key) {
-    my $jwk = $key->jwk;
-    return b64url(sha256('{' . join(',', map { qq("$_":"$jwk->{$_}") } grep { defined $jwk->{$_} } qw(crv kty x y)) . '}'));
-}
-
 # A token that is bound to a key.
 sub bound ($by = $own, %claims) {
-    return jwt_token(account => $key, cnf => { jkt => jkt($by) }, exp => now() + 72000, %claims);
+    return jwt_token(account => $key, cnf => { jkt => $by->jkt }, exp => now() + 72000, %claims);
 }
 
 # A proof of a token; by => another key.
@@ -205,8 +199,8 @@ for my $case (
     [ 'nothing behind the scheme', '401 token_shape', '/api', '' ],
     [ 'a bound one that has expired', '401 token_expired', '/api', bound($own, exp => now() - 60), $cross ],
     (map { [ "cnf: $_->[0]", '401 token_bound', '/api', bound($own, cnf => $_->[1]), $cross ] }
-        [ 'another member', { 'x5t#S256' => jkt($own) } ], [ 'both', { jkt => jkt($own), 'x5t#S256' => jkt($own) } ],
-        [ 'short', { jkt => 'x' } ], [ 'a number', { jkt => 1 } ], [ 'a string', jkt($own) ], [ 'empty', {} ]),
+        [ 'another member', { 'x5t#S256' => $own->jkt } ], [ 'both', { jkt => $own->jkt, 'x5t#S256' => $own->jkt } ],
+        [ 'short', { jkt => 'x' } ], [ 'a number', { jkt => 1 } ], [ 'a string', $own->jkt ], [ 'empty', {} ]),
     [ 'where it is required', '200 verified', '/require', $token, proof(GET => '/require', $token) ],
     [ 'an unbound one there', '401 token_unbound', '/require', $plain, undef, @$BEARER ],
     [ 'and where it is not', '200 verified', '/require/not', $plain, undef, @$BEARER ],
@@ -317,7 +311,7 @@ for my $case (
 # A key that has to be fetched first: the guard runs again.
 $issuer->set(body => jwks($key, $next));
 $clock->pass(30);
-my $later = jwt_token(account => $next, cnf => { jkt => jkt($own) });
+my $later = jwt_token(account => $next, cnf => { jkt => $own->jkt });
 is reason(fresh('/early', $later)), '200 verified', 'a key that has to be fetched';
 is reason(fresh('/api', $later)), '200 verified', 'and that is known';
 
@@ -476,7 +470,7 @@ cmp_ok $max, '>', 500, "it has room for $max";
 my $had = metric('proof_entries');
 ask('/api', @$_) for ([ $token, proof(GET => '/api', $token, by => $thief) ], [ $plain, proof(GET => '/api', $plain) ],
     [ $token, proof(PUT => '/api', $token) ], [ bound($own, exp => now() - 60), proof(GET => '/api', $token) ],
-    [ jwt_token(account => $thief->as('a', 'ES256'), cnf => { jkt => jkt($own) }), proof(GET => '/api', $token) ]) x 9;
+    [ jwt_token(account => $thief->as('a', 'ES256'), cnf => { jkt => $own->jkt }), proof(GET => '/api', $token) ]) x 9;
 is metric('proof_entries'), $had, 'none but good proofs fill it';
 
 # So many proofs of a token that is bound to the quick key.

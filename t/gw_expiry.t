@@ -59,8 +59,8 @@ my $h3 = qx{$nginx_program -V 2>&1} =~ /--with-http_v3_module/
     ? 'listen 127.0.0.1:%%PORT_h3%% quic; add_header X-Port $remote_port;' : '';
 my @browser = $h3 ? (Platform::Test::Env::node(), $t->root . '/t/node/http3.js',
     Platform::Test::Env::chromium()) : ();
-my @conf = (main => 'worker_processes 1;', http => 'proxy_cache_path %%DIR%%/cache '
-    . 'keys_zone=cache:1m; proxy_cache_path %%DIR%%/slices keys_zone=slices:1m;',
+my @conf = (main => 'worker_processes 1;', http => 'platform_gateway_proof zone=proofs:64k; '
+    . 'proxy_cache_path %%DIR%%/cache keys_zone=cache:1m; proxy_cache_path %%DIR%%/slices keys_zone=slices:1m;',
     server => $h3 . <<'SERVER');
     listen 127.0.0.1:%%PORT_h2%% http2;
     listen 127.0.0.1:%%PORT_tls%% ssl http2;
@@ -73,6 +73,10 @@ my @conf = (main => 'worker_processes 1;', http => 'proxy_cache_path %%DIR%%/cac
         platform_gateway_access branch;
         platform_gateway_leeway 0s;
         platform_gateway_close_at_expiry on;
+        location /bound {
+            platform_gateway_proof_origin https://127.0.0.1:%%PORT_h3%%;
+            %%TO_upstream%%
+        }
         location /whole { proxy_request_buffering off; %%TO_upstream%% }
         location /endless { proxy_buffering off; %%TO_endless%% }
         location /buffered { %%TO_endless%% }
@@ -246,8 +250,9 @@ sub h3_said ($id, $what) {
     return $said{$id}{$what};
 }
 
-sub h3_get ($path, $token, $id = 'request-' . ++$requests) {
-    syswrite $to_browser, "$id $path $token\n";
+sub h3_get ($path, $token, $proof = '') {
+    my $id = 'request-' . ++$requests;
+    syswrite $to_browser, "$id $path $token $proof\n";
     return $id;
 }
 
@@ -269,6 +274,27 @@ if ($h3) {
     # A busy machine may be too slow for the browser's first handshake.
     eventually(sub { ($h3_before = h3_said(h3_get('/whole', token(time + 600)), 'end')) ne 'failed' });
     like $h3_before, qr/\Awhole h3 \d+\z/, 'HTTP/3: a response, and the port of its connection';
+
+    my $own = jwt_key('own', alg => 'ES256');
+    my $bound = jwt_token(branch => $key, exp => int time + 600, cnf => { jkt => $own->jkt });
+    my $origin = 'https://127.0.0.1:' . $t->port('h3');
+    my $proof = dpop_proof($own, GET => "$origin/bound", token => $bound);
+    for (
+        [ 'a proof', $proof, '200 verified' ],
+        [ 'the same again', $proof, '401 proof_replayed' ],
+        [ 'of another path', dpop_proof($own, GET => "$origin/whole", token => $bound),
+            '401 proof_invalid' ],
+        [ 'by another key', dpop_proof($key, GET => "$origin/bound", token => $bound),
+            '401 proof_invalid' ],
+        [ 'as Bearer', '', '401 token_bound' ],
+        )
+    {
+        my ($name, $sent, $want) = @$_;
+        my $id = h3_get('/bound', $bound, $sent);
+        like h3_said($id, 'end'), qr/ h3 /, "HTTP/3, a bound token, $name: an answer";
+        my $line = ended($id);
+        is "$line->{status} $line->{reason}", $want, "HTTP/3, a bound token, $name: $want";
+    }
 }
 
 my $pipelined = http_request_bytes(GET => '/branch', token => token(time + 600)) x 2;

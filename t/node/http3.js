@@ -3,7 +3,8 @@
 //
 // usage: http3.js CHROMIUM ORIGIN CERTIFICATE
 //
-// A line of input is an id, a path and a token.  Of each request it prints
+// A line of input is an id, a path, a token and, if that is bound, its proof.
+// Of each request it prints
 // "ID begun" once there is something of the body, and "ID whole PROTOCOL PORT"
 // with the client's port or "ID ERROR" where it ends.
 
@@ -17,11 +18,13 @@ const { chromium } = require('playwright-core');
 const [program, origin, certificate] = process.argv.slice(2);
 
 // Runs in the page.
-async function get([id, path, token]) {
+async function get([id, path, token, proof]) {
   try {
     const response = await fetch(path, { cache: 'no-store',
       signal: AbortSignal.timeout(60000), // a test has to end
-      headers: { 'X-Request-Id': id, Authorization: `Bearer ${token}` } });
+      headers: { 'X-Request-Id': id,
+        Authorization: `${proof ? 'DPoP' : 'Bearer'} ${token}`,
+        ...(proof && { DPoP: proof }) } });
     const reader = response.body.getReader();
     for (let n = 0; ; n += 1) {
       const { done } = await reader.read();
@@ -60,8 +63,8 @@ async function main() {
     await page.goto(origin);
     console.log('ready');
     for await (const line of readline.createInterface(process.stdin)) {
-      const [id, path, token] = line.split(' ');
-      page.evaluate(get, [id, path, token]).then((end) => {
+      const [id, ...request] = line.split(' ');
+      page.evaluate(get, [id, ...request]).then((end) => {
         console.log(`${id} ${end || failed[id] || 'failed'}`);
       }, () => {}); // the browser is closed
     }
