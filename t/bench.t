@@ -68,6 +68,13 @@ for my $file (@Bench::Pages::PAGES) {
         for sort keys %$derived;
 }
 is_deeply [ sort keys %written ], [], 'what make figures writes has its place';
+my $pages = join '', map { $t->read_file($t->root . "/$_") } @Bench::Pages::PAGES;
+for my $section (grep { $_->{blocks} } @Bench::Pages::SECTIONS) {
+    while (my ($name, $part) = each %{ $section->{blocks} }) {
+        is scalar(my @tables = tables(block($pages, $name))), 1 + $part->[1] - $part->[0],
+            "$name: its tables of those of $section->{name}, each apart";
+    }
+}
 
 my %capacity = ('in the table' => '500 bytes', 'in indexes' => '50 bytes',
     'in the whole database' => '700 bytes', 'sessions in a page of the table' => 14);

@@ -12,6 +12,7 @@ BEGIN {
         if $> == 0 && !$^C && !$ENV{FLEET_APART}++;
 }
 
+use Bench::Figures qw(count table);
 use File::Temp qw(tempdir);
 use List::Util qw(max min sum0);
 use Platform::Test;
@@ -221,7 +222,7 @@ sub lose ($faults, $name, $begin, $end, $then = undef) {
     my $row = { name => $name, from => $from, over => $over, to => $to };
     push @table, $row;
     measure($row);
-    says(text_of($row));
+    says(join ' | ', @{ cells($row) });
 }
 
 sub in_row ($row) {
@@ -262,10 +263,11 @@ sub measure ($row) {
     }
 }
 
-sub text_of ($row) {
-    return sprintf '| %s | %d | %d | %s | %d | %d | %.1f / %.1f | %.1f / %.1f |',
-        @$row{qw(name requests waited)}, $row->{wrong} // '?',
-        @$row{qw(lost forced refresh one_refresh context one_context)};
+# The cells of its row.
+sub cells ($row) {
+    return [ $row->{name} =~ s/^asynchronous: //r,
+        (map { defined $row->{$_} ? count($row->{$_}) : '?' } qw(requests waited wrong lost forced)),
+        map { sprintf '%.1f / %.1f', @$row{ $_, "one_$_" } } qw(refresh context) ];
 }
 
 sub end_clients {
@@ -294,9 +296,8 @@ sub judge ($faults) {
 
 sub show ($title) {
     says($title);
-    print "| loss | requests | told to wait | wrong answers | sessions lost | forced logins |"
-        . " refresh: nobody's / one client's | calls: nobody's / one client's |\n"
-        . "|---|---:|---:|---:|---:|---:|---:|---:|\n", map { text_of($_) . "\n" } @table;
+    print "\n", table([ 'loss', 'requests', 'told to wait', 'wrong answers', 'sessions lost',
+        'forced logins', 'no refresh', 'no guarded call' ], map { cells($_) } @table);
 }
 
 sub holds ($row) {
@@ -342,7 +343,7 @@ sub tried ($session, $token, $next) {
 
 # { kind => [ how many were over, how many of those work again, and open a gateway ] }
 sub came_back ($from) {
-    my %back = map { $_ => [ 0, 0, 0 ] } qw(rotated logout lock);
+    my %back = map { $_ => [ 0, 0, 0 ] } qw(rotated logout lockout);
     my @over = map { [split] } grep { /^([\d.]+)/ && $1 > $from - 1 }
         map { split /\n/, Platform::Test::Env::slurp($_) // '' } glob "$record/tokens.*";
     for my $over (@over) {
@@ -377,10 +378,9 @@ sub asynchronous ($name, $begin, $end) {
     });
     judge($faults);
     show('asynchronous replication');
-    print "| what was over | tokens | work again | open a gateway | after sessions revoke |\n",
-        "|---|---:|---:|---:|---:|\n",
-        map { sprintf "| %s | %d | %d | %d | %d |\n", $_, @{ $first->{$_} }, $after->{$_}[1] }
-        sort keys %$first;
+    print "\n", table([ 'what was over', 'tokens', 'work again', 'open a gateway',
+        'after `sessions revoke`' ],
+        map { [ $_, @{ $first->{$_} }, $after->{$_}[1] ] } sort keys %$first);
     says(sprintf 'looked %.0f s after the loss; %s', $seconds, join ', ',
         map { s/: .*//r } map { @{ $_->{what} } } @table);
     is $after->{$_}[1], 0, "$name: sessions revoke ends it: $_" for sort keys %$after;
@@ -434,9 +434,9 @@ if ('two regions' =~ /$ONLY/) {
     end_clients();
     judge($faults);
     show('two regions');
-    print "| clients and what is | refresh: half of them | 95 % | call: half of them | 95 % |\n",
-        "|---|---:|---:|---:|---:|\n",
-        map { sprintf "| %s | %.0f ms | %.0f ms | %.0f ms | %.0f ms |\n", @$_ } @latency;
+    print "\n", table([ 'clients, and what is there', 'a refresh: half of them', '95 %',
+        'a call: half of them', '95 %' ],
+        map { my ($who, @ms) = @$_; [ $who, map { sprintf '%.0f ms', $_ } @ms ] } @latency);
     holds($_) for @table;
     cmp_ok $table[0]{refresh}, '<=', 2, 'here nobody notices';
 }

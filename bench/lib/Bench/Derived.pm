@@ -52,7 +52,7 @@ sub summary {
             . ' hundred million sessions' ],
         [ 'more refreshes from the same machine', [ $es256,
                 $login && $refresh ? sprintf('%.0f', $login / $refresh) : undef ],
-            'sign with ES256: %s times as many. Log in seldom: a login costs %s refreshes' ],
+            'sign with ES256: %.2f times as many. Log in seldom: a login costs %s refreshes' ],
     );
     return join "\n", '| you want | do |', '|---|---|', (map {
         my ($want, $figures, $do) = @$_;

@@ -13,8 +13,9 @@ our @PAGES = qw(docs/benchmarks.md docs/scaling.md);
 
 # Sections, in the order in which they run: minutes; the command; quick => options that
 # make it a trial; postgres => 1: PostgreSQL is a part of what is measured; needs => what
-# tools/needs looks for; flags => a variable of the environment with further options; blocks => { name => [first, last table] } where not all of the
-# output is in one block of the section's name.
+# tools/needs looks for; flags => a variable of the environment with further options;
+# blocks => { name => [first, last table] } where the output is not in one block of the
+# section's name.
 our @SECTIONS = (
     { name => 'gateway', minutes => 14,
         command => 'bench/gateway --only proxied,tokens,log,memory' },
