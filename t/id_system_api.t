@@ -70,6 +70,14 @@ $c->done(qw(client disallow job --scope people:read));
 refused(ask('', token => $old), 401, 'AUTH_SESSION_NOT_ACTIVE', @bad, 'a token from before a scope was taken away');
 $token = token('audit:read');
 is ask()->status, 200, 'and one from after it';
+# Without the moment before which its tokens have ended.
+my $program = sub ($status) {
+    $pg->sql("update accounts set status = '$status' where account_id = '$id';
+        update accounts set sessions_valid_after = '2020-01-01' where account_id = '$id'");
+    return ask();
+};
+refused($program->('DISABLED'), 401, 'AUTH_SESSION_NOT_ACTIVE', @bad, 'a program whose row is disabled');
+is $program->('ACTIVE')->status, 200, 'and enabled again';
 $c->done(qw(account disable job));
 refused(ask(), 401, 'AUTH_SESSION_NOT_ACTIVE', @bad, 'a disabled program');
 $c->done(qw(account enable job));
