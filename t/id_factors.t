@@ -394,7 +394,11 @@ is_problem(call('factors', { type => 'totp', factorToken => $late->{factorToken}
     'a login from before that adds no other one');
 forget();
 is verify(login('one')->json, totp => totp($new->{secret}))->status, 200, 'the next login asks for it';
-$asked = do { $pg->sql("delete from factors where account_id = '$one->{accountId}'"); login('one')->json };
+$pg->sql("delete from factors where account_id = '$one->{accountId}'");
+is_problem(call('factors', { type => 'totp', factorToken => $asked->{factorToken} }), @token_invalid,
+    'a used token stays used when that factor is gone');
+is call('factors', { type => 'totp', factorToken => $late->{factorToken} })->status, 201, 'control: one that was not used';
+$asked = login('one')->json;
 $new = call('factors', { type => 'totp', factorToken => $asked->{factorToken} })->json;
 is call("factors/$new->{factorId}/confirm", { factorToken => $asked->{factorToken}, code => "00000$_" })->status, 401,
     "confirmation $_" for 1 .. 5;
