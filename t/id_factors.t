@@ -48,7 +48,8 @@ my $one = logged_in('one');
 my $claims = claims(access($one));
 is_deeply [ @$claims{qw(amr acr)} ], [ ['pwd'], 'aal1' ], 'a login by the credential';
 cmp_ok abs($claims->{auth_time} - time), '<', 10, 'at this time';
-is row($one, qw(amr authenticated_at)), '|', 'which writes nothing more';
+is row($one, qw(amr), "coalesce(authenticated_at, date_trunc('second', created_at)) = to_timestamp($claims->{auth_time})",
+    "authenticated_at is null or authenticated_at <> date_trunc('second', created_at)"), '|t|t', 'which writes nothing more';
 my $list = http_get($port, '/api/auth/factors', token => access($one));
 is_deeply [ @{ $list->json }{qw(factors recoveryCodesLeft)} ], [ [], 0 ], 'it has no factors';
 
@@ -85,8 +86,7 @@ is $pg->sql('select count(*) from auth_sessions'), $sessions + 1, 'with a sessio
 is_deeply [ @{ claims(access($res->json)) }{qw(amr acr)} ], [ [qw(pwd otp mfa)], 'aal2' ], 'of two factors';
 my $kept = refresh($res->json);
 is_deeply [ @{ claims(access($kept->json)) }{qw(amr acr)} ], [ [qw(pwd otp mfa)], 'aal2' ], 'a refresh keeps them';
-is claims(access($kept->json))->{auth_time}, $pg->sql("select floor(extract(epoch from created_at)) from auth_sessions
-    where session_id = '" . session_of($res->json) . "'"), 'and their time';
+is claims(access($kept->json))->{auth_time}, claims(access($res->json))->{auth_time}, 'and their time';
 my $mfa = $kept->json;
 
 # Until the credential is right, nothing tells whether there is a factor.
@@ -412,6 +412,24 @@ is login('two-workspaces')->json->{code}, 'AUTH_LOGIN_SUCCESS', 'but not a custo
 restart($identity, AUTH_REQUIRE_FACTOR => 'all');
 is login('two-workspaces')->json->{nextAction}{type}, 'enroll_factor', 'all: a customer too';
 restart($identity, AUTH_REQUIRE_FACTOR => undef);
+
+# -- auth_time: what the answer says stays, however much later the database writes it
+
+$several = logged_in('two-workspaces');
+for my $case ([ login => 'workspaces', { account => 'two-workspaces@demo.test' } ],
+    [ 'step-up' => 'login_attempts', { type => 'credential' }, token => access($several) ])
+{
+    my ($how, $table, $body, %o) = @$case;
+    my $gate = $pg->begin("lock table $table");
+    my $client = sent($how => { %$body, credential => $Platform::Test::Client::CREDENTIAL }, %o);
+    ok $pg->waiting(1), "$how: waits, after it read the account";
+    sleep 2;
+    $pg->end($gate, 'rollback');
+    my $res = $client->read_response;
+    is $res->status, 200, 'then it is answered' or diag $res->body;
+    is claims(access(refresh($how eq 'login' ? $res->json : $several)->json))->{auth_time},
+        claims(access($res->json))->{auth_time}, 'a refresh has the same auth_time';
+}
 
 # -- keys
 

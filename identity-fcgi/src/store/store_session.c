@@ -34,7 +34,7 @@ static enum store_result copy_revoked(struct sql_query *q,
  * session is opened while all are being ended.  An account with a second factor
  * gets no session by its credential alone.  created_at is by the database's
  * clock, like lockouts, and later than the last lockout even if the clock was
- * set back. */
+ * set back.  The tokens of the login have said authenticated_at already. */
 static const struct db_statement session_create_sql = {
     "session_create",
     "WITH owner AS ("
@@ -50,11 +50,12 @@ static const struct db_statement session_create_sql = {
              "created_at,"
              "    expires_at, workspace_id, member_id, active_branch_id,"
              "    login_address, login_agent, access_until, amr,"
-             "    key_thumbprint)"
+             "    key_thumbprint, authenticated_at)"
              " SELECT $1, account_id, $3, created_at,"
              "    greatest($4, created_at + interval '1 us'), $5, $6, $7,"
              "    nullif($9, ''), nullif($10, ''), $11,"
-             "    nullif($13, 1), nullif($14, '')"
+             "    nullif($13, 1), nullif($14, ''),"
+             "    nullif($15, date_trunc('second', created_at))"
              "   FROM owner",
     true};
 
@@ -66,7 +67,7 @@ enum store_result store_session_create(struct store *st,
                   DB_ID(s->account_id), DB_ID(s->jti), DB_TIME(s->expires_at_s),
                   SCOPE(s), DB_TEXT(credential_hash), SQL_CLIENT(st),
                   DB_TIME_US(s->clock.valid_after_us), DB_INT(s->amr),
-                  DB_TEXT(s->key_thumbprint));
+                  DB_TEXT(s->key_thumbprint), DB_TIME(s->authenticated_at_s));
 }
 
 /* Reads at most $2 + SPARE rows, so the cost is bounded; later logins end the
@@ -152,7 +153,7 @@ static const struct db_statement session_step_up_sql = {
     "      AND a.status = 'ACTIVE'"
     "      FOR SHARE)"
     " UPDATE auth_sessions"
-    "   SET amr = $2, authenticated_at = now(),"
+    "   SET amr = $2, authenticated_at = $5,"
     "       access_until = greatest(access_until, $3)"
     "  FROM owner"
     " WHERE session_id = $1 AND status = 'ACTIVE'"
@@ -164,7 +165,8 @@ enum store_result store_session_step_up(struct store *st,
                                         const struct session *s)
 {
     return sql_do(st, &session_step_up_sql, DB_ID(s->session_id),
-                  DB_INT(s->amr), DB_TIME(st->access_until_s), DB_FENCE);
+                  DB_INT(s->amr), DB_TIME(st->access_until_s), DB_FENCE,
+                  DB_TIME(s->authenticated_at_s));
 }
 
 /* revoked_at must not precede created_at, which may be by another host's
@@ -234,8 +236,8 @@ static const struct db_statement session_read_sql = {
 
 /* Fills out from the result of a statement of SQL_SESSION_ROWS whose first
  * parameter is the session's id. */
-/* Null means by the credential, and when the session was opened: in most rows,
- * so the server is spared two expressions. */
+/* Null means by the credential, and in the second the session was opened: in
+ * most rows, so the server is spared two expressions. */
 static void copy_authentication(const struct db_rows *rows, int col,
                                 struct session *s)
 {

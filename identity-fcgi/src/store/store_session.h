@@ -11,10 +11,10 @@ enum store_result store_session_choices(struct store *st, pj_arena_t *arena,
                                         const char *account_id,
                                         struct session_view *out);
 
-/* Inserts s (ids, jti, expiry, scope if set) if its account is enabled, still
- * has this credential and was not locked out since s->clock was read, and if it
- * has no second factor unless s->amr has AMR_MFA.  Otherwise STORE_NONE.  The
- * database sets created_at. */
+/* Inserts s (ids, jti, expiry, authentication, scope if set) if its account is
+ * enabled, still has this credential and was not locked out since s->clock was
+ * read, and if it has no second factor unless s->amr has AMR_MFA.  Otherwise
+ * STORE_NONE.  The database sets created_at. */
 enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash);
