@@ -169,6 +169,8 @@ my $second = $t->identity(%env, name => 'second');
 my $idle = $t->identity(PLATFORM_SWEEP_INTERVAL => '0', name => 'idle');
 my $session = logged_in('one');
 my ($refreshes, @took, %answers) = (0);
+# They answer once they have migrated, for which they wait for each other.
+$t->fcgi($_->address)->request(GET => '/healthz') for $second, $idle;
 $pg->logged;
 ok eventually(sub {
     my $begun = time;
