@@ -80,16 +80,13 @@ $pg->freeze('STOP');
 my @flying = sent($identity, 3, $login);
 ok eventually(sub { metric($identity, 'identity_workers_busy') == 4 }),    # with this one
     'three are in flight';
-my ($arriving) = sent($identity, 1, $half);    # two seconds to come whole
 my $process = $identity->process->expect_end;
-$process->signal('STOP');    # and one that nobody has accepted yet
+$process->signal('STOP');    # one more, that nobody has accepted yet
 my $waiting = $t->fcgi($identity->address);
 $waiting->send($health);
 $process->signal($_) for qw(TERM CONT);
 ok eventually(sub { $identity->log_text =~ /service\.stopping/ }), 'SIGTERM is heard';
-$arriving->send(substr $health, 30);
-is $arriving->read_answer->{status}, 200, 'a request that had begun to arrive is served';
-is +($waiting->read_answer // {})->{status}, 200, 'and one that was connected';
+is +($waiting->read_answer // {})->{status}, 200, 'a request that was connected is served';
 ok $process->alive, 'SIGTERM waits for requests in flight';
 ok !-e $identity->address, 'while nobody new is let in';
 $pg->freeze('CONT');
@@ -98,6 +95,22 @@ for my $c (@flying) {
     ok $c->connection->closed, 'and its connection is closed';
 }
 ok $process->wait_end(60) && $process->status == 0, 'then it ends, with exit 0';
+
+# -- arriving: a request that comes whole within two seconds of its connection is served;
+#    again, where this machine took longer to send it
+
+my $served;
+eventually(sub {
+    my $identity = start();
+    my $begun = time;
+    my ($arriving) = sent($identity, 1, $half);
+    $identity->process->expect_end->signal('TERM');
+    eventually(sub { $identity->log_text =~ /service\.stopping/ });
+    $arriving->send(substr $health, 30);
+    $served = ($arriving->read_answer // {})->{status};
+    return $served || time - $begun < 2;
+});
+is $served, 200, 'a request that had begun to arrive is served';
 
 # -- bounded: half-sent requests do not keep it; nor do those that go on and on, here
 #    credentials with the dearest parameters there may be, all at once and on one
@@ -109,20 +122,21 @@ $pg->sql("update accounts set credential_hash =
 for my $case (
     [ 'half-sent requests', 2.5 * $slack, 0, $half, PLATFORM_REQUEST_TIMEOUT => '1s' ],
     [ 'an endless request', 2 + 2 * $slack, 1, login_bytes(several => 'x'),
-        PLATFORM_REQUEST_TIMEOUT => $slack . 's',
+        PLATFORM_REQUEST_TIMEOUT => $slack . 's', PLATFORM_AUTH_MAX_FAILURES => 0,
         PLATFORM_AUTH_HASH_CONCURRENCY => 4, PLATFORM_DB_SEED_ON_START => 'false' ],
     )
 {
     my ($name, $bound, $exit, $bytes, %env) = @$case;
     my $took = least($bound, sub {
         my $identity = start(%env);
-        # All four hash: a first connection to the database may take their time.
-        ok eventually(sub { !grep { $_->read_answer->{status} != 200 }
-            sent($identity, 4, $login) }), "$name: there are connections" if $exit;
+        # A first connection to the database may take their time.
+        ok eventually(sub { ($t->fcgi($identity->address)->request(GET => '/readyz')->{status})
+            == 200 }), "$name: there is a connection" if $exit;
         system 'taskset -acp 0 ' . $identity->process->pid . ' >/dev/null 2>&1' if $exit;
         my @c = sent($identity, 4, $bytes);
-        ok eventually(sub { metric($identity, 'identity_hash_slots_used') == 4 }),
-            "$name: four of them" if $exit;
+        # Who did not come to hash in time is replaced.
+        ok eventually(sub { eventually(sub { metric($identity, 'identity_hash_slots_used') == 4 }, 2)
+            || !push @c, sent($identity, 4, $bytes) }), "$name: four of them" if $exit;
         my ($status, $took) = stopped($identity, 'TERM');
         is $status, $exit, "$name: exit $exit";
         like $identity->log_text, $exit ? qr/requests in flight were cut off/
