@@ -11,7 +11,8 @@ my $primary = $t->postgres;
 my $standby = $t->postgres(name => 'standby', standby_of => $primary);
 my %env = ($primary->env, PLATFORM_AUTH_MAX_FAILURES => 0,
     PLATFORM_DB_HOST => join ',', $primary->host, $standby->host);
-my $identity = $t->identity_face(%env);
+my $identity = $t->identity_face(%env, PLATFORM_SWEEP_INTERVAL => '1s',
+    PLATFORM_LOG_LEVEL => 'debug');
 my $c = Platform::Test::Commands->new(test => $t, env => \%env);
 my $port = client_of($t);
 
@@ -26,7 +27,10 @@ sub warnings (%settings) {
     my $before = length $identity->log_text;
     restart($identity);
     is logged_in('one')->{code}, 'AUTH_LOGIN_SUCCESS', 'it serves';
-    return join '', grep { /"db\.not_durable"/ } split /^/m, substr($identity->log_text, $before);
+    # No request waits for the thread that asks, and then sweeps.
+    my $log = sub { substr $identity->log_text, $before };
+    ok eventually(sub { $log->() =~ /"sweep\.done"/ }), 'it has asked';
+    return join '', grep { /"db\.not_durable"/ } split /^/m, $log->();
 }
 
 my $none = qr/\A\z/;
@@ -45,6 +49,7 @@ for my $case (
     root($sql);
     like warnings(@settings), $want, "a warning: $name";
 }
+restart($identity, SWEEP_INTERVAL => undef, LOG_LEVEL => undef);
 
 # -- a standby that lags takes over
 
