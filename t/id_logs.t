@@ -248,7 +248,7 @@ SKIP: {
     for my $p ([ control => $control ], [ identity => $identity->process ]) {
         my ($name, $process) = @$p;
         eventually(sub { Platform::Test::Process::command_of($process->pid)
-            !~ /^platform-test|setpriv/ });
+            =~ /^sleep |identity-fcgi/ });
         system('prlimit', '--pid', $process->pid, '--core=unlimited') == 0
             or skip 'no prlimit', 2;
         $process->expect_end->signal('QUIT');
