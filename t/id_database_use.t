@@ -53,8 +53,9 @@ sub loaded ($clients, $next) {
 
 my @answers = map { logged_in('one') } 1 .. 3;
 my @clients = map { sent(refresh => { refreshToken => $answers[ $_ % 3 ]{refreshToken} }) } 1 .. 60;
-is_deeply [ sort(map { $_->read_response->status } @clients), connections() ],
-    [ (200) x 3, (401) x 57, 2 ], 'sixty requests over two connections';
+is_deeply [ sort map { $_->read_response->status } @clients ], [ (200) x 3, (401) x 57 ], 'sixty requests';
+# The thread that sweeps has one of its own for a while.
+ok eventually(sub { connections() == 2 }), 'over two connections';
 
 # -- a lock that somebody holds: 503 in bounded time, nothing half done
 
@@ -108,8 +109,9 @@ my $held = $pg->begin('select 1 from auth_sessions where session_id in ('
     . join(', ', map { "'" . session_of($_) . "'" } @sessions[ 0 .. 2 ]) . ') for update', user => 'postgres');
 my @waiting = map { sent(refresh => { refreshToken => $_->{refreshToken} }) } @sessions[ 0 .. 2 ];
 ok $pg->waiting(3), 'three have a connection each, and wait for a row';
+my $log = length $identity->log_text;
 push @waiting, sent(refresh => { refreshToken => $sessions[3]{refreshToken} });
-ok eventually(sub { 2 == (() = $identity->log_text =~ /too many connections for role/g) }),
+ok eventually(sub { substr($identity->log_text, $log) =~ /too many connections for role/ }),
     'the fourth gets none';
 $pg->end($held, 'rollback');
 is_deeply [ map { $_->read_response->status } @waiting ], [ (200) x 4 ], 'and waits for one of theirs';
@@ -119,7 +121,7 @@ $pg->sql('alter role platform connection limit -1', user => 'postgres');
 
 restart($identity, REQUEST_TIMEOUT => '1s', DB_STATEMENT_TIMEOUT => '9s');
 ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it is ready';
-my $log = length $identity->log_text;
+$log = length $identity->log_text;
 in_vain($own[0]{current});
 unlike substr($identity->log_text, $log), qr/"db\.unavailable"/,
     'the server is there, and not said not to be';
