@@ -226,7 +226,7 @@ command('too early to ask', 'identity.signing.1d next.published.-20', "activate 
 
 # Before the soft age has passed it may lack it, but not be silent.
 $rows = command('early', 'identity.signing.1d next.published.60', "rotate --wait 1s $ask",
-    said => [ 200, metrics(2, 61) ], rows => 'activate next due');
+    said => [ 200, metrics(2, 600) ], rows => 'activate next due');
 my ($due) = names() =~ /next\.published\.(\d+)/;
 is $rows->[0]{dueAt}, POSIX::strftime('%FT%TZ', gmtime $due + 606), 'when it has to have it';
 command('early', undef, "activate next $ask", refused => $lacks);
