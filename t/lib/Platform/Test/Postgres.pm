@@ -9,6 +9,7 @@ use v5.36;
 
 use Fcntl qw(:flock);
 use File::Temp qw(tempdir);
+use POSIX qw(strftime);
 
 use Platform::Test::Env qw(eventually slurp);
 use Platform::Test::Process;
@@ -162,15 +163,17 @@ sub waiting ($self, $count, %o) {
 }
 
 # Copies the empty cluster, or the one that identity-fcgi, as it was built last,
-# has migrated and seeded.  Each is made under a lock at first use.
+# has migrated and seeded this month.  Each is made under a lock at first use.
 sub _copy ($to, $empty) {
     my $cache = Platform::Test::Env::cache_dir();
     my $initdb = Platform::Test::Env::postgres('initdb');
     my ($version) = `$initdb --version` =~ /(\d+)/;
     my $build = (stat Platform::Test::Env::identity())[9] // 0;
     my $parts = $ENV{PLATFORM_TEST_PARTITIONS} // 0;
+    # Its audit has a partition for the month and for the next one.
+    my $month = strftime('%Y-%m', gmtime);
     my ($from, $name, $make) = $empty ? ("$cache/cluster-$version", 'empty', \&_make_empty)
-        : ("$cache/cluster-$version-$build-$parts", 'seeded', \&_make_seeded);
+        : ("$cache/cluster-$version-$build-$parts-$month", 'seeded', \&_make_seeded);
 
     open my $lock, '>>', "$cache/$name.lock" or die "$cache/$name.lock: $!\n";
     flock $lock, LOCK_SH or die "flock: $!\n";
