@@ -55,6 +55,7 @@ is_deeply [ @{ $list->json }{qw(factors recoveryCodesLeft)} ], [ [], 0 ], 'it ha
 
 # -- enrolment
 
+age($one, 200);
 my $f = enrol($one);
 like $f->{secret}, qr/\A[A-Z2-7]{32}\z/, 'a secret of 160 bits';
 is $f->{uri}, "otpauth://totp/issuer.test:one%40demo.test?secret=$f->{secret}&issuer=issuer.test"
@@ -70,6 +71,7 @@ is $pg->sql("select string_agg(concat_ws(' ', event, by_account = account_id), '
 my $after = refresh($one);
 is_deeply [ @{ claims(access($after->json)) }{qw(amr acr)} ], [ [qw(pwd otp mfa)], 'aal2' ],
     'the code that confirmed it authenticated the session';
+cmp_ok claims(access($after->json))->{auth_time}, '>', time - 100, 'at this time';
 
 # -- a login with a factor
 

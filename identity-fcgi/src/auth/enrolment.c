@@ -43,6 +43,7 @@ static enum store_result write(struct worker *w, struct finish *f)
     result = add(w, f);
     if (result == STORE_OK) {
         s->amr |= f->enrolment->amr;
+        s->authenticated_at_s = s->clock.now_us / 1000000;
         result = store_session_step_up(&w->store, s);
     }
     if (result == STORE_OK) {
