@@ -417,7 +417,8 @@ restart($identity, AUTH_REQUIRE_FACTOR => 'all');
 is login('two-workspaces')->json->{nextAction}{type}, 'enroll_factor', 'all: a customer too';
 restart($identity, AUTH_REQUIRE_FACTOR => undef);
 
-# -- auth_time: what the answer says stays, however much later the database writes it
+# -- auth_time: not after iat, however late the database reads the account, and what the
+# answer says stays, however late it writes the session
 
 $several = logged_in('two-workspaces');
 for my $case ([ login => 'workspaces', { account => 'two-workspaces@demo.test' } ],
@@ -425,20 +426,43 @@ for my $case ([ login => 'workspaces', { account => 'two-workspaces@demo.test' }
 {
     my ($how, $table, $body, %o) = @$case;
     my $gate = $pg->begin("lock table $table");
+    $pg->freeze('STOP');
     my $client = sent($how => { %$body, credential => $Platform::Test::Client::CREDENTIAL }, %o);
+    sleep 1;
+    $pg->freeze('CONT');
     ok $pg->waiting(1), "$how: waits, after it read the account";
-    sleep 2;
+    sleep 1;
     $pg->end($gate, 'rollback');
     my $res = $client->read_response;
     is $res->status, 200, 'then it is answered' or diag $res->body;
-    is claims(access(refresh($how eq 'login' ? $res->json : $several)->json))->{auth_time},
-        claims(access($res->json))->{auth_time}, 'a refresh has the same auth_time';
+    my $claims = claims(access($res->json));
+    cmp_ok $claims->{auth_time}, '<=', $claims->{iat}, 'auth_time is not after iat';
+    is claims(access(refresh($how eq 'login' ? $res->json : $several)->json))->{auth_time}, $claims->{auth_time},
+        'a refresh has the same auth_time';
 }
 
-# -- keys
+# -- a login that runs out of time is no failure of the factor
+
+sub ready { ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it is ready' }
+sub failures { return $pg->sql('select coalesce(sum(cardinality(failed_at)), 0) from factor_failures') }
 
 $several = logged_in('two-workspaces');
 $f = enrol($several);
+$asked = login('two-workspaces')->json;
+restart($identity, REQUEST_TIMEOUT => '1s');
+ready();
+forget();
+my $gate = $pg->begin('lock table workspaces');
+is verify($asked, totp => totp($f->{secret}))->status, 503, 'its branches cannot be read';
+is failures(), 0, 'the right code is not counted as wrong';
+$pg->end($gate, 'rollback');
+restart($identity, REQUEST_TIMEOUT => undef);
+ready();
+is_problem(verify($asked, totp => '00000'), @invalid, 'control: one that is wrong');
+is failures(), 1, 'is counted';
+
+# -- keys
+
 restart($identity, AUTH_FACTOR_KEYS => 'two=' . 'YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=,' . $KEY);
 forget();
 my $in = verify(login('two-workspaces')->json, totp => totp($f->{secret}));

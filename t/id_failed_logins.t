@@ -207,6 +207,17 @@ my $before = failures('192.0.2.1');
 logins([ 'successes', 200, 2, 'several' ]);
 is failures('192.0.2.1'), $before, 'are given back';
 
+# A login that runs out of time, when its credential has been found right.
+
+restart($identity, REQUEST_TIMEOUT => '1s');
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it is ready';
+my $gate = $pg->begin('lock table workspaces');
+logins([ 'its branches cannot be read', 503, 1, 'several' ]);
+$pg->end($gate, 'rollback');
+is failures('192.0.2.1'), $before, 'that is given back, too';
+restart($identity, REQUEST_TIMEOUT => undef);
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it is ready';
+
 # An address as a whole, at ten times the limit: 28 failures, as if made.
 
 $pg->sql("truncate login_attempts; insert into login_attempts

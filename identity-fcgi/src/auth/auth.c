@@ -21,6 +21,7 @@
 /* -- refusals -- */
 
 #define PLACE_US (1000000 / RETRIES_A_SECOND)
+#define EXTENSION_MS 500
 
 /* Refused clients get successive places in time, because clients that retry
  * after the same delay arrive together again.  This is the end of the last
@@ -123,6 +124,15 @@ bool auth_answered(struct worker *w, enum store_result result)
 {
     return result == STORE_OK || result == STORE_NONE ||
            auth_database_unavailable(w);
+}
+
+void auth_extend(struct worker *w)
+{
+    int64_t least_ms = metrics_now_us() / 1000 + EXTENSION_MS;
+
+    if (w->store.deadline_ms < least_ms) {
+        w->store.deadline_ms = least_ms;
+    }
 }
 
 bool auth_failed(struct worker *w, const char *what)

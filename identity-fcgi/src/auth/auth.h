@@ -121,6 +121,9 @@ bool auth_faultless(struct worker *w);
 bool auth_database_unavailable(struct worker *w);
 /* True for STORE_OK and STORE_NONE, otherwise auth_database_unavailable(). */
 bool auth_answered(struct worker *w, enum store_result result);
+/* Gives a request that has run out of time another half second, in which it
+ * takes back what it has counted against a client. */
+void auth_extend(struct worker *w);
 #define auth_busy(w)                                                           \
     auth_refuse(w, 503, "AUTH_BUSY", "The service is overloaded; try again.")
 /* A 500 for internal failures (randomness, memory, signing). */

@@ -100,6 +100,7 @@ void auth_attempt_settle(struct worker *w, const struct auth_attempt *a)
     if (a->counted && (status == 200 || status == 400 || status >= 500 ||
                        strcmp(code, "AUTH_SESSION_NOT_ACTIVE") == 0 ||
                        strcmp(code, "AUTH_STEP_UP_REQUIRED") == 0)) {
+        auth_extend(w);
         (void) store_attempt_settle(&w->store, &a->attempt, status == 200);
     }
 }

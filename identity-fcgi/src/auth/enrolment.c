@@ -3,6 +3,7 @@
 #include "auth/enrolment.h"
 
 #include "auth/opening.h"
+#include "auth/session.h"
 #include "store/store_session.h"
 #include "store/store_transaction.h"
 
@@ -43,7 +44,7 @@ static enum store_result write(struct worker *w, struct finish *f)
     result = add(w, f);
     if (result == STORE_OK) {
         s->amr |= f->enrolment->amr;
-        s->authenticated_at_s = s->clock.now_us / 1000000;
+        s->authenticated_at_s = session_now(w->now_s, &s->clock);
         result = store_session_step_up(&w->store, s);
     }
     if (result == STORE_OK) {

@@ -3,6 +3,7 @@
 #include "auth/factor.h"
 
 #include "auth/reset_code.h"
+#include "auth/session.h"
 #include "auth/totp.h"
 #include "base/log.h"
 #include "store/store_factor_failure.h"
@@ -86,6 +87,7 @@ void factor_check_settle(struct worker *w, const struct factor_check *check)
 {
     if (check->failure_us != 0 &&
         strcmp(w->res->code, "AUTH_FACTOR_INVALID") != 0) {
+        auth_extend(w);
         (void) store_factor_failure_end(&w->store, check->account_id,
                                         check->failure_us);
     }
@@ -229,7 +231,7 @@ enum store_result factor_recovery_keep(struct worker *w, const char *account_id,
 bool factor_fresh(struct worker *w, const struct session *s,
                   const struct account *account)
 {
-    int64_t age_s = s->clock.now_us / 1000000 - s->authenticated_at_s;
+    int64_t age_s = session_now(w->now_s, &s->clock) - s->authenticated_at_s;
 
     return (age_s <= FACTOR_FRESH_S &&
             (!account->second_factor || (s->amr & AMR_MFA) != 0)) ||

@@ -9,6 +9,7 @@
 #include "auth/owner.h"
 #include "auth/passkey.h"
 #include "auth/password.h"
+#include "auth/session.h"
 #include "store/store_session.h"
 #include "store/store_transaction.h"
 
@@ -166,7 +167,7 @@ static void answer(struct worker *w, struct step_up *s)
                             .scoped = branch && s->view.selectable};
 
     session->amr = is_credential(s) ? AMR_PWD : session->amr | s->use.amr;
-    session->authenticated_at_s = session->clock.now_us / 1000000;
+    session->authenticated_at_s = session_now(w->now_s, &session->clock);
     if (!auth_answer(w, &a)) {
         return;
     }

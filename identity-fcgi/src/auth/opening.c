@@ -21,7 +21,7 @@ static bool new_session(struct worker *w, const struct opening *o,
     memcpy(s->account_type, account->account_type, sizeof(s->account_type));
     s->clock = account->clock;
     s->amr = o->amr;
-    s->authenticated_at_s = account->clock.now_us / 1000000;
+    s->authenticated_at_s = session_now(w->now_s, &account->clock);
     s->created_at_s = w->now_s;
     s->expires_at_s =
         session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,

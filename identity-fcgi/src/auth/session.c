@@ -23,12 +23,19 @@ int64_t session_expiry(int64_t now_s, int64_t ttl_s, int64_t created_at_s,
     return exp;
 }
 
+int64_t session_now(int64_t now_s, const struct store_clock *clock)
+{
+    int64_t asked_s = clock->now_us / 1000000;
+
+    return now_s < asked_s ? now_s : asked_s;
+}
+
 int64_t session_issued_at(int64_t now_s, const struct store_clock *clock)
 {
     int64_t asked_s = clock->now_us / 1000000;
     int64_t locked_out_s = clock->valid_after_us / 1000000;
     int64_t first_s = (locked_out_s < asked_s ? locked_out_s : asked_s) + 1;
-    int64_t iat = now_s < asked_s ? now_s : asked_s;
+    int64_t iat = session_now(now_s, clock);
 
     return iat > first_s ? iat : first_s;
 }

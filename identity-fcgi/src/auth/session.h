@@ -28,6 +28,10 @@ enum session_verdict session_decide(const struct session_view *view,
 int64_t session_expiry(int64_t now_s, int64_t ttl_s, int64_t created_at_s,
                        int64_t max_lifetime_s);
 
+/* The second now, by whichever clock is behind: this host's, which says now_s,
+ * or the database's.  So it lies ahead for neither. */
+int64_t session_now(int64_t now_s, const struct store_clock *clock);
+
 /* The iat of an access token issued at now_s.  Gateways refuse an account's
  * tokens from before its last lockout, by the database's clock.  So, even if
  * the clocks differ, a token made before a lockout has an iat not later than
