@@ -27,7 +27,7 @@ platform_gateway_realm 'two words';
 location /ours { platform_gateway_route_not_found; }
 location /files/ { alias %%DIR%%/www/; }
 location /up { %%TO_upstream%% }
-location /app { %%TO_app%% proxy_read_timeout 1s; }
+location /app { %%TO_app%% location /app/hang { %%TO_app%% proxy_read_timeout 1s; } }
 location /down { %%TO_nobody%% }
 location /sorry { deny all; }
 pass /limit_req: limit_req zone=req;
