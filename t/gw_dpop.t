@@ -461,7 +461,7 @@ ok eventually(sub { ask('/api', $token, proof(GET => '/api', $token, payload => 
 
 # -- a full zone refuses, and forgets nothing; only good proofs fill it
 
-configure(PROOF => 'zone=small:32k', WORKERS => 2);
+configure(PROOF => 'zone=small:32k window=300s', WORKERS => 2);
 ok $t->reload, 'another, small zone';
 sub metric ($name) { return metrics_scrape($port, '/metrics')->{"platform_gateway_$name"} }
 ok eventually(sub { fresh('/api', $token)->status == 200 }), 'proofs of a later second';
@@ -512,13 +512,13 @@ is reason(ask('/api', $plain, undef, @$BEARER)), '200 verified', 'other tokens p
 my $counted = metrics_scrape($port, '/metrics');
 cmp_ok $counted->{qq(platform_gateway_refusals_total{reason="$_",decision="deny"})}, '>', 1, "counted: $_"
     for qw(proof_store_full proof_replayed proof_invalid proof_missing token_unbound token_bound);
-$clock->pass(62);
+$clock->pass(302);
 is metric('proof_entries'), 0, 'when their time is over they count no more';
 
 # A clock that is set back: what was overwritten meanwhile is still not accepted.
 my $over = send_all(make(1.4 * $max));
 cmp_ok scalar @{ $over->{verified} }, '>=', $max, 'others take their place';
-$clock->ahead(-62);
+$clock->ahead(-302);
 ok eventually(sub { ask('/api', $plain, undef, @$BEARER)->status == 200 }), 'the clock is set back';
 my $again = send_all(@good);
 is_deeply [ grep { !/^(?:\Q$USED\E|the proof is older than what is remembered)$/ } keys %$again ], [],
@@ -526,7 +526,7 @@ is_deeply [ grep { !/^(?:\Q$USED\E|the proof is older than what is remembered)$/
 cmp_ok scalar @{ $again->{'the proof is older than what is remembered'} // [] }, '>', $max / 2,
     'though most were overwritten';
 $clock->ahead(0);
-$clock->pass(130);
+$clock->pass(610);
 ok eventually(sub { fresh('/api', $token)->status == 200 }), 'new ones are, later';
 
 # A clock that is an hour ahead and set right; also where the gateway began meanwhile.
