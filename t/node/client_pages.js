@@ -157,11 +157,11 @@ async function secondFactor(one, two, page) {
     window.totp = await window.other.enrolTotp('App');
     return window.totp.secret;
   }, `http://localhost:${gateway}`);
-  await two.page.evaluate((text) => window.totp.confirm(text), code(secret, -1));
+  await two.page.evaluate((text) => window.totp.confirm(text), code(secret, 0));
 
   await one.button('Log out').click();
   await one.login('one');
-  const right = code(secret, 0);
+  const right = code(secret, 1);
   await one.fill('Code', right === '000000' ? '000001' : '000000');
   await one.button('Confirm').click();
   await one.says('AUTH_FACTOR_INVALID');
