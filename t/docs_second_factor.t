@@ -14,13 +14,13 @@ my $s = $t->full_stack(env => {
 });
 my $gateway = 'http://127.0.0.1:' . $s->gateway;
 
-# A person waits for the next code; here each one is of the next step: one before, now, one
-# behind.
-my $app = <<'END';
+# A person waits for the next code; here the service forgets that one was used, or one of
+# them would be at the edge of the steps that it accepts.
+my ($psql, $host) = (Platform::Test::Env::postgres('psql'), $s->postgres->host);
+my $app = <<"END";
 oathtool() {
-    ahead=$(cat ahead 2>/dev/null || echo -30)
-    echo $((ahead + 30)) >ahead
-    command oathtool --now "@$(($(date +%s) + ahead))" "$@"
+    $psql -q -h $host -U postgres -d platform -c 'update factors set last_step = 0' >&2
+    command oathtool "\$@"
 }
 END
 
