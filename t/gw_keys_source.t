@@ -87,7 +87,7 @@ sub document { return length cached() > $head ? substr(cached(), $head) : '' }
 
 sub fetched { return cached() =~ /^fetched (\d+)$/m ? $1 : 0 }
 
-keys_begin($t, @cache, soft_age => '60s');
+keys_begin($t, @cache, soft_age => '60s', cooldown => '30s');    # so long a fetch may take
 ok $nginx->wait_log(qr/"\Q$file\E" not written: opening .* its directory has to be the user's/),
     'a directory that is missing is told';
 keys_until($t, 'and does no harm', 200, $key);
@@ -159,10 +159,10 @@ $t->write_file('cache/keys', time_of(keys_now() - 3000));
 keys_begin($t, @cache, hard_age => '3600s');
 is keys_get($t, $key)->status, 200, 'one of 50 minutes ago is good';
 
-$t->write_file('cache/keys', time_of(keys_now() - 15));
-keys_begin($t, http => $cache[1], soft_age => '20s', hard_age => '20s');
+$t->write_file('cache/keys', time_of(keys_now() - 60));
+keys_begin($t, http => $cache[1], soft_age => '2m', hard_age => '2m');
 is keys_get($t, $key)->status, 200, 'a set that is not too old';
-keys_pass($t, 6);
+keys_pass($t, 61);
 keys_until($t, 'ends at the hard age after it was fetched', 503, $key);
 
 $t->write_file('cache/keys', time_of(keys_now()));
