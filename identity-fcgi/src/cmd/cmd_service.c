@@ -23,9 +23,7 @@ static bool is_ttl(const char *text)
     return parse_within(text, "1s to 1h", true, &ttl_ms) && ttl_ms % 1000 == 0;
 }
 
-/* Signs a token, and sets its values as read back from it.  Its life counts
- * from iat, which is by the database's clock where that is behind, and may be
- * of the second before. */
+/* Signs a token, and sets its values as read back from it. */
 static bool sign(struct cmd *c, struct token *token, struct session *s)
 {
     int64_t ttl_ms, now = (int64_t) time(NULL);
@@ -40,7 +38,7 @@ static bool sign(struct cmd *c, struct token *token, struct session *s)
         !uuid_generate(s->session_id)) {
         return false;
     }
-    token->exp = token->iat + ttl_ms / 1000;
+    token->exp = now + ttl_ms / 1000;
     if (!token_issue(&c->cfg, c->keys->signing, token, &out) ||
         token_verify(&c->cfg, c->keys, NULL, &arena,
                      (pj_str_t){(const unsigned char *) out.data, out.len}, now,
