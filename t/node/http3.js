@@ -29,7 +29,11 @@ async function get([id, path, token, proof]) {
     for (let n = 0; ; n += 1) {
       const { done } = await reader.read();
       if (done) {
-        const seen = performance.getEntriesByName(response.url).pop();
+        let seen;
+        // It comes some time after the last byte.
+        while (!(seen = performance.getEntriesByName(response.url).pop())) {
+          await new Promise((later) => { setTimeout(later, 10); });
+        }
         return `whole ${seen.nextHopProtocol} ${response.headers.get('X-Port')}`;
       }
       if (n === 0) {
