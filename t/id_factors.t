@@ -441,6 +441,19 @@ for my $case ([ login => 'workspaces', { account => 'two-workspaces@demo.test' }
         'a refresh has the same auth_time';
 }
 
+# -- a session is as old as it is by one clock, here where the database's is ten minutes ahead
+
+$pg->sql(join "\n", 'create schema ahead;', (map {"create function ahead.$_() returns timestamptz
+        language sql volatile as \$\$ select pg_catalog.$_() + interval '10 minutes' \$\$;"}
+        qw(now clock_timestamp)),
+    'alter role platform set search_path = ahead, pg_catalog, public');
+restart($identity);
+$several = logged_in('two-workspaces');
+cmp_ok abs(claims(access($several))->{auth_time} - time), '<', 60, 'auth_time is not ahead';
+is factors(access($several), '', { type => 'totp' })->status, 201, 'a session that was just opened is fresh';
+$pg->sql('alter role platform reset search_path; drop schema ahead cascade');
+restart($identity);
+
 # -- a login that runs out of time is no failure of the factor
 
 sub ready { ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it is ready' }

@@ -234,8 +234,6 @@ static const struct db_statement session_read_sql = {
         SQL_SESSION_ROWS("", ""),
     false};
 
-/* Fills out from the result of a statement of SQL_SESSION_ROWS whose first
- * parameter is the session's id. */
 /* Null means by the credential, and in the second the session was opened: in
  * most rows, so the server is spared two expressions. */
 static void copy_authentication(const struct db_rows *rows, int col,
@@ -251,6 +249,8 @@ static void copy_authentication(const struct db_rows *rows, int col,
     }
 }
 
+/* Fills out from the result of a statement of SQL_SESSION_ROWS whose first
+ * parameter is the session's id. */
 static void copy_session(struct sql_query *q, pj_arena_t *arena, bool list,
                          struct session_view *out)
 {
